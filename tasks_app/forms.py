@@ -13,10 +13,12 @@ from typing import Any
 from django import forms
 
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import FAILED_FROM, PLAIN, Change, NewTask
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import GROUP_LENGTH
+from taskstore.types.tasks import FAILED_FROM, FIELDS, PLAIN, Change, NewTask, TaskField
 
 from .core.operations import Commit
-from .core.validation import GROUP_LENGTH, MOST_PRIORITY, is_utf8, validate
+from .core.validation import kind_of, validate
 from .managers import limits
 from .models import Task
 
@@ -64,7 +66,23 @@ class Labels(forms.JSONField):
         return text if not isinstance(text, str) or is_utf8(text) else json.dumps(value)
 
 
-class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
+def form_field(field: TaskField) -> forms.Field:
+    """Return an input with the limits and the description of a field that is a number or a text."""
+    kind, meta = kind_of(field.type)
+    label, description = (field.title or field.name).capitalize(), meta.get("description", "")
+    if kind is str:
+        return forms.CharField(
+            required=False, strip=False, label=label, help_text=description, max_length=meta.get("max_length")
+        )
+    least, most = meta["ge"], meta["le"]
+    hint = f"{least} to {most}. {description}".strip()
+    return forms.IntegerField(min_value=least, max_value=most, initial=0, label=label, help_text=hint)
+
+
+PlainFields = type("PlainFields", (forms.Form,), {each.name: form_field(each) for each in FIELDS if each.name in PLAIN})
+
+
+class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, valid-type]
     """Adds a task, or says how one is to be changed. It never touches the row: `operation` is for the store.
 
     Without `may_see_data` the data of a task that exists is neither shown nor changed.
@@ -80,9 +98,6 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
     available_at = forms.SplitDateTimeField(
         required=False, widget=MOMENT, label="Available from", help_text="Leave empty for the current time."
     )
-    priority = forms.IntegerField(
-        min_value=-MOST_PRIORITY, max_value=MOST_PRIORITY, initial=0, help_text="Higher values are claimed first."
-    )
     labels = Labels(
         required=False,
         initial=dict,
@@ -96,6 +111,10 @@ class TaskForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="A task with an error counts as failed.",
     )
     reason = forms.CharField(required=False, max_length=1000, help_text="Optional, recorded in the audit log.")
+
+    @property
+    def plain(self) -> list[forms.BoundField]:
+        return [self[name] for name in PLAIN]
 
     class Meta:
         model = Task

@@ -21,9 +21,9 @@ from django.db import Error, close_old_connections
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
 from taskstore.types.clients import Heard
-from taskstore.types.tasks import Change, NewTask, Order, Task
+from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
-from .core.operations import Claim, Commit, TaskRecord
+from .core.operations import Claim, Commit, TaskRecord, told_task
 from .database import dialect_of
 from .database.outage import translated
 from .models import Client
@@ -32,7 +32,6 @@ from .reading import clients
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
-from .wire.tasks import answer_of
 from .writer.cancelling import ended
 from .writer.writer import Writer
 
@@ -109,7 +108,7 @@ class LocalStore:
             deletes=tuple(deletes),
             depends=tuple(depends),
         )
-        return list(map(answer_of, StoredTask.objects.perform(commit)))
+        return list(map(told_task, StoredTask.objects.perform(commit)))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():
@@ -212,7 +211,7 @@ class ClaimingStore(LocalStore):
                 self._claim.cancel()
             with suppress(CancelledError):
                 return self._claim.result()
-        raise StoreUnavailable("this store has hung up")
+        raise StoreUnavailable("this store has been stopped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

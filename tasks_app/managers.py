@@ -20,12 +20,14 @@ from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import Immutable, TaskStoreError, refuse
+from taskstore.types.checks import group_name
+from taskstore.types.scalars import GROUP_LENGTH, Limits
 from taskstore.types.tasks import Change, NewTask, Order, State
 
 from . import database
 from .core.meters import meters
 from .core.operations import EVERY_GROUP, Claim, Commit, Duplicate, GroupScope, Operation, Operator, TaskRecord
-from .core.validation import GROUP_LENGTH, Limits, group_name, refuse_forbidden, task_ids, validate
+from .core.validation import refuse_forbidden, task_ids, validate
 from .database.labels import BEARS_SOME
 from .writer import totals
 from .writer.peers import tell_once_committed

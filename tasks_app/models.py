@@ -29,6 +29,17 @@ class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptabl
         return super().db_parameters(connection) | {"collation": collation_of(connection)}
 
 
+class KeyField(models.TextField):  # type: ignore[type-arg]  # Not subscriptable at run time.
+    """Text that is only looked up as a whole, and compared by its bytes."""
+
+    def db_type(self, connection: Any) -> str:
+        # Not `text` or `varchar`, for which Django would make a second index on PostgreSQL, for LIKE.
+        return "character varying"
+
+    def db_parameters(self, connection: Any) -> dict[str, Any]:
+        return super().db_parameters(connection) | {"collation": collation_of(connection)}
+
+
 class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscriptable at run time.
     """The data of a task: in its row, or in that of the payload which it shares with its successors."""
 
@@ -203,14 +214,14 @@ class EndedTask(models.Model):
 class KeptAnswer(models.Model):
     """What was answered to a request with an idempotency key."""
 
-    key = models.TextField(primary_key=True)  # With its holder's name in front.
+    key = KeyField(primary_key=True)  # With its holder's name in front.
     digest = models.CharField(max_length=64)
     at_ms = models.BigIntegerField(db_index=True)
     answer = models.TextField()
     ids = models.TextField()  # Of the new tasks, with commas.
 
     def __str__(self) -> str:
-        return self.key
+        return str(self.key)
 
 
 class CountDelta(models.Model):

@@ -12,29 +12,44 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from .types.audit import AuditPage
-from .types.bulk import ItemOutcome, ItemsPage, Operation, OperationsPage, OperationState, Preview
+from .types.audit import AUDIT_LENGTH, AuditPage
+from .types.bulk import (
+    BulkPreviewRequest,
+    BulkRequest,
+    ItemOutcome,
+    ItemsPage,
+    Operation,
+    OperationsPage,
+    OperationState,
+    Preview,
+)
 from .types.clients import Heard
 from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
 from .types.commands import (
     ChangedCommands,
+    CommandLine,
     CommandProjects,
     CommandWhole,
+    IdsRequest,
     ImportedCommands,
     ListPage,
     ListWhole,
     ProjectStatus,
+    ReopenRequest,
     ResultPage,
+    RetryRequest,
+    SubmitRequest,
     SubmittedCommands,
 )
 from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
-from .types.jobs import Job, JobsPage
-from .types.requests import Asked, CommandLine, ReasonRequest, TasksRequest
+from .types.jobs import Job, JobRequest, JobsPage, RequeueRequest
+from .types.requests import Add, Asked, ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
 from .types.rights import Action
-from .types.schedules import Schedule
-from .types.search import SearchPage
+from .types.scalars import GROUP_LENGTH
+from .types.schedules import SCHEDULE_NAME_LENGTH, Schedule, ScheduleRequest
+from .types.search import SEARCH_LENGTH, SearchPage
 from .types.server import Health
 from .types.tasks import Imported, Outcome, Task
 
@@ -67,9 +82,9 @@ class Endpoint(Generic[T_co]):
 
     `path` has its parameters in braces; the others of `parameters` belong to the query. `needs`: what the token must
     allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file; `or_answer`: another type
-    that it may have. `body`: the type of the body, unless the server's rules belong to it: the view names it then.
-    `failures`: what each status means if the request fails. `media`: the media types of the answer,
-    the default first.
+    that it may have. `body`: the type of the body, of each line if it is NDJSON; None if the request has
+    none. `failures`: what each status means if the request fails. `media`: the media types of the answer, the default
+    first.
     """
 
     name: str
@@ -114,8 +129,8 @@ TOKEN_FAILURES = {
     401: "The token is missing or invalid.",
     403: "The token does not allow this, or not in this group.",
     429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
-    503: "The server cannot answer now. Try again after `Retry-After` seconds. With the code `commit_unknown` the "
-    "change may have been made: check before you repeat it.",
+    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code "
+    "`commit_unknown` the change may have been made: check before you repeat it.",
 }
 FAILURES = TOKEN_FAILURES | {
     400: "The request is invalid. `errors` names every wrong field.",
@@ -124,11 +139,6 @@ FAILURES = TOKEN_FAILURES | {
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
-
-# The limits of the server, which tests/rest_api/test_schema.py compares.
-GROUP_LENGTH = 255
-SEARCH_LENGTH = 1_000
-AUDIT_LENGTH = 1_000
 
 TEXT = {"type": "string"}
 ID = {"type": "integer", "format": "int64"}
@@ -145,7 +155,7 @@ def _one_of(*values: str) -> dict[str, Any]:
 def _limit(most: int) -> Parameter:
     """Return the parameter for the size of a page."""
     schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
-    return Parameter("limit", schema, "How many entries to return at most.")
+    return Parameter("limit", schema, "The maximum number of entries to return.")
 
 
 IN_PATH = Parameter("id", ID)
@@ -225,7 +235,7 @@ PAUSE = Endpoint(
     method="POST",
     path="/groups/{name}/pause",
     needs=Action.OPERATE,
-    description="Pause a group: it hands out no tasks, but commits still work. Pausing a paused group changes nothing.",
+    description="Pause a group: it hands out no tasks, but commits continue. Pausing a paused group changes nothing.",
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
@@ -332,6 +342,7 @@ UPDATE = Endpoint(
     path="/update",
     needs=Action.WORK,
     description="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.",
+    body=UpdateRequest,
     answer=Outcome,
     failures=FAILURES,
 )
@@ -341,6 +352,7 @@ CLAIM = Endpoint(
     path="/claim",
     needs=Action.WORK,
     description="Claim available tasks. Each is replaced by a successor that is leased to the client.",
+    body=ClaimRequest,
     answer=Outcome,
     failures=FAILURES,
 )
@@ -353,6 +365,7 @@ IMPORT = Endpoint(
     "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` can "
     "be sent unchanged. `errors` names the first wrong lines and their fields.",
     parameters=(Parameter("group", GROUP, "Add all tasks to this group, regardless of the group in each line."),),
+    body=Add,
     answer=Imported,
     failures=FAILURES,
     body_media=NDJSON,
@@ -364,6 +377,7 @@ HEARTBEAT = Endpoint(
     needs=Action.WORK,
     description="Report that a worker is alive, and describe it. This replaces its previous report.",
     parameters=(Parameter("clientid", ID),),
+    body=ClientRequest,
     answer=Heard,
     failures=FAILURES,
 )
@@ -403,6 +417,7 @@ ENQUEUE = Endpoint(
     path="/jobs",
     needs=Action.WORK,
     description="Add a job.",
+    body=JobRequest,
     answer=Job,
     failures=FAILURES | KEY_REUSED,
 )
@@ -433,6 +448,7 @@ REQUEUE_JOB = Endpoint(
     needs=Action.OPERATE,
     description="Run a finished job again, with the same or with other arguments. It remains the same job.",
     parameters=(JOB_IN_PATH,),
+    body=RequeueRequest,
     answer=Job,
     failures=FAILURES | NOT_FOUND | UNFINISHED,
 )
@@ -469,6 +485,7 @@ SUBMIT_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Submit commands to a project.",
     parameters=(PROJECT,),
+    body=SubmitRequest,
     answer=SubmittedCommands,
     failures=FAILURES | KEY_REUSED,
     status=201,
@@ -501,6 +518,7 @@ REOPEN_COMMAND_LIST = Endpoint(
     description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
     "no longer close the list.",
     parameters=(PROJECT, LIST),
+    body=ReopenRequest,
     answer=ChangedCommands,
     failures=FAILURES | NOT_FOUND,
 )
@@ -536,6 +554,7 @@ RETRY_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Run finished commands again, as new commands without failures.",
     parameters=(PROJECT,),
+    body=RetryRequest,
     answer=ChangedCommands,
     failures=FAILURES,
 )
@@ -546,6 +565,7 @@ STASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Stash new commands and open lists: workers do not run them until they are unstashed.",
     parameters=(PROJECT,),
+    body=IdsRequest,
     answer=ChangedCommands,
     failures=FAILURES,
 )
@@ -556,6 +576,7 @@ UNSTASH_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Unstash commands and lists, so that workers run them.",
     parameters=(PROJECT,),
+    body=IdsRequest,
     answer=ChangedCommands,
     failures=FAILURES,
 )
@@ -566,6 +587,7 @@ ARCHIVE_COMMANDS = Endpoint(
     needs=Action.COMMANDS,
     description="Move completed commands to the archive.",
     parameters=(PROJECT,),
+    body=IdsRequest,
     answer=ChangedCommands,
     failures=FAILURES,
 )
@@ -598,7 +620,7 @@ IMPORT_COMMANDS = Endpoint(
 
 # ---- Schedules
 
-SCHEDULE_IN_PATH = Parameter("name", {"type": "string", "maxLength": 100}, "The schedule's name.")
+SCHEDULE_IN_PATH = Parameter("name", {"type": "string", "maxLength": SCHEDULE_NAME_LENGTH}, "The schedule's name.")
 
 SCHEDULES = Endpoint(
     name="schedules",
@@ -626,6 +648,7 @@ PUT_SCHEDULE = Endpoint(
     needs=Action.OPERATE,
     description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
     parameters=(SCHEDULE_IN_PATH,),
+    body=ScheduleRequest,
     answer=Schedule,
     failures=FAILURES,
 )
@@ -705,6 +728,7 @@ BULK_PREVIEW = Endpoint(
     path="/bulk/preview",
     needs=Action.OPERATE,
     description="Count and sample the tasks that a bulk operation would change. Nothing is changed.",
+    body=BulkPreviewRequest,
     answer=Preview,
     failures=FAILURES,
 )
@@ -715,7 +739,8 @@ BULK = Endpoint(
     needs=Action.OPERATE,
     description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
     "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation may "
-    "already have ended when the server answers: see its `state`.",
+    "already have ended when the response arrives: see its `state`.",
+    body=BulkRequest,
     answer=Operation,
     failures=FAILURES | KEY_REUSED,
     status=202,

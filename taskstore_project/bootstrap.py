@@ -132,7 +132,7 @@ class Environment:
     def make(self, name: str) -> None:
         started = time.monotonic()
         say(
-            f"installing the dependencies of {SETS[name]} into {shown(self.folder)}, once: "
+            f"installing the dependencies of {SETS[name]} into {shown(self.folder)} (once): "
             "5 to 20 s with uv, about a minute with pip ..."
         )
         for installer in installers(self):
@@ -200,7 +200,7 @@ def installers(environment: Environment) -> Iterator[Uv | Pip]:
             yield Uv(program)
     else:
         raise CannotInstall(
-            f"can't install anything: {base_python()} has no pip, and there is no uv; install one of them, "
+            f"can't install dependencies: {base_python()} has no pip, and there is no uv; install one of them, "
             "for example with `apt-get install python3-pip`"
         )
     if has_pip:
@@ -226,7 +226,7 @@ def find_interpreter() -> Path:
         return python
     wanted = ".".join(map(str, OLDEST))
     raise CannotInstall(
-        f"this is Python {sys.version_info[0]}.{sys.version_info[1]}, and there is no newer one here; "
+        f"this is Python {sys.version_info[0]}.{sys.version_info[1]}, and there is no newer one on this machine; "
         f"install Python {wanted} or later, for example with `apt-get install python3`"
     )
 

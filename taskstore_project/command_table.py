@@ -62,7 +62,7 @@ SERVERS_COMMANDS = {
 
 # The commands of a checkout: a wheel has no lab.
 LAB_COMMANDS = {
-    "demo": "Watch the store at work while workers are killed and no work is lost.",
+    "demo": "Watch workers process tasks while some are killed; no work is lost.",
     "bench": "Measure the speed of the store on this machine.",
     "chaos": "Break servers, databases and networks, and check the store's guarantees.",
     "cluster": "Run the store on several nodes of this machine, with a database that fails over.",
@@ -73,11 +73,11 @@ LAB_COMMANDS = {
 # In the order of the help.
 SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
-    "Look at the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
+    "View the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
     "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "cancel", "pause", "resume"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
-    "Try it and develop it": ("demo", "bench", "chaos", "cluster", "docs", "test"),
+    "Demo and development": ("demo", "bench", "chaos", "cluster", "docs", "test"),
     "Your shell": ("completion",),
 }
 

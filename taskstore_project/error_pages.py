@@ -103,7 +103,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
         return response
     number = secrets.token_hex(8)
     log.exception("request %s failed: %s %s", number, request.method, request.path)
-    response = answer(request, 500, "Something went wrong in the server.", request_id=number)
+    response = answer(request, 500, "Internal server error.", request_id=number)
     # Otherwise Django logs the same again, without the number.
     response._has_been_logged = True  # type: ignore[attr-defined]
     return response

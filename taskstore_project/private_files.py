@@ -26,14 +26,16 @@ def put_right(folder: Path) -> None:
     Does not change files of other users, and no directory that is shared or contains more than a store.
     """
     if _is_shared(folder):
-        log.warning("%s does not belong to the store alone: other users may read its files there", folder)
+        log.warning(
+            "%s is not used by the store alone: other users may be able to read the store's files in it", folder
+        )
         return
     below = (Path(parent, name) for parent, folders, files in os.walk(folder) for name in (*folders, *files))
     changed = [path for path in (folder, *below) if _make_private(path)]
     if changed:
         names = ", ".join(str(path.relative_to(folder)) if path != folder else str(path) for path in changed[:NAMED])
         more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
-        log.warning("other users could read what is in %s, now they can't: %s%s", folder, names, more)
+        log.warning("corrected permissions in %s, which other users could read: %s%s", folder, names, more)
 
 
 def _is_shared(folder: Path) -> bool:
@@ -55,6 +57,6 @@ def _make_private(path: Path) -> bool:
     except FileNotFoundError:  # Another process has deleted it.
         return False
     except OSError as problem:
-        log.warning("other users can read %s, and that can't be changed: %s", path, problem.strerror)
+        log.warning("other users can read %s, and its permissions can't be changed: %s", path, problem.strerror)
         return False
     return True

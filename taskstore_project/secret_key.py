@@ -23,7 +23,9 @@ def read_or_make(folder: Path) -> str:
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
     if len(key) < SHORTEST:
-        raise ImproperlyConfigured(f"{file} has no valid key: delete it, and all users must sign in again")
+        raise ImproperlyConfigured(
+            f"{file} has no valid key: delete it to create a new one; all users must then sign in again"
+        )
     return key
 
 

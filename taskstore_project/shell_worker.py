@@ -49,7 +49,7 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               metavar="TIME", help="Minimum lease of a list.")  # fmt: skip
 @click.option("--renew", is_flag=True, help="Renew the lease of a list while it runs.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
-              help="Time for a command to finish after SIGTERM or Ctrl-C; then others get it.")  # fmt: skip
+              help="Time for a command to finish after SIGTERM or Ctrl-C; then its list is given back.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
     """Run the shell commands of PROJECTs as the current user, until Ctrl-C.
 

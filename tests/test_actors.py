@@ -6,11 +6,12 @@ from tasks_app import commands, schedules
 from tasks_app.access.policy import Action, actor_of
 from tasks_app.access.tokens import create
 from tasks_app.control import leases, pauses
-from tasks_app.core.actors import REASON_LENGTH, Actor
+from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, PausedGroup, Scope
 from tasks_app.schedules import PlannedTask, SchedulePlan
 from taskstore.errors import Forbidden, InvalidInput
+from taskstore.types.scalars import REASON_LENGTH
 
 from .console.store import add, claim
 from .people import make_user

@@ -52,7 +52,7 @@ def test_the_first_start_makes_the_environment_and_the_second_is_immediate(start
     assert first.returncode == 0, first.stderr
     assert first.stdout == f"taskstore {program.version()}\n"
     assert list(copy.glob(".venv/lib/*/site-packages/django/__init__.py"))
-    assert first.stderr.startswith("taskstore: installing the dependencies of the server into .venv, once:")
+    assert first.stderr.startswith("taskstore: installing the dependencies of the server into .venv (once):")
     assert first.stderr.count("\n") == 2
 
     # Without pip, uv or a network there is nothing that it could do but start.

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from typing import get_args, get_origin
 
 import pytest
 
@@ -22,6 +23,15 @@ def test_a_row_has_a_name_and_a_place_of_its_own():
 def test_a_row_describes_each_parameter_of_its_path(endpoint):
     assert [each.name for each in endpoint.path_parameters] == re.findall(r"{(\w+)}", endpoint.path)
     assert endpoint.description.endswith((".", "`"))
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=[each.name for each in ENDPOINTS])
+def test_a_row_names_the_types_of_its_body_and_of_its_answer(endpoint):
+    has_body = endpoint.method in ("POST", "PUT") and endpoint is not endpoints.CANCEL_OPERATION
+    assert (endpoint.body is not None) == has_body
+    for kind in (endpoint.body, endpoint.answer, endpoint.or_answer):
+        named = [each for each in (kind, *get_args(kind)) if isinstance(each, type) and not get_origin(each)]
+        assert {each.__module__.rpartition(".")[0] for each in named} <= {"taskstore.types", ""}
 
 
 def test_values_in_a_path_are_quoted():

@@ -127,7 +127,7 @@ def test_the_log_has_two_lines_an_outage(outage, caplog):
         outage.failed("pool", AWAY[0])
     outage.worked("writer")
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("the database can't be reached; requests are answered with 503 until it is")
+    assert caplog.messages[0].startswith("the database can't be reached; requests fail with 503 until it is")
     outage.worked("pool")
     outage.worked("pool", "writer")
     assert len(caplog.messages) == 2

@@ -86,7 +86,7 @@ DAPHNE_SQLITE = rest(
 )
 TWO_DAPHNES = rest(
     "two-daphnes",
-    title="two of these servers on one PostgreSQL: tasks come in by one and are claimed from the other",
+    title="two such servers on one PostgreSQL; tasks are added through one and claimed through the other",
     server=UP,
     servers=2,
 )
@@ -102,14 +102,14 @@ GRPC_DAPHNE = grpc("grpc-daphne", title="this store over gRPC from the process o
 peer = partial(Contender, kind="peers", most_clients=32)
 PROCRASTINATE = peer("procrastinate", title="Procrastinate, PostgreSQL", ledger=JOBS)
 DJANGO_TASKS = peer("django-tasks-db", title="django-tasks-db, PostgreSQL", ledger=RESULTS)
-UNSAFE = "Valkey as it comes: what was answered is not on the disk yet"
-RQ = peer("rq", title=f"RQ without a fork for each job, {UNSAFE}", database=VALKEY, ledger=QUEUE)
+UNSAFE = "with Valkey's defaults: acknowledged changes are not on disk yet"
+RQ = peer("rq", title=f"RQ without a fork per job, {UNSAFE}", database=VALKEY, ledger=QUEUE)
 
 # Those whose own workers run jobs: as many processes as jobs at a time.
 workers = partial(Contender, kind="workers")
 JOBS_FORKED = workers(
     "jobs-forked",
-    title="this store's worker (`work`) with a process for each job, over HTTP from uvicorn, PostgreSQL",
+    title="this store's worker (`work`) with a process per job, over HTTP from uvicorn, PostgreSQL",
     server=SERVE,
 )
 JOBS_REUSED = workers(
@@ -117,20 +117,20 @@ JOBS_REUSED = workers(
 )
 COMMANDS_WORKER = workers(
     "commands-worker",
-    title="this store's workers (`commands worker`), a process for each command at a time, over HTTP from uvicorn",
+    title="this store's workers (`commands worker`), a process per command, over HTTP from uvicorn",
     server=(*SERVE, "--commands"),
 )
 # It has no database.
 XARGS = Contender(
     "xargs",
     kind="raw",
-    title="`xargs -P4 -n1 sh -c`, which keeps nothing: what shells cost on this machine",
+    title="`xargs -P4 -n1 sh -c`, which stores nothing: the cost of shells on this machine",
     database=SQLITE,
 )
 PROCRASTINATE_WORKER = peer(
-    "procrastinate-worker", title="Procrastinate's worker, a process for each job at a time, PostgreSQL"
+    "procrastinate-worker", title="Procrastinate's worker, four processes that run job after job, PostgreSQL"
 )
 DJANGO_TASKS_WORKER = peer(
-    "django-tasks-db-worker", title="django-tasks-db's `db_worker`, a process for each job at a time, PostgreSQL"
+    "django-tasks-db-worker", title="django-tasks-db's `db_worker`, four processes that run job after job, PostgreSQL"
 )
 RQ_WORKER = peer("rq-worker", title=f"RQ's worker, which forks for each job, {UNSAFE}", database=VALKEY)

@@ -1,4 +1,4 @@
-"""What the store has to reach on two cores, compared within one run of the benchmark."""
+"""The goals of the store on two cores. Each compares figures of one run of the benchmark."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def beside_psycopg(entry: str, clients: int = 32) -> Value:
 
 
 def against(entry: str, figure: str = "per_second") -> Value:
-    """Against the same from the other checkout."""
+    """Return the ratio to the same figure of the other checkout."""
     contender, _, load = entry.partition(",")
     return ratio(PSYCOPG, entry, f"{contender}{BEFORE},{load}", figure)
 
@@ -65,84 +65,98 @@ PSYCOPG = "peers-psycopg"
 VISITED = "uvicorn, 1 client, 1000000 present"
 
 GOALS = (
-    Goal("REST on uvicorn, 32 connections, beside psycopg", beside_psycopg("uvicorn"), at_least=1.5),
-    Goal("the same, 8 connections, against before", against("uvicorn, 8 clients"), at_least=2.5),
-    Goal("the same, 1 connection, against before", against("uvicorn, 1 client"), at_least=2),
-    Goal("two workers on one group, beside psycopg", beside_psycopg("two-workers"), at_least=1.7),
-    Goal("two workers against one", ratio(PSYCOPG, "two-workers, 32 clients", "uvicorn, 32 clients"), at_least=1),
-    Goal("server, CPU a request, against before", against("uvicorn, 32 clients", "server_us"), at_most=0.25),
-    Goal("database, CPU a request, against before", against("uvicorn, 32 clients", "database_us"), at_most=0.55),
+    Goal("REST on uvicorn, 32 connections, compared with psycopg", beside_psycopg("uvicorn"), at_least=1.5),
+    Goal("the same, 8 connections, compared with the earlier revision", against("uvicorn, 8 clients"), at_least=2.5),
+    Goal("the same, 1 connection, compared with the earlier revision", against("uvicorn, 1 client"), at_least=2),
+    Goal("two workers on one group, compared with psycopg", beside_psycopg("two-workers"), at_least=1.7),
+    Goal("two workers compared with one", ratio(PSYCOPG, "two-workers, 32 clients", "uvicorn, 32 clients"), at_least=1),
+    Goal(
+        "server, CPU per request, compared with the earlier revision",
+        against("uvicorn, 32 clients", "server_us"),
+        at_most=0.25,
+    ),
+    Goal(
+        "database, CPU per request, compared with the earlier revision",
+        against("uvicorn, 32 clients", "database_us"),
+        at_most=0.55,
+    ),
     Goal(
         "claim p99 at a steady 1 000 cycles/s, 32 connections, ms",
         found("steady", "uvicorn, 32 clients, 1000 a second", "p99_ms"),
         at_most=6,
     ),
     Goal(
-        "claim p99 at saturation, times the mean",
+        "claim p99 at saturation, divided by the mean",
         lambda look: look(PSYCOPG, "uvicorn, 32 clients", "p99_ms") / look(PSYCOPG, "uvicorn, 32 clients", "mean_ms"),
         at_most=2.5,
     ),
-    Goal("in process, 32 callers, beside psycopg", beside_psycopg("writer"), at_least=4),
+    Goal("in process, 32 callers, compared with psycopg", beside_psycopg("writer"), at_least=4),
     Goal(
-        "one in-process caller: claim longer than the bare statement, ms",
+        "one in-process caller: claim minus bare statement, p50, ms",
         difference(PSYCOPG, "writer, 1 client", "psycopg, 1 client", "p50_ms"),
         at_most=0.5,
     ),
-    Goal("`up` (daphne, SQLite), 32 connections, against before", against("daphne-sqlite, 32 clients"), at_least=2.5),
+    Goal(
+        "`up` (daphne, SQLite), 32 connections, compared with the earlier revision",
+        against("daphne-sqlite, 32 clients"),
+        at_least=2.5,
+    ),
     Goal("the same, claim p99, ms", found(PSYCOPG, "daphne-sqlite, 32 clients", "p99_ms"), at_most=30),
     Goal(
-        "100 at a time, REST on uvicorn, beside psycopg",
+        "100 at a time, REST on uvicorn, compared with psycopg",
         ratio("batches", "uvicorn, 8 clients", "psycopg, 8 clients"),
         at_least=0.5,
     ),
     Goal(
-        "100 at a time, in process, beside psycopg",
+        "100 at a time, in process, compared with psycopg",
         ratio("batches", "writer, 8 clients", "psycopg, 8 clients"),
         at_least=0.5,
     ),
     Goal(
-        "requests with `Idempotency-Key` against without",
+        "requests with `Idempotency-Key`, compared with those without",
         ratio("keys", "uvicorn, 32 clients, keys", "uvicorn, 32 clients"),
         at_least=0.9,
     ),
     Goal(
-        "all waiting claims answered, s", found("waiters", "uvicorn, 1 client, 0 present", "all_woken_s"), at_most=1.5
+        "until all waiting claims have responses, s",
+        found("waiters", "uvicorn, 1 client, 0 present", "all_woken_s"),
+        at_most=1.5,
     ),
     Goal(
-        "memory of a waiting claim at a server, its connection included, kB",
+        "server memory per waiting claim, including its connection, kB",
         found("waiters", "uvicorn, 1 client, 0 present", "kb_each"),
         at_most=20,
     ),
     Goal(
-        "log (WAL) a change, with the copies of pages, bytes",
+        "log (WAL) per change, including page copies, bytes",
         found(PSYCOPG, "uvicorn, 32 clients", "log_bytes_each"),
         at_most=1_500,
     ),
     Goal(
-        "gRPC beside uvicorn against REST on uvicorn, 32 clients",
+        "gRPC on uvicorn, 32 clients, compared with REST",
         ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
         at_least=0.8,
     ),
     *(
         Goal(
-            f"REST on uvicorn against {peer}, 32 clients",
+            f"REST on uvicorn, 32 clients, compared with {peer}",
             ratio("cycles", "uvicorn, 32 clients", f"{peer.lower()}, 32 clients"),
             at_least=10,
         )
         for peer in ("Procrastinate", "django-tasks-db")
     ),
     Goal(
-        "the writer with 1 000 000 tasks present against 10 000",
+        "the writer with 1 000 000 tasks, compared with 10 000",
         ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
         at_least=0.8,
     ),
     Goal(
-        "the writer after five minutes of full load against the first",
+        "the writer in the fifth minute of full load, compared with the first",
         found("endurance", "writer, 32 clients", "kept"),
         at_least=0.9,
     ),
     Goal(
-        "REST on uvicorn after five minutes of full load against the first",
+        "REST on uvicorn in the fifth minute of full load, compared with the first",
         found("endurance", "uvicorn, 32 clients", "kept"),
         at_least=0.9,
     ),
@@ -150,50 +164,52 @@ GOALS = (
     Goal("wake-up from another process, p95, ms", found("wakeups", "two-daphnes, 1 client", "p95_ms"), at_most=150),
     *(
         Goal(
-            f"jobs a second, {how}, against {peer}, 4 at a time",
+            f"jobs per second, {how}, 4 at a time, compared with {peer}",
             ratio("jobs", f"{ours}, 4 clients", f"{peer}-worker, 4 clients"),
             at_least=3,
         )
-        for ours, how in (("jobs-forked", "a process for each"), ("jobs-reused", "processes that are reused"))
+        for ours, how in (("jobs-forked", "a process per job"), ("jobs-reused", "reused processes"))
         for peer in ("django-tasks-db", "procrastinate")
     ),
     Goal(
-        "from enqueuing a job to its function in an idle worker, longest, ms",
+        "from enqueuing a job to its start in an idle worker, longest, ms",
         found("jobs", "jobs-forked, 4 clients", "p100_ms"),
         at_most=200,
     ),
     Goal(
-        "shell commands that do nothing, a second, 4 workers, lists of 50",
+        "empty shell commands per second, 4 workers, lists of 50",
         found("commands", "commands-worker, 4 clients", "per_second"),
         at_least=300,
     ),
     Goal(
-        "what an open overview asks for, the slowest request, p95, ms",
+        "slowest request of an open overview, p95, ms",
         most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),
         at_most=300,
     ),
     Goal(
-        "first, thousandth and last page of a group of 600 000, the slowest, p95, ms",
+        "slowest of the first, thousandth and last page of a group of 600 000, p95, ms",
         most(*(of_page(page) for page in ("largest group", "its page 1000", "its last page"))),
         at_most=500,
     ),
     Goal(
-        "tasks that are missing, or shown twice, on a thousand pages",
+        "tasks missing or shown twice on a thousand pages",
         most(found("walk", VISITED, "missing"), found("walk", VISITED, "twice")),
         at_most=0,
     ),
     Goal("search by id, p95, ms", of_page("search: id"), at_most=200),
     Goal("search by group and error, p95, ms", of_page("search: group:x error:timeout"), at_most=500),
     Goal("search in the data, p95, ms", of_page("search: data.user:42"), at_most=1_000),
-    Goal("answer to who purges 100 000 tasks, ms", found("bulk", VISITED, "answer_ms"), at_most=1_000),
-    Goal("claims beside that against without, p95, times", found("bulk", VISITED, "times"), at_most=2),
+    Goal("response to a purge of 100 000 tasks, ms", found("bulk", VISITED, "answer_ms"), at_most=1_000),
+    Goal("claim p95 during the purge or undo, divided by the usual", found("bulk", VISITED, "times"), at_most=2),
     Goal("first paint of the overview, ms", found("screen", VISITED, "paint_ms"), at_most=1_000),
     Goal(
-        "from a commit to its number on an open page, p95, ms", found("screen", VISITED, "shown_p95_ms"), at_most=1_000
+        "from a commit to the new number on an open page, p95, ms",
+        found("screen", VISITED, "shown_p95_ms"),
+        at_most=1_000,
     ),
-    Goal("tasks over 50 ms on a page that is open long", found("open", VISITED, "long_tasks"), at_most=0),
+    Goal("browser tasks over 50 ms on a page left open", found("open", VISITED, "long_tasks"), at_most=0),
     Goal(
-        "memory of its scripts at the end against the beginning",
+        "memory of its scripts at the end, compared with the beginning",
         lambda look: look("open", VISITED, "after_mb") / look("open", VISITED, "before_mb"),
         at_most=1.5,
     ),

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.testing.processes import memory_mb
+
 from . import CannotMeasure
 from .contenders import Contender
 from .figures import Figures
 from .load import PRESENT, Load, Verb
 from .pace import Pace
 from .places import Account, Place
-from .processes import memory_mb
 
 TRIAL_S = 0.5
 MARGIN = 1.7  # So many times the tasks that will be taken according to the trial, which is short.

@@ -21,12 +21,12 @@ from typing import IO, Any, cast
 import psycopg
 
 from lab.testing import PROJECT
+from lab.testing.processes import cpu_by_process
 from lab.testing.suite import clean_environment
 
 from . import CannotMeasure
 from .contenders import Contender, Database
 from .load import Load
-from .processes import cpu_by_process
 from .services import PostgreSQL, Services, StoreServer, Valkey, store_server
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.

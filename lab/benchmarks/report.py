@@ -1,4 +1,4 @@
-"""The results as text, in Markdown's tables: they are read on a terminal too."""
+"""Format the results as Markdown tables that are also readable in a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .measuring import Entry
 from .run import Results
 from .scenes import COMMANDS, CONSOLE, JOBS, Column, Scene
 
-# What tells the lines of a scene apart: each is a column where the lines differ in it.
+# The properties in which the lines of a scene can differ. Each that does differ becomes a column.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
     "clients": lambda entry: str(entry.load.clients),
     "durability": lambda entry: entry.durability,
@@ -21,53 +21,53 @@ DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
 }
 INTRODUCTION = """# Benchmarks
 
-Made by `{command}`, in one run, with all that took part on the same machine.
+Made by `{command}` in one run, with all contenders on the same machine.
 
 """
-OF_CLAIMS = """Contenders were measured in turn, several rounds of each. A task holds {bytes} bytes; at least {present}
-tasks were there to be claimed all the time, unless a table says otherwise. After each measurement the rows in the
-database were counted: a figure stands here only where they agree with what the clients say to have done.
+OF_CLAIMS = """Contenders were measured in alternating rounds. A task holds {bytes} bytes. Unless a table says
+otherwise, at least {present} tasks were available at all times. After each measurement the rows in the database were
+counted, and a figure appears only if they agree with the clients' records.
 
-Figures are medians of the rounds, in parentheses the least and the most. Times are those of a claim, from asking to
-the answer. A request is a claim or a deletion. Its processor time is that of the server's processes, or of the clients
-where there is no server, and that of PostgreSQL with its background processes; SQLite is in the server. Cores are
-processor time by time that passed: 1.00 is one core all the time. Memory is that of what does the store's work: its
-server, or the clients where there is none.
-
-"""
-OF_PAGES = """The console was looked at in a store that `demo seed` filled. The times of a page are from asking to its
-last byte.
+Figures are medians of the rounds, with minimum and maximum in parentheses. Times are from a claim's request to its
+response. A request is a claim or a deletion. Its processor time is that of the server's processes (or of the clients,
+if there is no server) and that of PostgreSQL with its background processes; SQLite is part of the server. Cores are
+processor time divided by elapsed time: 1.00 is one core all the time. Memory is that of the server or, if there is
+none, of the clients.
 
 """
-OF_JOBS = """Jobs were enqueued before the workers started. Their rate is that from the first result to the last, by
-the records that each one's workers write.
+OF_PAGES = """The console shows a store filled by `demo seed`. The time of a page is from the request to the last byte
+of the response.
 
 """
-OF_COMMANDS = """Commands were submitted, and their lists made, before the workers started. Their rate is that from
-the first completed one to the last: run, written down by the workers, and settled by the server.
+OF_JOBS = """Jobs were enqueued before the workers started. The rate is from the first result to the last, by the
+records that the workers write.
+
+"""
+OF_COMMANDS = """Commands were submitted and bundled into lists before the workers started. The rate is from the first
+completed command to the last: run, recorded by the workers, and processed by the server.
 
 """
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
 
 
 def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, str]) -> str:
-    """All of it: conditions, who took part, a table for each scene, and how it compares with the goals."""
+    """Return the conditions, the contenders, a table for each scene, and the goals."""
     parts = [_conditions(conditions), _legend(scenes), *(_scene(scene, results) for scene in scenes), _goals(results)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def page(command: str, scenes: Sequence[Scene], text: str) -> str:
-    """The report as a document of its own, which says how the scenes were measured."""
-    told = [INTRODUCTION.format(command=command)]
+    """Return the report as a page that also describes how the scenes were measured."""
+    parts = [INTRODUCTION.format(command=command)]
     if any(scene.stage != CONSOLE and scene.name not in (JOBS, COMMANDS) for scene in scenes):
-        told.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
+        parts.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
     if any(scene.stage == CONSOLE for scene in scenes):
-        told.append(OF_PAGES)
+        parts.append(OF_PAGES)
     if any(scene.name == JOBS for scene in scenes):
-        told.append(OF_JOBS)
+        parts.append(OF_JOBS)
     if any(scene.name == COMMANDS for scene in scenes):
-        told.append(OF_COMMANDS)
-    return "".join([*told, text])
+        parts.append(OF_COMMANDS)
+    return "".join([*parts, text])
 
 
 def _conditions(conditions: Mapping[str, str]) -> str:
@@ -107,7 +107,7 @@ def _goals(results: Results) -> str:
         [goal.text, NOTHING if before is None else f"{before:.2f}", f"{value:.2f}", goal.limit, _mark(goal, value)]
         for goal, value, before in measured(results)
     ]
-    head = ["", "before", "measured", "goal", "met"]
+    head = ["", "earlier", "measured", "goal", "met"]
     if all(before == NOTHING for _, before, *_ in lines):
         head, lines = [head[0], *head[2:]], [[line[0], *line[2:]] for line in lines]
     return "\n\n".join(["## Goals", table([head, *lines])]) if lines else ""

@@ -1,4 +1,4 @@
-"""What is measured with whom: the tables of the report."""
+"""The scenes of the benchmark: each is measured with several contenders and becomes a table of the report."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CONSOLE = "console"  # The stage on which people look.
 JOBS = "jobs"
 COMMANDS = "commands"
 COSTS = (
-    Column("server, µs a request", "server_us"),
+    Column("server, µs per request", "server_us"),
     Column("database", "database_us"),
     Column("client, cores", "client_cores", 2),
     Column("MB", "memory_mb"),
@@ -90,11 +90,11 @@ CLAIMS = (
     Column("claim p50, ms", "p50_ms", 2),
     Column("p99", "p99_ms", 2),
 )
-RATES = (Column("tasks a second", "per_second", has_spread=True), *CLAIMS, *COSTS)
+RATES = (Column("tasks per second", "per_second", has_spread=True), *CLAIMS, *COSTS)
 
 
 def scenes(pace: Pace, against: Path | None = None) -> list[Scene]:
-    """All there is. `against`: another checkout, whose servers take part where the goals of speed are measured."""
+    """Return all scenes. `against`: another checkout, whose servers are also measured in the scenes of `goals`."""
     ours = OURS[:2] if pace.is_short else OURS
     console = Load(clients=1, present=pace.many)
     return [
@@ -122,7 +122,7 @@ def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
     return [
         Scene(
             name="peers-psycopg",
-            title="Claim a task, then delete it, beside a transaction for each statement from psycopg",
+            title="Claim a task, then delete it, compared with psycopg (one transaction per statement)",
             measure=tasks_handed_out,
             entries=[
                 *entries(Load(clients=BUSY), PSYCOPG, UVICORN, TWO_WORKERS, WRITER, DAPHNE_SQLITE),
@@ -133,14 +133,14 @@ def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
                 *RATES[:2],
                 Column("mean", "mean_ms", 2),
                 *RATES[2:],
-                Column("bytes of log a change", "log_bytes_each"),
-                Column("of them copies of pages", "log_image_bytes_each"),
+                Column("bytes of log per change", "log_bytes_each"),
+                Column("of which page copies", "log_image_bytes_each"),
             ),
             stage=SPEED,
         ),
         Scene(
             name="steady",
-            title="The same at a steady 1 000 tasks a second",
+            title="The same at a steady 1 000 tasks per second",
             measure=tasks_handed_out,
             entries=entries(Load(clients=BUSY, rate=STEADY), UVICORN),
             columns=(Column("of the tasks that were due", "kept", 2), *RATES),
@@ -168,13 +168,13 @@ def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
         ),
         Scene(
             name="waiters",
-            title="Many claims that wait, all woken at once",
+            title="Many waiting claims, all woken at once",
             measure=waiters,
             entries=entries(Load(clients=1, present=0), WRITER, UVICORN),  # A place of its own: nothing may be there.
             columns=(
                 Column("waiting claims", "waiters"),
                 Column("memory of each, kB", "kb_each", 1),
-                Column("all answered after, s", "all_woken_s", 2),
+                Column("all responses after, s", "all_woken_s", 2),
             ),
             is_quick=True,
             stage=SPEED,
@@ -199,7 +199,7 @@ def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
         ),
         Scene(
             name="durability",
-            title="Answers that wait for the disk, and answers that do not",
+            title="Strict and opportunistic durability",
             measure=tasks_handed_out,
             entries=[
                 Entry(contender=contender, load=Load(clients=BUSY), durability=durability)
@@ -209,7 +209,7 @@ def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
         ),
         Scene(
             name="many",
-            title="Few and many tasks present",
+            title="Few and many tasks in the store",
             measure=tasks_handed_out,
             entries=[
                 Entry(contender=contender, load=Load(clients=BUSY, present=present))
@@ -224,11 +224,11 @@ def long_runs(ours: Sequence[Contender]) -> list[Scene]:
     return [
         Scene(
             name="endurance",
-            title="A long time of full load: each cycle adds a task for the one that it deletes",
+            title="Long full load: each cycle adds a task for the one that it deletes",
             measure=endurance,
             entries=[Entry(contender=contender, load=Load(clients=BUSY, verb=Verb.REPLACE)) for contender in ours],
             columns=(
-                Column("first fifth, tasks a second", "first"),
+                Column("first fifth, tasks per second", "first"),
                 Column("slowest", "least"),
                 Column("last", "last"),
                 Column("last to first", "kept", 2),
@@ -245,7 +245,7 @@ def wakes(ours: Sequence[Contender]) -> list[Scene]:
     return [
         Scene(
             name="wakeups",
-            title="From sending a commit to the answer of the claim that waited for it",
+            title="From sending a commit to the response to a waiting claim",
             measure=wakeups,
             entries=[Entry(contender=contender, load=Load(clients=1)) for contender in (*ours, TWO_DAPHNES)],
             columns=(
@@ -264,21 +264,21 @@ def runners() -> list[Scene]:
     return [
         Scene(
             name=JOBS,
-            title=f"Jobs that do nothing, {AT_ONCE} at a time, by each one's own workers",
+            title=f"Empty jobs, {AT_ONCE} at a time, run by each contender's own workers",
             measure=jobs,
             entries=[Entry(contender=contender, load=Load(clients=AT_ONCE)) for contender in JOB_WORKERS],
             columns=(
-                Column("jobs a second", "per_second", 1, has_spread=True),
-                Column("an idle worker starts one after p50, ms", "p50_ms", 1),
+                Column("jobs per second", "per_second", 1, has_spread=True),
+                Column("started by an idle worker after, p50, ms", "p50_ms", 1),
                 Column("longest", "p100_ms", 1),
             ),
         ),
         Scene(
             name=COMMANDS,
-            title=f"Shell commands that do nothing, {AT_ONCE} at a time, in lists of 50",
+            title=f"Empty shell commands, {AT_ONCE} at a time, in lists of 50",
             measure=commands,
             entries=[Entry(contender=each, load=Load(clients=AT_ONCE)) for each in (COMMANDS_WORKER, XARGS)],
-            columns=(Column("commands a second", "per_second", has_spread=True),),
+            columns=(Column("commands per second", "per_second", has_spread=True),),
         ),
     ]
 
@@ -294,14 +294,14 @@ def console_scenes(load: Load) -> list[Scene]:
                 Column("p50, ms", "p50_ms"),
                 Column("p95", "p95_ms"),
                 Column("longest", "longest_ms"),
-                Column("kB as sent", "kb"),
+                Column("kB sent", "kb"),
             ),
             rounds=1,
             stage=CONSOLE,
         ),
         Scene(
             name="walk",
-            title="From page to page of the largest group",
+            title="Paging through the largest group",
             measure=walk,
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
@@ -316,18 +316,18 @@ def console_scenes(load: Load) -> list[Scene]:
         ),
         Scene(
             name="bulk",
-            title="A group purged by a person, and the purge undone, while 8 workers claim",
+            title="Purge a group and undo the purge while 8 workers claim",
             measure=purge_and_undo,
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
-                Column("question, ms", "preview_ms"),
-                Column("answer, ms", "answer_ms"),
+                Column("preview, ms", "preview_ms"),
+                Column("response, ms", "answer_ms"),
                 Column("purge, s", "purge_s", 1),
                 Column("undo, s", "undo_s", 1),
-                Column("claim p95 without, ms", "usual_ms", 1),
-                Column("beside the purge", "purging_ms", 1),
-                Column("beside the undo", "undoing_ms", 1),
-                Column("times", "times", 2),
+                Column("usual claim p95, ms", "usual_ms", 1),
+                Column("during the purge", "purging_ms", 1),
+                Column("during the undo", "undoing_ms", 1),
+                Column("higher / usual", "times", 2),
             ),
             rounds=1,
             stage="console",
@@ -339,7 +339,7 @@ def console_scenes(load: Load) -> list[Scene]:
             entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
             columns=(
                 Column("first paint, ms", "paint_ms"),
-                Column("from a commit to its number, p50, ms", "shown_p50_ms"),
+                Column("from a commit to the new number, p50, ms", "shown_p50_ms"),
                 Column("p95", "shown_p95_ms"),
                 Column("longest", "shown_longest_ms"),
             ),
@@ -349,11 +349,11 @@ def console_scenes(load: Load) -> list[Scene]:
         ),
         Scene(
             name="open",
-            title="The overview while every group changes ten times a second, scrolled and typed on",
+            title="The overview during scrolling and typing while every group changes ten times a second",
             measure=open_long,
             entries=[Entry(contender=UVICORN, load=load)],
             columns=(
-                Column("changes a second", "changes_per_s"),
+                Column("changes per second", "changes_per_s"),
                 Column("tasks over 50 ms", "long_tasks"),
                 Column("longest task, ms", "longest_task_ms"),
                 Column("between frames p99, ms", "frame_p99_ms"),

@@ -18,8 +18,8 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from lab.testing import PROJECT, CannotTest
-from lab.testing import postgresql as throw_away
+from lab.testing import PROJECT, CannotTry
+from lab.testing.postgresql import Cluster
 from lab.testing.suite import clean_environment
 from taskstore_project.base_command import CannotRun
 
@@ -27,17 +27,20 @@ from . import CannotMeasure
 
 START_S = 60
 STOP_S = 15
-# Everything else as PostgreSQL has it by default: fsync and synchronous_commit are on.
-POSTGRESQL_SETTINGS = {"max_connections": "200"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgreSQL:
-    url: str  # Of the database that every server has.
-    pid: int
-    version: str
-    folder: Path
-    _with_tables: dict[Path, str] = field(default_factory=dict)
+class PostgreSQL(Cluster):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._with_tables: dict[Path, str] = {}
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def version(self) -> str:
+        with psycopg.connect(self.url) as connection:
+            return connection.info.parameter_status("server_version") or ""
 
     def tables_of(self, checkout: Path) -> str:
         """A database with the tables of the store in this folder, to be copied."""
@@ -49,20 +52,9 @@ class PostgreSQL:
             self._with_tables[checkout] = name
         return self._with_tables[checkout]
 
-    def url_of(self, database: str) -> str:
-        return self.url.replace("/postgres?", f"/{database}?")
-
-    def new_database(self, name: str, *, template: str = "template1") -> str:
-        """Make a database, and return its address."""
-        names = sql.Identifier(name), sql.Identifier(template)
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
-        return self.url_of(name)
-
     def drop(self, name: str) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            # Somebody may be on their way out still.
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        # Somebody may be on their way out still.
+        self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +91,10 @@ class Services:
 
     def postgresql(self) -> PostgreSQL:
         if self._postgresql is None:
-            self._postgresql = self._stack.enter_context(_postgresql(self.new_folder("postgresql")))
+            try:
+                self._postgresql = self._stack.enter_context(PostgreSQL(self.new_folder("postgresql")).running())
+            except CannotTry as problem:
+                raise CannotRun(str(problem)) from None
         return self._postgresql
 
     def valkey(self) -> Valkey:
@@ -109,8 +104,8 @@ class Services:
 
     def versions(self) -> dict[str, str]:
         """Of those that have been started."""
-        started = {"PostgreSQL": self._postgresql, "Valkey": self._valkey}
-        return {name: service.version for name, service in started.items() if service}
+        postgresql = {"PostgreSQL": self._postgresql.version()} if self._postgresql else {}
+        return postgresql | ({"Valkey": self._valkey.version} if self._valkey else {})
 
     def new_folder(self, name: str) -> Path:
         """One that goes at the end."""
@@ -118,28 +113,6 @@ class Services:
         folder = Path(tempfile.mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
-
-
-@contextmanager
-def _postgresql(folder: Path) -> Iterator[PostgreSQL]:
-    try:
-        binaries = throw_away.system_binaries() or throw_away.wheels_binaries(folder)
-        user = throw_away.unprivileged_user()
-        server = throw_away.Server(binaries=binaries, folder=folder, user=user, settings=POSTGRESQL_SETTINGS)
-        with server.running() as process:
-            yield PostgreSQL(
-                url=server.url,
-                pid=process.pid,
-                version=_version(server.url),
-                folder=folder,
-            )
-    except CannotTest as problem:
-        raise CannotRun(str(problem)) from None
-
-
-def _version(url: str) -> str:
-    with psycopg.connect(url) as connection:
-        return connection.info.parameter_status("server_version") or ""
 
 
 @contextmanager

@@ -7,7 +7,3 @@ if the store continued from an earlier state, without the changes lost by that (
 (rivals.py) perform a pair of operations (pairs.py) in every order of their statements, and the result is compared
 with that of a serial order (interleaving.py).
 """
-
-
-class CannotTry(Exception):
-    """A scene lacks something that it needs; the message names it and the remedy."""

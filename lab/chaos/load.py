@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.testing import PROJECT
+from lab.testing import PROJECT, CannotTry
 
-from . import CannotTry, client
+from . import client
 from .client import Orders
 from .processes import faked_clock
 

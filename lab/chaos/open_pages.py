@@ -21,9 +21,8 @@ from typing import IO, cast
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from lab.testing import PROJECT
+from lab.testing import PROJECT, CannotTry
 
-from . import CannotTry
 from .client import GROUPS
 
 ASKS_EVERY_S = 0.15  # The server closes a page that sends more than 100 requests in 10 s.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from . import CannotTry
+from lab.testing import CannotTry
+
 from .checker import entries_about, violations
 from .history import Event, History
 from .loss import Loss
@@ -72,7 +73,7 @@ def outcome_of(
 
 def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[Figure] = ()) -> SceneResult:
     """Check the remaining history, and that only permitted changes are lost."""
-    lost = Figure(name="changes that were answered and are lost", value=len(loss.lost), unit="")
+    lost = Figure(name="acknowledged changes that are lost", value=len(loss.lost), unit="")
     reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
     late = Figure(name="requests that named what was lost", value=len(loss.late), unit="")
     return outcome_of(

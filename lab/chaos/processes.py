@@ -1,34 +1,26 @@
-"""Servers and databases that can be killed and started again."""
+"""Servers that can be killed and started again."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import httpx
-import psycopg
-from psycopg import sql
 
-from lab.benchmarks.processes import PROC, family
-from lab.testing import NO_TLS, PROJECT, CannotTest, debian
-from lab.testing import postgresql as throw_away
+from lab.testing import NO_TLS, PROJECT, CannotTry
+from lab.testing.debian import program
+from lab.testing.processes import LOOK_EVERY_S, kill_family
 from lab.testing.suite import clean_environment
-
-from . import CannotTry
 
 START_S = 60.0  # For a busy machine.
 END_S = 30.0
-LOOK_EVERY_S = 0.02
 PORTS = range(20_000, 32_000)  # Below those that the system gives to outgoing connections: it stays free for a restart.
 CHANCE = random.SystemRandom()
 THE_PROJECT = ("-m", "taskstore_project")
@@ -147,92 +139,6 @@ class StoreServer:
         return self.log.read_text(errors="replace").strip().rpartition("\n")[2]
 
 
-class Cluster:
-    """A PostgreSQL server with default durability. `settings`: other settings."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        try:
-            binaries = throw_away.system_binaries() or throw_away.wheels_binaries(folder)
-            user = throw_away.unprivileged_user()
-        except CannotTest as problem:
-            raise CannotTry(str(problem)) from None
-        self.server = throw_away.Server(
-            binaries=binaries, folder=folder, user=user, settings={"max_connections": "200", **settings}
-        )
-        if user:
-            throw_away.give(folder, user)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    @property
-    def folder(self) -> Path:
-        return self.server.folder
-
-    def make(self) -> None:
-        self.server.make_cluster()
-
-    def start(self, **variables: str) -> None:
-        """Start it. `variables`: environment variables of this start."""
-        try:
-            self._process = replace(self.server, environment=variables).start()
-            self.server.wait_until_ready(self._process)
-        except CannotTest as problem:
-            raise CannotTry(str(problem)) from None
-
-    def kill(self) -> None:
-        """Kill the postmaster and all its children."""
-        if self._process is not None:
-            kill_family(self._process)
-
-    def url_of(self, database: str) -> str:
-        return self.server.url.replace("/postgres?", f"/{database}?")
-
-    def execute(self, statement: str, database: str = "postgres") -> None:
-        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
-            connection.execute(statement.encode())
-
-    def number(self, question: str, database: str = "postgres") -> int:
-        with psycopg.connect(self.url_of(database)) as connection:
-            found = connection.execute(question.encode()).fetchone()
-        return int(found[0]) if found else 0
-
-    def new_database(self, name: str, template: str = "template1") -> str:
-        """Create a database and return its address."""
-        with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
-            names = sql.Identifier(name), sql.Identifier(template)
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
-        return self.url_of(name)
-
-
-def kill_family(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process with all its descendants, and wait until they are gone."""
-    # Stop it first, because it would replace a killed child.
-    with suppress(ProcessLookupError):
-        process.send_signal(signal.SIGSTOP)
-    children = family(process.pid) - {process.pid}
-    for pid in children:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
-    # Descendants hold their ports and locks until their last thread is gone.
-    while any(map(is_alive, children)):
-        time.sleep(LOOK_EVERY_S)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether any thread of the process runs; the first one may end before the others."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        threads = [stat.read_text() for stat in (PROC / str(pid) / "task").glob("*/stat")]
-        return any(text.rpartition(")")[2].split()[0] != "Z" for text in threads)
-    return False
-
-
 def free_port() -> int:
     """Return a port that is free now."""
     while is_taken(port := CHANCE.choice(PORTS)):
@@ -269,17 +175,9 @@ def run_command(*words: str, folder: Path, **variables: str) -> subprocess.Compl
 
 def faked_clock(offset: str) -> dict[str, str]:
     """Return the environment that shifts all clocks of a program, such as by `+1h`. Raises CannotTry."""
-    folder = Path(program("faketime", "faketime")).parents[1] / "lib"
+    folder = Path(program(("faketime",), ("faketime",))).parents[1] / "lib"
     library = next(folder.glob("*/faketime/libfaketime.so.1"), None)
     if not library:
         raise CannotTry(f"there is no libfaketime in {folder}")
     # Not only the wall clock, because the library then breaks time.sleep().
     return {"LD_PRELOAD": str(library), "FAKETIME": offset}
-
-
-def program(name: str, package: str) -> str:
-    """Return the path of a program; installs its package if needed and permitted. Raises CannotTry."""
-    try:
-        return debian.program((name,), (package,))
-    except CannotTest as problem:
-        raise CannotTry(str(problem)) from None

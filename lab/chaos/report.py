@@ -22,7 +22,7 @@ def report(results: Sequence[Result]) -> str:
     return "\n\n".join([*parts, *filter(None, ["\n".join(_figures(results)), "\n".join(_problems(results))])])
 
 
-BOUND = "At most 1 in: where nothing went wrong, with 95 % confidence no more than one operation in so many does."
+BOUND = "At most 1 in: if no operation failed, at most one in this many operations fails, with 95 % confidence."
 
 
 def _line(result: Result, outcome: SceneResult) -> list[str]:
@@ -40,7 +40,7 @@ def _figures(results: Sequence[Result]) -> Iterator[str]:
 def _problems(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         if result.problem:
-            yield f"* `{result.scene.name}`, {result.database}: not tried: {result.problem}"
+            yield f"* `{result.scene.name}`, {result.database}: not run: {result.problem}"
 
 
 def in_full(violation: Violation) -> str:

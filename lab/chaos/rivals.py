@@ -45,7 +45,7 @@ class Way:
         """Return the first statements; one that waits also locks the named tasks."""
         if self.waits:
             return [BEGIN, *dialect.preparation([operation])]
-        return [BEGIN, settings_of_batches(is_local=True)]
+        return [BEGIN, settings_of_batches(is_local=True, is_opportunistic=False)]
 
 
 ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from . import CannotTry
+from lab.testing import CannotTry
+
 from .outcome import SceneResult
 from .pace import Pace
 from .scenes import Scene

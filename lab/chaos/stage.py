@@ -14,12 +14,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
-from . import CannotTry
+from lab.testing import CannotTry
+from lab.testing.postgresql import Cluster
+
 from .client import Orders, Worker
 from .history import History, events_in, told_in_full
 from .load import at_work
 from .pace import Pace
-from .processes import THE_PROJECT, Cluster, StoreServer, command
+from .processes import THE_PROJECT, StoreServer, command
 from .proxy import Proxy
 from .truth import truth_of
 

@@ -91,13 +91,13 @@ def play(cluster: Cluster, pace: Pace, seed: str, say: Callable[[str], None]) ->
     """Run the demo on a cluster without web nodes. Raises CannotTry."""
     cluster.add_node()
     wait_until(cluster.is_ready, "haproxy finds the web node")
-    say(f"{pace.clients} clients work through {cluster.plan.url}")
+    say(f"{pace.clients} clients are using {cluster.plan.url}")
     notes = cluster.new_folder("clients")
     address = f"{HOST}:{cluster.plan.web_port}"
     with at_work([address], cluster.token, notes, count=pace.clients, seed=seed, resends=True):
         windows = list(growing(cluster, pace, say)) if pace.measures else grown(cluster)
         faults = list(breaking(cluster, pace, say))
-    say("the clients have ended: what they were answered is compared with the database")
+    say("the clients have ended: comparing their responses with the database")
     truth = truth_of(notes, cluster.plan.direct_url, cluster.plan.url, cluster.token)
     history = History(list(events_in(notes.glob("client-*.jsonl"))), truth, may_be_unavailable=True)
     return Observed(windows, faults, history)
@@ -135,6 +135,6 @@ def breaking(cluster: Cluster, pace: Pace, say: Callable[[str], None]) -> Iterat
         if len(cluster.nodes) >= fault.least_nodes and len(cluster.databases) > fault.least_standbys:
             say(f"kill -9: {fault.name}; {fault.remedy}")
             happened = happen(fault, cluster)
-            say(f"all is there again after {happened.whole_after_s:.1f} s")
+            say(f"everything is up again after {happened.whole_after_s:.1f} s")
             yield happened
             time.sleep(pace.seconds / 3)

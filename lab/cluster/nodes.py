@@ -14,9 +14,9 @@ import httpx
 import psycopg
 from psycopg import sql
 
-from lab.chaos import CannotTry
 from lab.chaos.processes import StoreServer
 from lab.chaos.stage import make_store, token_of, wait_until
+from lab.testing import CannotTry
 
 from . import configuration
 from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan, WebNode
@@ -90,7 +90,7 @@ class Cluster:
         return folder
 
     def _program(self, name: str, *command: str) -> Program:
-        return Program(command, self.new_folder(name), self.programs.user)
+        return Program(command, self.new_folder(name), is_unprivileged=True)
 
     def _etcd(self, member: EtcdMember) -> Program:
         return self._program(member.name, *configuration.etcd_command(self.programs.etcd, member, self.plan))
@@ -125,7 +125,7 @@ class Cluster:
         folder = self.new_folder("store")
         make_store(folder, self.plan.direct_url)
         self.token = token_of(folder)
-        self._say("the store is made")
+        self._say("the store has been created")
 
     def kill_postgresql(self, name: str) -> None:
         """Kill only PostgreSQL, not its Patroni."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -14,11 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from lab.benchmarks.processes import PROC
-from lab.chaos import CannotTry
-from lab.chaos.processes import LOOK_EVERY_S, is_alive, program
-from lab.testing import CannotTest
+from lab.testing import CannotTry
 from lab.testing import postgresql as throw_away
+from lab.testing.debian import program
+from lab.testing.processes import LOOK_EVERY_S, PROC, is_alive
 
 
 class Programs:
@@ -26,37 +24,29 @@ class Programs:
 
     @cached_property
     def etcd(self) -> str:
-        return program("etcd", "etcd-server")
+        return program(("etcd",), ("etcd-server",))
 
     @cached_property
     def patroni(self) -> str:
-        return program("patroni", "patroni")
+        return program(("patroni",), ("patroni",))
 
     @cached_property
     def pgbouncer(self) -> str:
-        return program("pgbouncer", "pgbouncer")
+        return program(("pgbouncer",), ("pgbouncer",))
 
     @cached_property
     def haproxy(self) -> str:
-        return program("haproxy", "haproxy")
+        return program(("haproxy",), ("haproxy",))
 
     @cached_property
     def postgresql(self) -> Path:
         """Return the folder of PostgreSQL's programs."""
         if not throw_away.system_binaries():
-            program("postgres", "postgresql")  # Installs it; Debian's is not on the PATH, so search again.
+            program(("postgres",), ("postgresql",))  # Installs it; Debian's is not on the PATH, so search again.
         found = throw_away.system_binaries()
         if not found:
             raise CannotTry(f"There is no PostgreSQL {throw_away.OLDEST} or later; {throw_away.REMEDY}")
         return found
-
-    @cached_property
-    def user(self) -> pwd.struct_passwd | None:
-        """The user to run as instead of root, which most of the programs refuse."""
-        try:
-            return throw_away.unprivileged_user()
-        except CannotTest as problem:
-            raise CannotTry(str(problem)) from None
 
     def versions(self) -> dict[str, str]:
         """The versions, by program."""
@@ -83,7 +73,7 @@ class Program:
 
     command: Sequence[str]
     folder: Path
-    user: pwd.struct_passwd | None = None
+    is_unprivileged: bool = False  # Runs as another user than root, which most of the programs refuse.
     _process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,19 +87,17 @@ class Program:
         file.write_text(text)
 
     def begin(self) -> None:
-        if self.user:
-            throw_away.give(self.folder, self.user)
+        if self.is_unprivileged:
+            throw_away.give(self.folder)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
-                user=self.user and self.user.pw_uid,
-                group=self.user and self.user.pw_gid,
-                extra_groups=[] if self.user else None,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C must reach only this process, which ends it.
+                **(throw_away.identity() if self.is_unprivileged else {}),
             )
 
     @property

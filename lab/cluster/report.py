@@ -31,7 +31,7 @@ def statuses(observed: Observed) -> str:
     """Return the table of requests."""
     counted = sorted(observed.statuses.items(), key=lambda item: item[0] or 0)
     names = [str(status or "none, the connection broke") for status, _ in counted]
-    return table([["status", *names], ["answers", *(number(count) for _, count in counted)]])
+    return table([["status", *names], ["responses", *(number(count) for _, count in counted)]])
 
 
 def gaps(observed: Observed) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Protocol, Self
 
-from lab.chaos import CannotTry
+from lab.testing import CannotTry
 
 RESTART_S = 0.1  # systemd's own RestartSec.
 

@@ -19,7 +19,6 @@ from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.core.tally import bucket_of
-from tasks_app.core.validation import MOST_CLAIMED
 from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.reading import clients
@@ -36,6 +35,7 @@ from taskstore.types.job_record import (
     finished_group,
     queue_group,
 )
+from taskstore.types.scalars import MOST_CLAIMED
 from taskstore.types.schedules import CatchUp
 from taskstore.types.tasks import Change, NewTask, Order
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,13 @@ COMMON_FAILURES = """\
 An endpoint that requires a token can return these statuses in addition to its own. `/metrics` returns neither 400 nor
 413.
 """
+SHARED_FAILURES = """\
+Some endpoints can also return these statuses. Each endpoint names its own.
+"""
 ERRORS_BEGIN = """\
-Each error has a code, which is the same in every version. Over REST it is the member `code` of the response, beside
-`detail`, a sentence for people. Over gRPC it is the `reason` of the `ErrorInfo` in the details. In Python it is a class
+Each error has a code, which is the same in every version. Over REST it is the member `code` of the response, next to
+`detail`, a sentence for
+people. Over gRPC it is the `reason` of the `ErrorInfo` in the details. In Python it is a class
 of `taskstore`; code that uses the store directly, without a client, imports the class from `taskstore.errors`.
 """
 WHOLE_64_BITS = (-(2**63), 2**63 - 1)
@@ -74,8 +79,9 @@ def pages() -> dict[str, str]:
 
 
 def rest_page(api: Schema) -> str:
+    shared = shared_failures(api)
     operations = [
-        section(method, path, operation, api)
+        section(method, path, operation, shared)
         for path, methods in api["paths"].items()
         for method, operation in methods.items()
     ]
@@ -86,23 +92,35 @@ def rest_page(api: Schema) -> str:
         ((str(status), linked(kinds.get(status, "Failure")), text) for status, text in sorted(FAILURES.items())),
     )
     head = ["# The REST API", "", MADE, REST_BEGINS, "## Common failures", "", COMMON_FAILURES, failures, ""]
+    head += [SHARED_FAILURES, table("| status | response | description |", shared), ""]
     return "\n".join([*head, "## Paths", "", *operations, "## Types", "", *types])
 
 
-def section(method: str, path: str, operation: Schema, api: Schema) -> str:
+def shared_failures(api: Schema) -> list[tuple[str, str, str]]:
+    """Return the failures that several endpoints have in common, but that are not common to all of them."""
+    operations = [operation for methods in api["paths"].values() for operation in methods.values()]
+    counts = Counter(row for operation in operations for row in answer_rows(operation["responses"]))
+    return sorted(row for row, count in counts.items() if count > 1 and not row[0].startswith("2"))
+
+
+def section(method: str, path: str, operation: Schema, shared: Sequence[tuple[str, str, str]]) -> str:
     parts = [f"### {method.upper()} {path}", sentence(operation.get("description", ""))]
     if parameters := operation.get("parameters"):
         parts.append(table("| parameter | type | description |", map(parameter_row, parameters)))
     for content in operation.get("requestBody", {}).get("content", {}).values():
         parts.append(f"Body: {type_of(content.get('schema', {}))}")
     responses = operation["responses"]
-    successes, failures = [], []
+    successes, failures, others = [], [], []
     for status, answer, text in answer_rows(responses):
-        if status.startswith("2") and not text:
+        if (status, answer, text) in shared:
+            others.append(status)
+        elif status.startswith("2") and not text:
             successes.append(f"Returns {status} with {answer}." if answer else f"Returns {status}.")
         else:
             failures.append((status, answer, text))
     parts += successes
+    if others:
+        parts.append(f"Can also return {' or '.join(others)}.")
     if failures:
         parts.append(table("| status | response | description |", failures))
     parts.append("" if "401" in responses else "No token needed.")

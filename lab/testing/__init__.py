@@ -8,5 +8,5 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-class CannotTest(Exception):
-    """Something that the tests need is missing; the message names the remedy."""
+class CannotTry(Exception):
+    """A test, a scene or a benchmark lacks something that it needs; the message names it and the remedy."""

@@ -2,7 +2,7 @@
 
 import os
 
-from . import CannotTest, debian
+from . import CannotTry, debian
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # libatomic1 is for playwright's own node.
@@ -24,9 +24,9 @@ OPTIONS = [
 def chromium() -> str:
     """Return the path of a Chromium; installs it if needed and permitted.
 
-    Raises CannotTest with the remedy.
+    Raises CannotTry with the remedy.
     """
     named = os.environ.get("TASKSTORE_CHROMIUM")
     if named and not os.access(named, os.X_OK):
-        raise CannotTest(f'TASKSTORE_CHROMIUM is "{named}", which is no program')
+        raise CannotTry(f'TASKSTORE_CHROMIUM is "{named}", which is no program')
     return named or debian.program(NAMES, PACKAGES, "name one in TASKSTORE_CHROMIUM")

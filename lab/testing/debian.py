@@ -7,13 +7,13 @@ import sys
 
 from taskstore_project import bootstrap
 
-from . import CannotTest
+from . import CannotTry
 
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], or_else: str = "") -> str:
     """Return the path of the first of these programs that exists; installs the packages if there is none.
 
-    Raises CannotTest with the remedy. `or_else`: what a user can do instead of installing them.
+    Raises CannotTry with the remedy. `or_else`: what a user can do instead of installing them.
     """
     return _found(names) or _installed(names, packages, or_else)
 
@@ -26,7 +26,7 @@ def _found(names: tuple[str, ...]) -> str | None:
 def _installed(names: tuple[str, ...], packages: tuple[str, ...], or_else: str) -> str:
     remedy = f"install one (`apt-get install {' '.join(packages)}`){or_else and f' or {or_else}'}"
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise CannotTest(f"There is no {names[0]}; {remedy}")
+        raise CannotTry(f"There is no {names[0]}; {remedy}")
     # The tests of the two databases run side by side; apt-get does not.
     with bootstrap.one_at_a_time():
         if not _found(names):
@@ -35,7 +35,7 @@ def _installed(names: tuple[str, ...], packages: tuple[str, ...], or_else: str) 
             _apt_get("install", "--yes", "--no-install-recommends", *packages, remedy=remedy)
     found = _found(names)
     if not found:
-        raise CannotTest(f"apt-get installed no {names[0]}; {remedy}")
+        raise CannotTry(f"apt-get installed no {names[0]}; {remedy}")
     return found
 
 
@@ -50,4 +50,4 @@ def _apt_get(*arguments: str, remedy: str) -> None:
         check=False,
     )
     if done.returncode != 0:
-        raise CannotTest(f"apt-get {arguments[0]} failed: {done.stdout.strip()[-2000:]}\nElse {remedy}")
+        raise CannotTry(f"apt-get {arguments[0]} failed: {done.stdout.strip()[-2000:]}\nElse {remedy}")

@@ -40,6 +40,12 @@ OF_THE_PROJECT = (
     *("test_architecture.py", "test_bootstrap.py", "test_contributing.py", "test_packaging.py"),
 )
 
+# Folders that take half of the time of the tests that run on every database, and of those that run once.
+APART = (
+    ("behaviour", "--without=once", {"bad_input", "behaviour"}),
+    ("clients", "--only=once", {"client", "commands", "jobs", "live", "security"}),
+)
+
 Part = tuple[str, ...]  # A database, the name of the part, and pytest's arguments for it.
 
 
@@ -55,7 +61,7 @@ class Plan:
 def run_everything(plan: Plan) -> bool:
     """Run the plan, print a summary, and return whether everything passed.
 
-    Raises CannotTest if something that is needed is missing.
+    Raises CannotTry if something that is needed is missing.
     """
     made = tempfile.TemporaryDirectory(prefix="taskstore-test-", dir=data_place())
     with made as name, addresses(plan.databases) as urls:
@@ -115,11 +121,16 @@ def parts(plan: Plan) -> Iterator[Part]:
 
 
 def parts_for_portability(plan: Plan) -> Iterator[Part]:
-    """Return nearly all tests for the first database, the driver's tests for others, and starts of servers."""
+    """Return nearly all tests for the first database, the driver's tests for others, and starts of servers.
+
+    The first ones take about the same time, as many as run at once: many of these tests wait.
+    """
     first, *others = plan.databases
-    ours = [f"--ignore=tests/{name}" for name in OF_THE_PROJECT]
-    yield first, "", "--without=once", "--without=servers", *ours
-    yield first, "once", "--only=once", "--without=servers", *ours
+    places = {place.name for place in (PROJECT / "tests").glob("[!_]*") if place.is_dir() or place.match("test_*.py")}
+    for name, mark, folders in APART:
+        for title, left_out in ((name, places - folders), (f"without {name}", {*OF_THE_PROJECT, *folders})):
+            # Not by naming folders, to which the user's own choice of files would be added.
+            yield first, title, mark, "--without=servers", *(f"--ignore=tests/{place}" for place in sorted(left_out))
     for other in others:
         yield other, "", "tests/writer"
     for database in plan.databases:

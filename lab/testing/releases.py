@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from . import PROJECT, CannotTest
+from . import PROJECT, CannotTry
 from .postgresql import postgresql, system_binaries
 from .suite import clean_environment
 
@@ -56,7 +56,7 @@ def dumped(url: str) -> list[str]:
     binaries = system_binaries()
     program = shutil.which("pg_dump", path=binaries) or shutil.which("pg_dump")
     if not program:
-        raise CannotTest("There is no pg_dump: install one (`apt-get install postgresql`)")
+        raise CannotTry("There is no pg_dump: install one (`apt-get install postgresql`)")
     # As inserts, because the data of a COPY is not SQL.
     command = [program, "--no-owner", "--no-privileges", "--column-inserts", url]
     text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout

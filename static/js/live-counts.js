@@ -160,7 +160,7 @@ function searched() {
 function tell(added, gone) {
   const texts = [];
   if (added) texts.push(groupsIn(added, "new "));
-  if (gone) texts.push(`${groupsIn(gone)} gone`);
+  if (gone) texts.push(`${groupsIn(gone)} removed`);
   const news = document.querySelector("[data-live-news]");
   news.hidden = texts.length === 0;
   set(news.querySelector("[data-live-news-text]"), texts.join(", "));

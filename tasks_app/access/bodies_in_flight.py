@@ -13,7 +13,7 @@ from .request_limits import beyond_proxies, network
 LEAST_BYTES = 64 * 2**10  # Counting a smaller body costs more than the body.
 MOST_BYTES = 256 * 2**20  # The default of the setting.
 RETRY_AFTER_S = 1
-REASON = "Too many request bytes at once: wait for an answer before you send the next request."
+REASON = "Too many request bytes at once: wait for a response before you send the next request."
 LARGE_BYTES = 2**20
 
 _at_work: Counter[str] = Counter()

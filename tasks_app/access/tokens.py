@@ -18,10 +18,11 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from taskstore.errors import InvalidInput
+from taskstore.types.checks import group_name
+from taskstore.types.scalars import INT64_MAX, INT64_MIN
 
 from .. import database
 from ..core.actors import PROGRAM, Actor
-from ..core.validation import INT64_MAX, INT64_MIN, group_name
 from ..models import Token
 from . import audit
 from .policy import ANYTHING

@@ -20,13 +20,13 @@ from django.utils.html import format_html
 
 from taskstore.errors import Forbidden, InvalidInput
 from taskstore.types.bulk_actions import WORDS, Kind, Option
+from taskstore.types.scalars import GROUP_LENGTH, REASON_LENGTH
 from taskstore.types.tasks import FAILED_FROM, State
 
 from .. import bulk
 from ..access.policy import actor_of, scope_of
 from ..bulk import Action, Asked, Selection
-from ..core.actors import REASON_LENGTH, Actor
-from ..core.validation import GROUP_LENGTH
+from ..core.actors import Actor
 from ..forms import sentence
 from ..models import BulkOperation, Task
 from .keyset import KeyedAdmin

@@ -12,8 +12,9 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from taskstore.types.scalars import INT64_MAX
+
 from ..access.policy import Action, may
-from ..core.validation import INT64_MAX
 
 PAGE = 100
 

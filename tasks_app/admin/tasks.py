@@ -37,9 +37,8 @@ REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
-REST = ("available_at", "priority", "labels", "error")
-NOT_ASKED = tuple(name for name in PLAIN if name not in REST)  # Values without a form field are only shown.
-FACTS = ("id", "state", "held_by", "available", "claims", "unique", *NOT_ASKED, "origin", "created", "made")
+REST = ("available_at", *PLAIN, "labels", "error")
+FACTS = ("id", "state", "held_by", "available", "claims", "unique", "origin", "created", "made")
 WIDGETS = {
     **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
     "content": AdminTextareaWidget(),

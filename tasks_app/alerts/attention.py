@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from django.db.models import Max, QuerySet, Sum
 
+from taskstore.types.scalars import LATEST_MS
+from taskstore.types.schedules import SCHEDULES
+
 from .. import schedules
 from ..core.heartbeats import LOST_MS
-from ..core.validation import LATEST_MS
 from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import Seen, holdings
 from ..reading.counts import counts_of_each, stats_of
@@ -121,7 +123,7 @@ def _paused(now_ms: int) -> Iterator[Notice]:
 
 def _broken() -> Iterator[Notice]:
     """Find broken schedules, which add nothing until somebody repairs them."""
-    set_aside = Task.objects.get_queryset().in_group(schedules.GROUP).failed().filter(available_at_ms=LATEST_MS)
+    set_aside = Task.objects.get_queryset().in_group(SCHEDULES).failed().filter(available_at_ms=LATEST_MS)
     for task in set_aside.defer("data")[:MOST_GROUPS]:
         yield Notice(kind=Kind.BROKEN, name=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", tasks=0)
 

@@ -18,13 +18,12 @@ from .actions import (
     target_of,
 )
 from .running import Runner, reasons, run
-from .selection import SAMPLES, SAY_WHICH, Preview, Selection, Target, preview
+from .selection import SAMPLES, Preview, Selection, Target, preview
 from .starting import Asked, cancel, start, to_type, undo, why_not_undoable
 
 __all__ = [
     "ACTIONS",
     "SAMPLES",
-    "SAY_WHICH",
     "Action",
     "Asked",
     "Edit",

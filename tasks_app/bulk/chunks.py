@@ -9,10 +9,11 @@ from itertools import accumulate
 from django.db.models import F, Q
 from django.db.models.functions import Length
 
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Change, NewTask
 
 from ..core.operations import GroupScope
-from ..core.schedules import SCHEDULES, why_forbidden
+from ..core.schedules import why_forbidden
 from ..models import BulkItem, BulkOperation, Task
 from ..reading.listing import Cursor
 from ..reading.search.conditions import Condition

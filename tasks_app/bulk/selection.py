@@ -35,7 +35,6 @@ from .actions import Action, Requeue, target_of
 SAMPLES = 3
 COUNTING_S = 10.0  # A person waits for the number.
 
-SAY_WHICH = "must select tasks, for example group:mail state:failed; group:* selects all tasks of the store"
 
 READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
 STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)

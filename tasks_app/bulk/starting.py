@@ -164,7 +164,7 @@ def _begun_with(key: ResendKey) -> BulkOperation | None:
     if kept is None:
         return None
     if kept.digest != key.digest:
-        raise KeyReused("this key came with another request before")
+        raise KeyReused("this key was used before with another request")
     return BulkOperation.objects.get(pk=int(kept.answer))
 
 

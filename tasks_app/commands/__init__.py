@@ -6,10 +6,9 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 from .bundling import ListMaker, make_lists, process_closed
 from .changes import archive, reopen, retry, stash, unstash
 from .records import projects
-from .submitting import MOST_AT_ONCE, new_commands, submit, wrong_submissions
+from .submitting import new_commands, submit
 
 __all__ = [
-    "MOST_AT_ONCE",
     "ListMaker",
     "archive",
     "make_lists",
@@ -21,5 +20,4 @@ __all__ = [
     "stash",
     "submit",
     "unstash",
-    "wrong_submissions",
 ]

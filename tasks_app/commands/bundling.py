@@ -23,10 +23,10 @@ from taskstore.types.command_record import (
     output_group,
     settled,
 )
+from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.tasks import NOBODY
 
 from ..conf.command_rules import ListRule, rule_of
-from ..core.validation import LABEL_LENGTH
 from ..database import dialect_of
 from ..managers import limits
 from ..models import Task

@@ -9,6 +9,7 @@ from typing import Any
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
+from taskstore.types.checks import text
 from taskstore.types.command_lines import Entry, Line
 from taskstore.types.command_record import (
     Command,
@@ -20,13 +21,13 @@ from taskstore.types.command_record import (
     why_misplaced,
     why_no_id,
 )
+from taskstore.types.commands import why_no_line
+from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.tasks import Problem
 
 from ..conf.command_rules import MOST_COMMANDS
-from ..core.validation import LABEL_LENGTH, text
 from ..reading.importing import MOST_NAMED, numbered_lines, of_line
 from ..wire import strict_json
-from .submitting import why_no_line
 
 LIST_NAME = re.compile("[0-9]{1,20}")
 

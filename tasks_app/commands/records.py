@@ -68,4 +68,4 @@ def leave_alone(task_id: int, group: str, problem: Exception) -> None:
     if len(_skipped) >= MOST_SKIPPED:
         _skipped.clear()  # They are logged again.
     _skipped.add(task_id)
-    log.warning("task %s of the group %s is left alone: %s", task_id, group, problem)
+    log.warning("task %s of the group %s is skipped: %s", task_id, group, problem)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from taskstore.errors import refuse
 from taskstore.types import sentences
-from taskstore.types.command_record import LONGEST_CMD, Command, CommandStatus, new_command_task, why_no_project
-from taskstore.types.commands import Submission
-from taskstore.types.tasks import NOBODY, Problem
+from taskstore.types.checks import is_utf8
+from taskstore.types.command_record import Command, CommandStatus, new_command_task, why_no_project
+from taskstore.types.commands import Submission, wrong_submissions
+from taskstore.types.tasks import NOBODY
 
-from ..core.validation import LATEST_MS, is_utf8
 from ..models import Task
 
-MOST_AT_ONCE = 1_000
 EXPECTED_DURATION = 60  # Seconds.
 KEPT_S = 7 * 24 * 3_600  # How long a command may wait for its start.
 MAX_FAILS = 3
-LONGEST_DURATION = 366 * 24 * 3_600  # Seconds.
-MOST_FAILS = 1_000
 
 _newest_id = 0
 _ids_lock = threading.Lock()
@@ -73,30 +70,3 @@ def _ids(number: int) -> list[str]:
         first = max(time.time_ns(), _newest_id + 1)
         _newest_id = first + number - 1
     return [f"{id_ns}_0" for id_ns in range(first, first + number)]
-
-
-def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
-    """Yield the errors of the submissions, by the path of the field."""
-    if not 1 <= len(submissions) <= MOST_AT_ONCE:
-        yield "commands", f"must have between 1 and {MOST_AT_ONCE} commands, not {len(submissions)}"
-    for place, asked in enumerate(submissions[:MOST_AT_ONCE]):
-        if why := why_no_line(asked.cmd):
-            yield f"commands[{place}].cmd", why
-        for name, least, most in (
-            ("expected_duration", 1, LONGEST_DURATION),
-            ("until", 1, LATEST_MS // 1_000),
-            ("max_fails", 1, MOST_FAILS),
-        ):
-            value = getattr(asked, name)
-            if value is not None and not least <= value <= most:
-                yield f"commands[{place}].{name}", sentences.between(least, most, value)
-
-
-def why_no_line(cmd: str) -> str | None:
-    """Return the reason why this can't be the line of a command; None when it can."""
-    if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
-        return "must be one command line, not empty and without NUL"
-    if not is_utf8(cmd):
-        return sentences.VALID_UTF8
-    size = len(cmd.encode())
-    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None

@@ -12,11 +12,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from taskstore.errors import InvalidInput
+from taskstore.types.checks import group_name
+from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY
 from taskstore.types.tasks import NewTask
 
 from ..access import audit
 from ..access.policy import Action
-from ..core.validation import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY, group_name
 from ..forms import NOBODY, with_plain_ends
 from ..models import Task
 from .pages import actor_for, page
@@ -34,7 +35,7 @@ FIELDS = {
 }
 
 
-class TaskForm(forms.Form):
+class NewTaskForm(forms.Form):
     """The fields of a new task."""
 
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
@@ -88,7 +89,8 @@ class TaskForm(forms.Form):
 @page(Action.WORK)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; add the task, with its audit entry in the same transaction."""
-    form = TaskForm(request.POST if request.method == "POST" else None, initial={"group": request.GET.get("name", "")})
+    asked = request.POST if request.method == "POST" else None
+    form = NewTaskForm(asked, initial={"group": request.GET.get("name", "")})
     if form.is_valid():
         actor = actor_for(request)
         try:

@@ -25,7 +25,7 @@ from taskstore.types.command_record import (
     CommandStatus,
     why_no_project,
 )
-from taskstore.types.commands import Submission
+from taskstore.types.commands import LONGEST_DURATION, MOST_FAILS, Submission
 
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
@@ -39,8 +39,6 @@ from .command_words import status_word
 from .pages import P, View, actor_for, go_to, is_partial, page
 from .words import number_in
 
-MOST_EXPECTED_S = 366 * 86_400
-MOST_FAILS = 1_000
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
 # The form's fields, by the names that a submission has for them.
 FIELDS = {"commands": "lines", "cmd": "lines", "expected_duration": "expected"}
@@ -66,7 +64,7 @@ class SubmitForm(forms.Form):
 
     def clean_expected(self) -> int | None:
         text = self.cleaned_data["expected"]
-        return number_in("expected", text, least=1, most=MOST_EXPECTED_S) if text else None
+        return number_in("expected", text, least=1, most=LONGEST_DURATION) if text else None
 
     def clean_max_fails(self) -> int | None:
         text = self.cleaned_data["max_fails"]

@@ -23,12 +23,12 @@ from taskstore.types.command_record import (
     why_no_project,
 )
 from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ProjectStatus, ResultPage
+from taskstore.types.scalars import LABEL_LENGTH, LATEST_MS
 
 from ..access.policy import Action, commands_are_on, may, may_command
 from ..commands import looking
 from ..commands.paging import command_seen
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..core.validation import LABEL_LENGTH, LATEST_MS
 from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of

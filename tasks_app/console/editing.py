@@ -16,7 +16,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from taskstore.errors import CommitRefused, InvalidInput
-from taskstore.types.tasks import ATTEMPTS, FAILED_FROM, PLAIN, Change, Ending, NewTask, State
+from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, Change, Ending, NewTask, State
 
 from .. import bulk
 from ..access import audit
@@ -108,24 +108,19 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
 
 def differences_of(task: Task, change: Change) -> Iterator[Difference]:
     """Yield the fields that the change alters."""
-    pairs = {
-        "group": (task.group, change.group or task.group),
-        "data": (written(bytes(task.data))[1], written(bytes(_after(task, change, "data")))[1]),
-        "data type": (task.data_type, _after(task, change, "data_type")),
-        "labels": (_in_lines(task.labels), _in_lines(change.labels or {})),
-        **{name: (str(getattr(task, name)), str(_after(task, change, name))) for name in PLAIN},
-        "error": (task.error, _after(task, change, "error")),
+    in_words = {"data": lambda data: written(bytes(data))[1], "labels": _in_lines}
+    pairs = {}
+    for name in CONTENT:
+        before, after = getattr(task, name), getattr(change, name)
+        shown = in_words.get(name, str)
+        pairs[name.replace("_", " ")] = shown(before), shown(before if after is None else after)
+    pairs |= {
         "available": (_moment(task.available_at_ms), _moment(change.timespec_ms)),
         "lease": (f"held by {task.owner}" if task.leased else "", ""),
     }
     for name, (before, after) in pairs.items():
         if before != after:
             yield Difference(name=name, lines=lines_of_difference(before, after))
-
-
-def _after(task: Task, change: Change, name: str) -> Any:
-    value = getattr(change, name)
-    return getattr(task, name) if value is None else value
 
 
 def lines_of_difference(before: str, after: str) -> list[str]:

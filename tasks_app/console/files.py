@@ -14,16 +14,16 @@ from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
+from taskstore.types.requests import Add
+from taskstore.types.scalars import GROUP_LENGTH
 
 from ..access import audit
 from ..access.policy import Action, may
 from ..core.operations import Commit
-from ..core.validation import GROUP_LENGTH
 from ..forms import NOBODY
 from ..models import Task
 from ..reading import importing
 from ..reading.exporting import Export, download
-from ..wire.tasks import Add
 from . import links, parameters, payload, words
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .parameters import terms_of

@@ -12,13 +12,13 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods
 
+from taskstore.types.checks import why_no_json
 from taskstore.types.job_record import NotAJob
 from taskstore.types.jobs import Job
+from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.policy import Action, may
-from ..core.actors import REASON_LENGTH
 from ..jobs import queues as job_queues
-from ..jobs.queues import why_no_json
 from .editing import Difference, lines_of_difference
 from .pages import actor_for, go_to, is_partial, page, user_of
 

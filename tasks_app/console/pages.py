@@ -17,11 +17,12 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
+from taskstore.types.checks import text
+from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.people import must_choose_password
 from ..access.policy import Action, actor_of, may
-from ..core.actors import REASON_LENGTH, Actor
-from ..core.validation import text
+from ..core.actors import Actor
 from ..database.outage import reason_of, translated
 from .replica import note_change
 

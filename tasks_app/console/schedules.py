@@ -20,12 +20,11 @@ from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
-from taskstore.types.schedules import CatchUp
+from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
+from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
-from ..core.actors import REASON_LENGTH
-from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY
 from ..forms import with_plain_ends
 from ..models import Task
 from ..schedules import (
@@ -33,11 +32,10 @@ from ..schedules import (
     PlannedTask,
     ScheduledJobOptions,
     SchedulePlan,
-    StoredSchedule,
     Timetable,
     problems_of,
+    problems_of_plan,
 )
-from ..schedules.record import NAME_LENGTH
 from ..schedules.timetable import LONGEST, zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .snippets import command_to_schedule
@@ -83,7 +81,7 @@ NEW = {
 class ScheduleForm(forms.Form):
     """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is."""
 
-    name = forms.CharField(max_length=NAME_LENGTH)
+    name = forms.CharField(max_length=SCHEDULE_NAME_LENGTH)
     cron = forms.CharField(max_length=LONGEST)
     zone = forms.CharField()
     catch_up = forms.ChoiceField(choices=[(each, each) for each in CATCH_UPS])
@@ -132,7 +130,7 @@ class ScheduleForm(forms.Form):
         """Validate the plan as a whole, too, and show each error at its field."""
         if not self.errors:
             try:
-                refuse(self.plan().problems())
+                refuse(problems_of_plan(self.plan()))
             except InvalidInput as refused:
                 self.tell(refused)
         return self.cleaned_data
@@ -214,14 +212,14 @@ class DueTime:
 @page(Action.SEE)
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
-    oldest = {each.name: each.task.origin for each in reversed(found)}
+    oldest = {each.name: each.origin for each in reversed(found)}
     return render(
         request,
         "console/schedules.html",
         {
             "schedules": found,
             # A name means its oldest schedule: the others must not seem to be changed by it.
-            "doubles": {each.task.origin for each in found if oldest[each.name] != each.task.origin},
+            "doubles": {each.origin for each in found if oldest[each.name] != each.origin},
             "now_ms": Task.objects.now_ms(),
             "command": command_to_schedule(request),
         },
@@ -253,7 +251,7 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     found = _named(name)
     sees_data = may(user_of(request), Action.SEE_PAYLOADS)
     asked = request.POST if request.method == "POST" else None
-    form = ScheduleForm(asked, found.record.plan if found.record else None, sees_data=sees_data)
+    form = ScheduleForm(asked, verbs.plan_of(name), sees_data=sees_data)
     form.fields.pop("name", None)
     made = _put(request, form, name) if form.is_valid() else None
     return _done(request, f"Changed schedule {name}.") if made else _form(request, form, found)
@@ -301,9 +299,7 @@ def _asked_first(
     return _done(request, message) if is_done else _question(request, _named(name), verb)
 
 
-def _question(
-    request: HttpRequest, found: StoredSchedule, verb: str, refused: InvalidInput | None = None
-) -> HttpResponse:
+def _question(request: HttpRequest, found: Schedule, verb: str, refused: InvalidInput | None = None) -> HttpResponse:
     return render(
         request,
         "console/_schedule_question.html" if is_partial(request) else "console/schedule_question.html",
@@ -319,7 +315,7 @@ def _question(
     )
 
 
-def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule | None:
+def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
     """Save a valid form. Returns None when the plan is refused, with the errors in the form."""
     try:
         made, _ = verbs.put(name, form.plan(), actor_for(request))
@@ -329,7 +325,7 @@ def _put(request: HttpRequest, form: ScheduleForm, name: str) -> StoredSchedule 
     return made
 
 
-def _form(request: HttpRequest, form: ScheduleForm, found: StoredSchedule | None = None) -> HttpResponse:
+def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = None) -> HttpResponse:
     context = {
         "form": form,
         "schedule": found,
@@ -360,7 +356,7 @@ def _zones() -> list[str]:
     return sorted(name for name in available_timezones() if "/" in name or name == "UTC")
 
 
-def _named(name: str) -> StoredSchedule:
+def _named(name: str) -> Schedule:
     found = verbs.schedule(name)
     if found is None:
         raise Http404

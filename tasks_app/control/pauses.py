@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.db import transaction
 
 from taskstore.errors import refuse
+from taskstore.types.checks import group_name
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
-from ..core.validation import group_name
 from ..models import PausedGroup, Task
 from ..writer.writer import running
 

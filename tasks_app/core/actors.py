@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from taskstore.types.checks import text
 from taskstore.types.rights import Action
+from taskstore.types.scalars import REASON_LENGTH
 from taskstore.types.tasks import Ending, Problem
 
 from .operations import EVERY_GROUP, GroupScope, Operator
-from .validation import refuse_forbidden_group, text
+from .validation import refuse_forbidden_group
 
-REASON_LENGTH = 1_000
 EVERY_ACTION = frozenset(Action)
 
 

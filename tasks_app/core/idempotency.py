@@ -7,7 +7,6 @@ the database gives them in the same statement.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Sequence
 from typing import cast
 
@@ -21,19 +20,19 @@ from .operations import Duplicate, Prohibited, TaskRecord, in_places
 def text_of(answer: Sequence[TaskRecord] | Refusal, places: Sequence[int | Duplicate] | None = None) -> str:
     """The answer as text; the tasks are drafts, in these places of the answer (see Effect.places)."""
     if isinstance(answer, Refusal):
-        return json.dumps({"refusal": msgspec.structs.asdict(answer)})
-    kept: dict[str, object] = {"drafts": [_in_text(draft) for draft in answer]}
+        kept: dict[str, object] = {"refusal": msgspec.structs.asdict(answer)}
+    else:
+        kept = {"drafts": answer}  # Records become lists, their data becomes base64.
     if places is not None:
         kept["places"] = [
-            {"holder": _in_text(place), "ending": place.ending} if isinstance(place, Duplicate) else place
-            for place in places
+            {"holder": place, "ending": place.ending} if isinstance(place, Duplicate) else place for place in places
         ]
-    return json.dumps(kept)
+    return msgspec.json.encode(kept).decode()
 
 
 def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
     """The answer that the text holds, with the ids that the drafts were given."""
-    kept = json.loads(text)
+    kept = msgspec.json.decode(text)
     if "refusal" in kept:
         kind = Prohibited if kept["refusal"].get("forbidden") else Refusal
         return msgspec.convert(kept["refusal"], kind)
@@ -47,10 +46,6 @@ def _holder(holder: Sequence[object], ending: str) -> Duplicate:
     duplicate = Duplicate.of(_task(holder, cast("int", holder[0])))
     duplicate.ending = ending
     return duplicate
-
-
-def _in_text(draft: TaskRecord) -> list[object]:
-    return list(draft._replace(data=base64.b64encode(draft.data).decode()))  # type: ignore[arg-type]
 
 
 def _task(values: Sequence[object], task_id: int) -> TaskRecord:

@@ -21,6 +21,8 @@ from taskstore.types.tasks import (
     NewTask,
     Order,
     Refusal,
+    Task,
+    answer_of,
 )
 
 
@@ -236,6 +238,11 @@ class Duplicate(TaskRecord):
         duplicate = cls(task_id, "", 0, 0, b"", "", "", {}, 0, origin, 0, 0, 0, 0, 0)
         duplicate.ending = ending
         return duplicate
+
+
+def told_task(task: TaskRecord) -> Task:
+    """The task as it is answered with, whether it is new or the holder of a key."""
+    return answer_of(task, ending=task.ending) if isinstance(task, Duplicate) else answer_of(task)
 
 
 Key = tuple[str, str]  # The group that the add named, and the key.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -41,7 +42,6 @@ from .operations import (
     Update,
     record_made_of,
 )
-from .schedules import SCHEDULES
 
 Answer = Effect | Refusal | PutOff
 
@@ -184,7 +184,7 @@ def _effect_of_deletions(operation: Operation, world: World) -> Effect | None:
     if not isinstance(operation, Commit):
         return None
     scope, owner, deletes = operation.scope, operation.owner, operation.deletes
-    if operation.adds or operation.updates or operation.depends or operation.operator or scope.no_commands_because:
+    if operation.adds or operation.updates or operation.depends or operation.operator:
         return None
     if not deletes or (len(deletes) > 1 and len(set(deletes)) < len(deletes)):
         return None
@@ -192,6 +192,8 @@ def _effect_of_deletions(operation: Operation, world: World) -> Effect | None:
     for task_id in deletes:
         task = world.find(task_id, scope)
         if task is None or (task.available_at_ms > world.now_ms and task.owner != owner):
+            return None
+        if scope.no_commands_because and (task.group == SCHEDULES or scope.why_forbidden(task.group)):
             return None
         removals.append(Removal(task, Ending.DELETED))
     return Effect(tuple(removals), (), owner)
@@ -288,7 +290,7 @@ def _bugs(commit: Commit) -> Iterable[str]:
         yield "nothing to do: name at least one add, update or delete"
     for place, add in enumerate(commit.adds):
         if not (add.group or isinstance(commit, Update)):
-            yield f"adds[{place}] has no group: name the group that the task goes into"
+            yield f"adds[{place}] has no group: name a group for the task"
     named = commit.changed_ids
     for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
         if times > 1:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import COMMAND_GROUPS
 
 from .operations import GroupScope
-
-SCHEDULES = "schedules"  # The group of the tasks that are schedules; see schedules/record.py.
 
 
 def fed_by(data: bytes) -> str:

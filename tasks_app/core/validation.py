@@ -7,19 +7,21 @@ silently (NUL in text, lone surrogates, integers beyond 64 bits) is refused here
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.scalars import GROUP_LENGTH as GROUP_LENGTH
-from taskstore.types.scalars import INT64_MAX as INT64_MAX
-from taskstore.types.scalars import INT64_MIN as INT64_MIN
-from taskstore.types.scalars import KEY_LENGTH as KEY_LENGTH
-from taskstore.types.scalars import LABEL_LENGTH as LABEL_LENGTH
-from taskstore.types.scalars import LATEST_MS as LATEST_MS
-from taskstore.types.scalars import MOST_PRIORITY as MOST_PRIORITY
-from taskstore.types.scalars import MOST_UNIQUE_FOR_MS
+from taskstore.types.checks import group_name, is_utf8, text
+from taskstore.types.scalars import (
+    INT64_MAX,
+    INT64_MIN,
+    KEY_LENGTH,
+    LATEST_MS,
+    MOST_CLAIMED,
+    MOST_UNIQUE_FOR_MS,
+    MOST_WAIT_MS,
+    Limits,
+)
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
@@ -34,21 +36,6 @@ from taskstore.types.tasks import (
 )
 
 from .operations import Claim, Commit, GroupScope, Operation, Query, Update
-
-MOST_CLAIMED = 1_000
-MOST_WAIT_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much the store takes at once (contract.md section 8). Each is a setting."""
-
-    data_bytes: int = 10 * 2**20
-    changes: int = 10_000  # Adds, updates, deletes and depends of a commit together.
-    labels: int = 64
-    groups: int = 1_000  # Of a claim.
-    values: int = 1_000_000  # In all objects and lists of a body of JSON together.
-    error_length: int = 100_000
 
 
 def validate(operation: Operation, limits: Limits) -> None:
@@ -91,7 +78,7 @@ def refuse_owner(scope: GroupScope, owner: int) -> None:
     """Raise Forbidden when nothing may be done for this client."""
     if scope.owners is not None and owner not in scope.owners:
         allowed = ", ".join(map(str, scope.owners))
-        raise Forbidden(f"This token may not act for client {owner}, only for {allowed}.")
+        raise Forbidden(f"This token can't act for client {owner}, only for {allowed}.")
 
 
 def _is_of_nobody(operation: Operation) -> bool:
@@ -209,31 +196,6 @@ def _own(check: Check, item: NewTask | Change) -> Any:
     return value
 
 
-def group_name(path: str, name: str) -> Iterator[Problem]:
-    """What is wrong with a group's name."""
-    if not name:
-        yield path, sentences.NOT_EMPTY
-    yield from text(path, name, GROUP_LENGTH)
-
-
-def text(path: str, value: str, longest: int | None = None) -> Iterator[Problem]:
-    """What is wrong with a text, at most `longest` characters long."""
-    if longest is not None and len(value) > longest:
-        yield path, sentences.at_most(longest, "characters", len(value))
-    if "\0" in value:
-        yield path, sentences.NO_NUL
-    if not is_utf8(value):
-        yield path, sentences.VALID_UTF8
-
-
-def is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _integer(path: str, number: int) -> Iterator[Problem]:
     if not INT64_MIN <= number <= INT64_MAX:
         yield path, sentences.int64(number)
@@ -312,7 +274,7 @@ class Check(NamedTuple):
 
 def check_of(field: TaskField) -> Check:
     """Return what the type of the field asks: made once, so that no type is looked into for each task."""
-    kind, bounds = _kind_of(field.type)
+    kind, bounds = kind_of(field.type)
     if kind is int:
         least, most = bounds["ge"], bounds["le"]
 
@@ -333,7 +295,7 @@ def check_of(field: TaskField) -> Check:
             return text(path, value, longest)
 
     elif kind is dict:
-        [longest_name, longest_value] = [_kind_of(part)[1]["max_length"] for part in get_args(field.type)]
+        [longest_name, longest_value] = [kind_of(part)[1]["max_length"] for part in get_args(field.type)]
 
         def is_right(value: Any) -> bool:
             return not any(problems("", value))
@@ -356,10 +318,10 @@ def check_of(field: TaskField) -> Check:
     return Check(name, field.wire, is_right, problems, kind(), field.limit, unit)
 
 
-def _kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
-    """A type without its limits, and these by the names that msgspec has for them."""
+def kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
+    """A type without its limits, and these and its description by the names that msgspec has for them."""
     kind, *metas = get_args(type_) if get_origin(type_) is Annotated else [type_]
-    names = ("ge", "le", "max_length")
+    names = ("ge", "le", "max_length", "description")
     return get_origin(kind) or kind, {
         name: limit for meta in metas for name in names if (limit := getattr(meta, name)) is not None
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from taskstore.errors import TaskStoreError
@@ -22,7 +22,9 @@ class Undecided(Enum):
     """What can't be said yet about an operation, because of other transactions. Nothing was changed."""
 
     LOCKED = "a task that it names is locked"
-    CONTENDED = "there is something to claim, but all of it is locked or just being added; or a key is"
+    CONTENDED = (
+        "tasks are available, but all of them are locked or being added; or another transaction decides about a key"
+    )
 
 
 # What comes of an operation: its new tasks, or the error to raise.
@@ -84,7 +86,7 @@ class Written:
 
     def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
-        available, next_in_ms = Counter[str](), dict[str, int]()
+        available, next_in_ms = defaultdict[str, int](int), dict[str, int]()
         for draft in self.drafts:
             in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:
@@ -115,7 +117,8 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             places = outcome.places if isinstance(outcome, Effect) else None
             text = idempotency.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:], places)
-            written.kept.append((*astuple(operation.key), seen.now_ms, text, first, len(written.drafts)))
+            key, digest = operation.key.key, operation.key.digest
+            written.kept.append((key, digest, seen.now_ms, text, first, len(written.drafts)))
     written.work = work_in(deltas.values(), commits)
     return written
 

@@ -23,7 +23,7 @@ from .labels import BEARS_SOME
 from .rows import COLUMNS, Row, Statement, Steps, T, quoted, record_of, whole_data
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
-UNCONFIRMED = "the database did not confirm the COMMIT, so that nobody can tell now whether it happened"
+UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"
 ID_JUMP = 2**32  # Far beyond any id that a lost end of the log may have given out.
 
 # A paused group has no priorities, so that claims find nothing in it. Looked at once a scan.

@@ -78,15 +78,15 @@ def reason_of(error: BaseException) -> str:
         return str(error).removesuffix(": try again later")
     state, text = _state_of(error), " ".join(str(each) for each in _chain(error))
     if takes_no_changes(error) or "readonly database" in text or "session is read-only" in text:
-        return "the database is read-only or a standby, and takes no changes"
+        return "the database is read-only or a standby, and accepts no changes"
     if state == NO_SPACE or "disk is full" in text:
         return "the disk of the database is full"
     if state == NO_CONNECTION_LEFT or "too many clients" in text:
-        return "the database has no connection left"
+        return "the database has no free connections"
     if state in STARTING_OR_STOPPING or "system is starting up" in text or "system is shutting down" in text:
         return "the database is starting or stopping"
     if state == SILENT_TOO_LONG:
-        return "the database has given up a transaction that was silent for too long"
+        return "the database ended a transaction that was idle for too long"
     return "the database can't be reached"
 
 
@@ -149,7 +149,7 @@ class Outage:
             if is_new:
                 self._since_s = time.monotonic()
         if is_new:
-            log.error("%s; requests are answered with 503 until it is back (%s)", reason_of(error), _cause_of(error))
+            log.error("%s; requests fail with 503 until it is back (%s)", reason_of(error), _cause_of(error))
 
     def worked(self, *parts: str) -> None:
         """These parts can use the database."""

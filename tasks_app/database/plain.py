@@ -20,11 +20,11 @@ from typing import Any
 from taskstore.types.tasks import Order
 
 from ..core.operations import Claim, Operation, Query, TaskRecord, Update
+from ..core.tally import COUNTERS
 from .batch import Seen, Written
 from .demand import Demand, kept_by_key, keys_of
 from .postgresql import PostgreSQL
 from .postgresql_pipeline import Column, RowPacker, packed
-from .postgresql_writing import insertion_of
 from .rows import (
     COLUMNS,
     DELTA_COLUMNS,
@@ -42,10 +42,17 @@ from .rows import (
 )
 
 MOST = 1_024  # Tasks that a plain batch names, and ids that it draws. Beyond it the statements count for little.
-FEW_GROUPS = 8  # So many rows of counts are written one by one.
 
 # How the columns of these tables are called, in the order of the rows that are packed.
-PACKED_TABLES = {"tasks_app_task": COLUMNS, "tasks_app_endedtask": ENDED_COLUMNS}
+KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
+PACKED_TABLES = {
+    "tasks_app_task": COLUMNS,
+    "tasks_app_endedtask": ENDED_COLUMNS,
+    "tasks_app_keptanswer": KEPT_COLUMNS,
+    "tasks_app_countdelta": ("id", *DELTA_COLUMNS),
+}
+# Columns whose values are hardly ever the same twice.
+VARIED = {"key", "digest", "answer", "ids", *COUNTERS}
 ROW_TYPES = Statement(
     f"""
     SELECT relname::text, reltype::bigint, attname::text, atttypid::regtype::text, attnotnull
@@ -60,11 +67,11 @@ ROW_TYPES = Statement(
 # By the places of rows that are locked: no index is looked into, not even a wrong one while a plan knows nothing.
 REMOVAL = "DELETE FROM tasks_app_task WHERE ctid = ANY(%s::tid[])"
 INSERTION = {table: f"INSERT INTO {table} SELECT * FROM unnest(%s::{table}[])" for table in PACKED_TABLES}
-DELTA = f"""
+# The database gives these rows their ids.
+INSERTION["tasks_app_countdelta"] = f"""
     INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
-    VALUES ({", ".join(["%s"] * len(DELTA_COLUMNS))})
+    SELECT {", ".join(quoted(DELTA_COLUMNS))} FROM unnest(%s::tasks_app_countdelta[])
 """
-KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
 
 
 @dataclass(slots=True)
@@ -238,16 +245,12 @@ class PlainPostgreSQL(PostgreSQL):
         if written.removed:
             places = '","'.join([written.places[task_id] for task_id in written.removed])
             statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))
-        for table, rows in (("tasks_app_task", written.drafts), ("tasks_app_endedtask", written.ended)):
+        answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
+        deltas = [(0, *row) for row in written.deltas]
+        packed_rows: tuple[Sequence[Row], ...] = (written.drafts, written.ended, answers, deltas)
+        for table, rows in zip(PACKED_TABLES, packed_rows, strict=True):
             if rows:
                 statements.append(Statement(INSERTION[table], [self.row_packers[table].packed(rows)]))
-        if written.kept:
-            answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
-            statements.append(insertion_of("tasks_app_keptanswer", KEPT_COLUMNS, answers, "", self.array))
-        if len(written.deltas) <= FEW_GROUPS:
-            statements += [Statement(DELTA, row) for row in written.deltas]
-        else:
-            statements.append(insertion_of("tasks_app_countdelta", DELTA_COLUMNS, written.deltas, "", self.array))
         yield Unread(statements)
         return [task.id for task in written.drafts]
 
@@ -260,7 +263,9 @@ def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
         row_types[table] = row_type
         columns[table].append(Column(name, type_name, is_filled))
     try:
-        return {table: RowPacker(row_types[table], columns[table], names) for table, names in PACKED_TABLES.items()}
+        return {
+            table: RowPacker(row_types[table], columns[table], names, VARIED) for table, names in PACKED_TABLES.items()
+        }
     except LookupError:
         return None
 

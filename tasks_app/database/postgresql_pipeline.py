@@ -6,7 +6,7 @@ import asyncio
 import json
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, groupby
 from typing import Any, NamedTuple
@@ -110,15 +110,18 @@ class Column(NamedTuple):
 class RowPacker:
     """Packs rows of a table as the array that `unnest(%s::table[])` takes."""
 
-    def __init__(self, row_type: int, columns: Sequence[Column], names: Sequence[str]) -> None:
+    def __init__(
+        self, row_type: int, columns: Sequence[Column], names: Sequence[str], varied: Container[str] = ()
+    ) -> None:
         """`columns`: those of the row type, in its order; `names`: of the values in the rows that are packed.
 
+        `varied`: columns whose values are hardly ever the same twice.
         Raises LookupError where the two differ, or a column has a type that is not known here.
         """
         if {column.name for column in columns} != {*names}:
             raise LookupError("the table has other columns")
         self._row_type = row_type
-        self._row_of = _row_encoder([(names.index(column.name), column) for column in columns])
+        self._row_of = _row_encoder([(names.index(column.name), column) for column in columns], varied)
 
     def packed(self, rows: Sequence[Row]) -> PackedArray:
         pieces = [struct.pack("!iiIii", 1, 0, self._row_type, len(rows), 1)]
@@ -127,7 +130,7 @@ class RowPacker:
         return PackedArray(b"".join(pieces))
 
 
-def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes]:
+def _row_encoder(columns: Sequence[tuple[int, Column]], varied: Container[str]) -> Callable[[Row], bytes]:
     """Make the function that encodes a row: one expression, written as it would be by hand for these columns.
 
     To call a function for each value would take three times as long, and rows are most of what a batch sends.
@@ -146,7 +149,7 @@ def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes
         for place, column in run:
             known = f"known{len(parts)}"
             values[known] = Encoded(column.type_name)
-            is_looked_up = column.type_name not in NOT_LOOKED_UP
+            is_looked_up = column.type_name not in NOT_LOOKED_UP and column.name not in varied
             parts.append(f"{known}[row[{place}]]" if is_looked_up else f"{known}.of(row[{place}])")
     function: Callable[[Row], bytes] = eval(f"lambda row: join(({', '.join(parts)},))", values)  # noqa: S307 - Ours.
     return function
@@ -154,20 +157,25 @@ def _row_encoder(columns: Sequence[tuple[int, Column]]) -> Callable[[Row], bytes
 
 NOT_LOOKED_UP = ("bytea", "jsonb")  # Each is another one mostly, and may be long or no key of a dict.
 MOST_TEXTS, LONGEST_TEXT = 10_000, 300
+TYPE_AND_LENGTH = struct.Struct("!Ii").pack  # Before each value of a row.
+
+
+def _labels(labels: Mapping[str, str]) -> bytes:
+    return ENCODERS["jsonb"](json.dumps(dict(labels)) if labels else "{}")
 
 
 class Encoded(dict[Any, bytes]):
     """Values of a column with their type and length: names, errors, endings, nothing. Few of them, many times."""
 
     def __init__(self, type_name: str) -> None:
-        self._oid = OIDS[type_name].to_bytes(4, "big")
-        self._to_bytes = ENCODERS.get(type_name) or _fixed_encoder(type_name)
-        self._is_json = type_name == "jsonb"
+        self._oid = OIDS[type_name]
+        self._to_bytes = _labels if type_name == "jsonb" else ENCODERS.get(type_name) or _fixed_encoder(type_name)
 
     def of(self, value: Any) -> bytes:
-        if self._is_json:
-            value = json.dumps(dict(value)) if value else "{}"
-        return self._oid + _element(value, self._to_bytes)
+        if value is None:
+            return TYPE_AND_LENGTH(self._oid, -1)
+        encoded = self._to_bytes(value)
+        return TYPE_AND_LENGTH(self._oid, len(encoded)) + encoded
 
     def __missing__(self, value: Any) -> bytes:
         encoded = self.of(value)
@@ -217,6 +225,10 @@ class Pipeline:
         self._doubts = Doubts()
         connection.add_notice_handler(self._doubts.hear)
         self._end: asyncio.Future[None] | None = None  # Of the wait for what was sent.
+        self._is_writing = False  # The system has not taken all of it yet.
+        # A timer for each wait would cost as much as the rest of waiting: one looks at the clock.
+        self._alarm: asyncio.TimerHandle | None = None
+        self._patience_until_s = float("inf")
         self._cancelling: asyncio.Task[None] | None = None  # Kept, or it might be collected amid its work.
         self._loop = asyncio.get_running_loop()
         self._socket = self._libpq.socket  # Lost with the connection, when the loop has to forget it.
@@ -273,12 +285,10 @@ class Pipeline:
         return sent
 
     async def answers(self, sent: Sent, within_s: float | None = None) -> list[list[Row]]:
-        alarm = self._loop.call_later(within_s, self._lose_patience) if within_s else None
-        try:
-            await sent.end
-        finally:
-            if alarm:
-                alarm.cancel()
+        self._patience_until_s = self._loop.time() + within_s if within_s else float("inf")
+        if within_s and self._alarm is None:
+            self._alarm = self._loop.call_later(within_s, self._look_at_the_clock)
+        await sent.end
         results, self._results = self._results, []
         rows: list[list[Row]] = []
         place = sent.forgotten
@@ -304,10 +314,11 @@ class Pipeline:
         is_long, sent_bytes = False, 0
         for parameter in parameters:
             if isinstance(parameter, PackedArray):
+                size = len(parameter)
                 values.append(parameter)
-                sent_bytes += len(parameter)
+                sent_bytes += size
                 formats.append(pq.Format.BINARY)
-                is_long |= len(parameter) > MANY_VALUES and parameter.length > MANY_VALUES
+                is_long |= size > MANY_VALUES and parameter.length > MANY_VALUES
             else:
                 values.append(None if parameter is None else str(parameter).encode())
                 formats.append(pq.Format.TEXT)
@@ -328,8 +339,10 @@ class Pipeline:
         try:
             if self._libpq.flush():
                 self._loop.add_writer(self._socket, self._flush)
-            else:
+                self._is_writing = True
+            elif self._is_writing:
                 self._loop.remove_writer(self._socket)
+                self._is_writing = False
         except psycopg.OperationalError as error:
             self._break(error)
 
@@ -365,8 +378,15 @@ class Pipeline:
             self.has_succeeded = True
             end.set_result(None)
 
-    def _lose_patience(self) -> None:
-        self._cancelling = self._loop.create_task(self._cancel())
+    def _look_at_the_clock(self) -> None:
+        self._alarm = None
+        left_s = self._patience_until_s - self._loop.time()
+        if self._end is None or left_s == float("inf"):
+            return  # The next wait that may end sets it again.
+        if left_s > 0:
+            self._alarm = self._loop.call_later(left_s, self._look_at_the_clock)
+        else:
+            self._cancelling = self._loop.create_task(self._cancel())
 
     async def _cancel(self) -> None:
         """Have the server end what it is doing, or without a word from it the connection."""
@@ -390,6 +410,8 @@ class Pipeline:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
         self._socket = -1  # Somebody else's from now on.
+        if self._alarm:
+            self._alarm.cancel()
 
     def _rows(self, result: pq.abc.PGresult) -> list[Row]:
         if not result.nfields:

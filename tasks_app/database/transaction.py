@@ -68,7 +68,7 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
     """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
     if operation.key and operation.key.key in seen.kept:
         digest, answer = seen.kept[operation.key.key]
-        return answer if digest == operation.key.digest else KeyReused("this key came with another request before")
+        return answer if digest == operation.key.digest else KeyReused("this key was used before with another request")
     if seen.first and isinstance(operation, Query) and operation.only_reads:
         return _read(operation, seen)
     if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):

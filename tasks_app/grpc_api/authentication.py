@@ -23,11 +23,10 @@ from ..access.policy import Action, may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
 from ..managers import limits
 from ..models import Token
-from ..offload.threads import beside_the_loop as beside
+from ..offload.threads import beside_the_loop, in_a_database_thread
 from . import requests, statuses
 from .message_size import LIGHT_BYTES, pieces_of
 from .statuses import CallRefused
-from .threads import beside_the_loop
 
 OPEN = "/grpc.health.v1.Health/"  # Health checks need no token.
 
@@ -81,7 +80,7 @@ def _guarded(handler: Handler, method: str) -> Handler:
             if len(body) > LIGHT_BYTES:
                 if not charge.raise_to(len(body)):
                     raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, REASON, retry_after_s=RETRY_AFTER_S)
-                request = await beside(_decoded_bit_by_bit, handler.request_deserializer, body)
+                request = await beside_the_loop(_decoded_bit_by_bit, handler.request_deserializer, body)
                 body = b""
             else:
                 request = _decoded(handler.request_deserializer, body)
@@ -156,7 +155,7 @@ async def caller_of(context: Context) -> Token:
             found = tokens.recently_valid(secret)
         else:
             _slow_down(WRONG_TOKENS.wait_s(_network(context)))
-            found = await beside_the_loop(tokens.recently_valid, secret)
+            found = await in_a_database_thread(tokens.recently_valid, secret)
         if found is None:
             WRONG_TOKENS.take(_network(context))
             raise no_token()

@@ -22,10 +22,10 @@ from ..core.operations import Commit
 from ..core.validation import validate
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
+from ..offload.threads import in_a_database_thread
 from .authentication import must_reach
 from .refs import Refs, in_time, labels_in
 from .requests import time_in
-from .threads import beside_the_loop
 
 SIZE = 50  # Tasks of a commit: with 200, workers' claims take several times as long.
 PATIENCE_S = 5.0  # For a chunk whose tasks workers keep changing.
@@ -87,7 +87,7 @@ async def bulk_set(request: pb.BulkSetRequest, token: Token) -> pb.BulkSetRespon
     must_reach(token, Action.OPERATE, {*refs.groups, *([setting.group] if setting.group else [])})
     has_gone = threading.Event()
     try:
-        number = await beside_the_loop(_set_all, refs, setting, token, has_gone)
+        number = await in_a_database_thread(_set_all, refs, setting, token, has_gone)
     except asyncio.CancelledError:
         has_gone.set()  # The client no longer waits for the rest.
         raise

@@ -11,8 +11,7 @@ from google.protobuf.message import DecodeError
 
 from taskstore.errors import LimitExceeded
 from taskstore.masstasker.masstasker_pb2 import BulkSetRequest, Task, TaskRef, UpdateRequest
-
-from ..core.validation import Limits
+from taskstore.types.scalars import Limits
 
 LIGHT_BYTES = 16 * 2**10  # Fewer bytes are parsed within milliseconds.
 PIECE_BYTES = 2**20

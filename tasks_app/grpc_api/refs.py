@@ -11,10 +11,11 @@ from grpc import StatusCode
 
 from taskstore.errors import refuse
 from taskstore.masstasker import masstasker_pb2 as pb
+from taskstore.types.checks import text
+from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH
 from taskstore.types.tasks import FAILED_FROM, Problem
 
 from ..core.operations import GroupScope
-from ..core.validation import GROUP_LENGTH, LABEL_LENGTH, text
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import TaskQuerySet
 from ..models import Task

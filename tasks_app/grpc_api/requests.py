@@ -15,9 +15,8 @@ from google.protobuf.wrappers_pb2 import BytesValue
 from taskstore.errors import InvalidInput
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.masstasker.masstasker_pb2 import TaskRef, UpdateRequest, UpdateResponse
+from taskstore.types.scalars import INT64_MAX, LATEST_MS
 from taskstore.types.tasks import NewTask
-
-from ..core.validation import INT64_MAX, LATEST_MS
 
 DELETED = UpdateRequest.DELETED_FIELD_NUMBER
 # Wire types.

@@ -24,6 +24,7 @@ from taskstore.masstasker.masstasker_pb2 import (
     UpdateRequest,
     UpdateResponse,
 )
+from taskstore.types.checks import group_name
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..access import audit
@@ -31,10 +32,10 @@ from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
 from ..core.actors import Actor
 from ..core.operations import GroupScope, Query, Update
-from ..core.validation import group_name, refuse_wrong
+from ..core.validation import refuse_wrong
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
-from ..offload.threads import beside_the_loop as beside
+from ..offload.threads import beside_the_loop, in_a_database_thread
 from ..reading.counts import counts_of
 from ..writer.totals import size_of
 from . import bulk_set, requests
@@ -42,7 +43,6 @@ from .authentication import caller, must_reach, no_token
 from .refs import Refs, in_time, refuse_repeated
 from .requests import duration_in, id_in, new_tasks_in, time_in
 from .statuses import CallRefused, message_of
-from .threads import beside_the_loop
 
 MOST = 2**31  # More than any answer can hold, and a valid limit in both databases.
 
@@ -52,7 +52,7 @@ async def debug(request: pb.DebugRequest, token: Token) -> pb.DebugResponse:
     if request.group:
         refuse(group_name("group", request.group))
     must_reach(token, Action.SEE_PAYLOADS, [request.group] if request.group else [])
-    return await beside_the_loop(_found, request.group, min(request.limit or MOST, MOST), scope_of(token))
+    return await in_a_database_thread(_found, request.group, min(request.limit or MOST, MOST), scope_of(token))
 
 
 def _found(group: str, limit: int, scope: GroupScope) -> pb.DebugResponse:
@@ -71,7 +71,7 @@ def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
         messages.append(message_of(task))
         size += messages[-1].ByteSize()
         if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"the answer would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
+            text = f"the response would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
     return messages
 
@@ -120,11 +120,11 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
     """Commit adds and deletes. Raises InvalidInput, CallRefused, or an error of the commit."""
     size = len(request.created) + len(request.deleted) + len(request.predicates)
     is_large = size > READ_AT_ONCE or request.ByteSize() > BYTES_AT_ONCE
-    refs, asked = await beside(_read, request, token) if is_large else _read(request, token)
+    refs, asked = await beside_the_loop(_read, request, token) if is_large else _read(request, token)
     must_reach(token, Action.WORK, {add.group for add in asked.adds})
     if refs.groups or refs.selectors:
         must_reach(token, Action.OPERATE, refs.groups)
-        ids = await beside_the_loop(_operate, request, asked, refs, actor_of(token))
+        ids = await in_a_database_thread(_operate, request, asked, refs, actor_of(token))
     else:
         ids = [task.id for task in await Task.objects.aperform(asked, is_checked=True)]
     return UpdateResponse(created_ids=ids)

@@ -87,7 +87,7 @@ async def end(context: ServicerContext[Any, Any], method: str, error: Exception)
     if status is None:
         number = secrets.token_hex(8)
         log.error("request %s failed: %s", number, method, exc_info=error)
-        text = f"Something went wrong in the server. Its log has it under request number {number}."
+        text = f"Internal server error. The server's log describes it under request number {number}."
         status = _status(StatusCode.INTERNAL, text)
     await context.abort_with_status(rpc_status.to_status(status))
 

@@ -12,12 +12,10 @@ from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
-from taskstore.types import sentences
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
     FUNCTION_LABEL,
-    LONGEST_FUNCTION,
     Attempt,
     JobRecord,
     JobStatus,
@@ -25,19 +23,18 @@ from taskstore.types.job_record import (
     finished_group,
     groups_of,
     new_task,
+    problems_of,
     queue_group,
     queue_of,
     status_of,
-    why_no_queue,
 )
 from taskstore.types.jobs import Job
 from taskstore.types.rights import Action
-from taskstore.types.tasks import NOBODY, Change, Ending, Problem
+from taskstore.types.tasks import NOBODY, Change, Ending
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..core.validation import text
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Client, Task
 from ..reading.listing import PAGE, Cursor
@@ -85,26 +82,6 @@ async def aenqueue(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int 
         owner=NOBODY, adds=[new_task(record, queue=queue, at_ms=at_ms, priority=priority)]
     )
     return task
-
-
-def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
-    """Yield the errors of a job's queue, function and parameters."""
-    if why := why_no_queue(queue):
-        yield "queue", why
-    if not record.function:
-        yield "function", sentences.DOTTED_PATH
-    yield from text("function", record.function, LONGEST_FUNCTION)
-    for name, value in (("args", record.args), ("kwargs", record.kwargs)):
-        if why := why_no_json(value):
-            yield name, why
-
-
-def why_no_json(value: Any) -> str | None:
-    try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as problem:
-        return f"must be valid JSON: {problem}"
-    return None
 
 
 # ---- Look

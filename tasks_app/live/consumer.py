@@ -20,10 +20,11 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
+from taskstore.types.checks import is_utf8
+
 from ..access import sessions
 from ..access.policy import Action, may
 from ..core.meters import meters
-from ..core.validation import is_utf8
 from .broadcaster import Viewer, broadcaster
 from .messages import Watch
 
@@ -250,7 +251,7 @@ async def _still_sees(cookie: str) -> bool:
     except DatabaseFailure:
         return True  # Unknown for now, and no new counts are sent either.
     except Exception:
-        log.exception("the rights of a viewer can't be told")
+        log.exception("can't read the rights of a viewer")
         return False
 
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 from tasks_app.database.labels import LabelIndex
-from tasks_app.models import DataField, NameField
+from tasks_app.models import DataField, KeyField, NameField
 
 
 def numbered():
@@ -341,7 +341,7 @@ workers = [
     migrations.CreateModel(
         name="KeptAnswer",
         fields=[
-            ("key", models.TextField(primary_key=True, serialize=False)),
+            ("key", KeyField(primary_key=True, serialize=False)),
             ("digest", models.CharField(max_length=64)),
             ("at_ms", models.BigIntegerField(db_index=True)),
             ("answer", models.TextField()),

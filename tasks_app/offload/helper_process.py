@@ -75,7 +75,7 @@ class Helper:
                     if is_done:
                         return parts
                     raise parts[-1]
-        log.error("the process that decodes large requests died of one, twice")
+        log.error("the process that decodes large requests died twice on the same request")
         raise StoreBusy("the server could not decode a request as large as this: try again later, or send less at once")
 
     def end(self) -> None:

@@ -12,6 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from asgiref.sync import sync_to_async
+from django.db import connections
+
 from .helper_process import helper
 
 P = ParamSpec("P")
@@ -23,12 +26,25 @@ _asking = ThreadPoolExecutor(1, "asking-the-helper")  # The helper does one thin
 
 
 async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do the work in a thread."""
+    """Compute something in a thread."""
     return await asyncio.get_running_loop().run_in_executor(_working, partial(work, *args, **kwargs))
 
 
+async def in_a_database_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do work on the database in a thread other than the one that pages share, as it may take long."""
+
+    def done() -> T:
+        try:
+            return work(*args, **kwargs)
+        finally:
+            # Django closes connections at the end of a request, and this thread serves none.
+            connections.close_all()
+
+    return await sync_to_async(done, thread_sensitive=False)()
+
+
 async def by_the_writer(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same, in a thread that waits for nobody else's work."""
+    """Compute something in a thread that waits for nobody else's work."""
     return await asyncio.get_running_loop().run_in_executor(_writing, partial(work, *args, **kwargs))
 
 

@@ -16,10 +16,12 @@ from django.db.models import Q, QuerySet
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import audit as types
+from taskstore.types.audit import AUDIT_LENGTH
+from taskstore.types.checks import text
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, LATEST_MS
 from taskstore.types.tasks import Problem
 
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..core.validation import GROUP_LENGTH, INT64_MAX, LATEST_MS, text
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import in_groups_of
 from ..models import AuditEntry, Task
@@ -28,7 +30,6 @@ from .search.grammar import time_ms
 
 PAGE = 50
 LIMIT_S = 5.0  # A rare text is searched for in every entry.
-LONGEST = 1_000
 ENTRIES_FOR_SUGGESTIONS = 1_000
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,7 +85,7 @@ class Wanted:
         now_ms = Task.objects.now_ms()
         times = {name: _moment(given[name], now_ms) for name in ("since", "until") if given[name].strip()}
         problems: list[Problem] = [
-            problem for name in ("by", "action", "reason") for problem in text(name, given[name], LONGEST)
+            problem for name in ("by", "action", "reason") for problem in text(name, given[name], AUDIT_LENGTH)
         ]
         problems += text("group", given["group"], GROUP_LENGTH + 1)
         problems += [(name, NO_TIME) for name, time in times.items() if time is None]

@@ -20,12 +20,11 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 
-from taskstore.types.tasks import FIELDS, as_text
+from taskstore.types.tasks import FIELDS, answer_of, as_text
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..managers import READ_AT_ONCE
 from ..models import Task
-from ..wire.tasks import answer_of
 from .files import MEDIA_TYPES, Format, guarded, streamed
 from .search.finding import find_all
 from .search.grammar import Key, Term

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
+from taskstore.types.checks import group_name
+from taskstore.types.requests import Add
 from taskstore.types.tasks import FAILED_FROM, NewTask
 
 from ..core.operations import Commit
-from ..core.validation import group_name
 from ..managers import limits
 from ..wire import strict_json
 from ..wire.decoding import value_of
+from ..wire.requests import every_problem
 from ..wire.size import refuse_many
-from ..wire.tasks import Add
 
 MOST_NAMED = 20  # Wrong lines that an error lists.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors start a file with it.
@@ -41,7 +42,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
                 tree["group"] = group
             add = value_of(tree, Add)
             source = (add.labels or {}).get(FAILED_FROM)
-            refuse([*add.every_problem(), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
+            refuse([*every_problem(add), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
             adds.append(add)
         except InvalidInput as refused:
             problems |= of_line(number, refused)

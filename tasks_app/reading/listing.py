@@ -10,9 +10,9 @@ from django.db.models import Q
 from django.db.models.functions import Left
 
 from taskstore.errors import InvalidInput
+from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.tasks import State, holds_results
 
-from ..core.validation import INT64_MAX, INT64_MIN
 from ..database import COLUMNS
 from ..managers import TaskQuerySet
 from ..models import Task

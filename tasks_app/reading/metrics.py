@@ -30,20 +30,20 @@ MEDIA_TYPES = (CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYPE_LATEST)
 
 # Counters, by the field of `Work`.
 WORK = {
-    "commits": ("taskstore_commits", "Commits that were done, claims not among them."),
-    "claimed": ("taskstore_tasks_claimed", "Tasks that were claimed."),
-    "taken_over": ("taskstore_leases_expired", "Tasks that were claimed after a lease of them had run out."),
-    "done": ("taskstore_tasks_done", "Claimed tasks that their workers were done with: deleted, changed or moved."),
-    "entered": ("taskstore_tasks_entered", "Tasks that were added to a group or moved into it."),
-    "left": ("taskstore_tasks_left", "Tasks that were deleted from a group or moved out of it."),
-    "failures": ("taskstore_failures", "Tasks that got an error."),
+    "commits": ("taskstore_commits", "Commits, without claims."),
+    "claimed": ("taskstore_tasks_claimed", "Claimed tasks."),
+    "taken_over": ("taskstore_leases_expired", "Tasks claimed again after their lease had ended."),
+    "done": ("taskstore_tasks_done", "Claimed tasks that their owner deleted, changed or moved."),
+    "entered": ("taskstore_tasks_entered", "Tasks added to a group or moved into it."),
+    "left": ("taskstore_tasks_left", "Tasks deleted from a group or moved out of it."),
+    "failures": ("taskstore_failures", "Tasks that received an error."),
 }
 # Gauges, by the name in `meters`.
 LEVELS = {
-    "processes": "Processes that serve.",
-    "waiting_claims": "Claims that wait until there is something; in each process one for the schedules.",
-    "queued_operations": "Commits and claims that wait for their transaction.",
-    "websockets": "Pages of the console that show live numbers.",
+    "processes": "Server processes.",
+    "waiting_claims": "Waiting claims, including one per process for schedules.",
+    "queued_operations": "Commits and claims waiting for their transaction.",
+    "websockets": "Console pages with live numbers.",
 }
 
 
@@ -61,16 +61,12 @@ class Everything(Collector):
     def collect(self) -> Iterator[Metric]:
         for field, (name, text) in WORK.items():
             yield CounterMetricFamily(name, text, meters.sum_of(field))
-        refusals = CounterMetricFamily(
-            "taskstore_refusals", "What was refused; once for each reason that there was.", labels=["reason"]
-        )
+        refusals = CounterMetricFamily("taskstore_refusals", "Rejected requests, by reason.", labels=["reason"])
         for reason in REASONS:
             refusals.add_metric([reason], meters.sum_of(reason))
         yield refusals
-        yield _histogram(
-            "batch_operations", "taskstore_batch_operations", "Commits and claims that shared a transaction."
-        )
-        yield _histogram("batch_us", "taskstore_batch_seconds", "How long such a transaction took.", unit=1_000_000)
+        yield _histogram("batch_operations", "taskstore_batch_operations", "Commits and claims per transaction.")
+        yield _histogram("batch_us", "taskstore_batch_seconds", "Duration of a transaction.", unit=1_000_000)
         for level, text in LEVELS.items():
             yield GaugeMetricFamily(f"taskstore_{level}", text, meters.sum_of(level))
         try:
@@ -78,7 +74,7 @@ class Everything(Collector):
                 families = list(_of_groups())
         except (DatabaseFailure, TookTooLong):  # The metrics of the server must not depend on the database.
             families = []
-        yield GaugeMetricFamily("taskstore_store_up", "Whether the store could be read.", bool(families))
+        yield GaugeMetricFamily("taskstore_store_up", "1, or 0 if the store can't be read.", bool(families))
         yield from families
 
 
@@ -94,7 +90,7 @@ def _of_groups() -> Iterator[Metric]:
     """Yield the metrics of the store: the largest groups one by one, the others as a sum."""
     counts = counts_of_each(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
     every = summary()
-    yield GaugeMetricFamily("taskstore_groups", "Groups that hold a task.", every.groups)
+    yield GaugeMetricFamily("taskstore_groups", "Non-empty groups.", every.groups)
     family = GaugeMetricFamily("taskstore_tasks", "Tasks in each state.")
     for state in STATES:
         total = getattr(every.numbers, state)
@@ -105,20 +101,20 @@ def _of_groups() -> Iterator[Metric]:
     if (others := every.finished - sum(finished.values())) > 0:
         _sample(family, others, groups="others", state="finished")
     yield family
-    failed = GaugeMetricFamily("taskstore_tasks_failed", "Tasks with an error; they are in one of the states too.")
+    failed = GaugeMetricFamily("taskstore_tasks_failed", "Tasks with an error, in any state.")
     _add(failed, {group: each.failed for group, each in counts.items()}, every, every.numbers.failed)
     yield failed
-    tasks = GaugeMetricFamily("masstasker_num_tasks", "All tasks, under the name that MassTasker gives it.")
+    tasks = GaugeMetricFamily("masstasker_num_tasks", "All tasks, under the name that MassTasker uses.")
     _add(tasks, {group: each.total for group, each in counts.items()}, every, every.tasks)
     yield tasks
     oldest = GaugeMetricFamily(
-        "taskstore_oldest_ready_seconds", "For how long the oldest ready task has been ready; 0: there is none."
+        "taskstore_oldest_ready_seconds", "How long the oldest ready task has been ready; 0 if there is none."
     )
     oldest_ms = longest_ready_ms(group for group, counted in counts.items() if counted.ready)
     for group in counts:
         _sample(oldest, oldest_ms.get(group, 0) / 1_000, group=group)
     yield oldest
-    pauses = GaugeMetricFamily("taskstore_group_paused", "Whether the group is paused.")
+    pauses = GaugeMetricFamily("taskstore_group_paused", "1 if the group is paused.")
     paused = paused_groups(min(counts), max(counts)) if counts else set()
     for group in counts:
         _sample(pauses, group in paused, group=group)

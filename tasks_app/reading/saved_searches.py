@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
+from taskstore.types.checks import text
 
-from ..core.validation import text
 from ..models import SavedSearch
 from .search import grammar
 
@@ -28,7 +28,7 @@ def save(user: User, name: str, q: str) -> SavedSearch:
     if not grammar.parse(q):
         raise InvalidInput({"q": ["must have at least one term"]})
     if SavedSearch.objects.filter(user=user).count() >= MOST:
-        raise LimitExceeded({"name": [f"you have {MOST} saved searches, and that is the limit: delete one first"]})
+        raise LimitExceeded({"name": [f"you already have {MOST} saved searches, the maximum: delete one first"]})
     with _unique(name):
         return SavedSearch.objects.create(user=user, name=name, q=q)
 

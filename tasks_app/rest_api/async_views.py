@@ -15,14 +15,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput, refuse
+from taskstore.types.bulk import AgreedTasks
+from taskstore.types.checks import text
+from taskstore.types.requests import AskedOperation
 
 from ..core.operations import ResendKey
-from ..core.validation import text
 from .authentication import learn_token
 from .base import View
-from .bulk_requests import AgreedTasks
 from .errors import JSONRenderer
-from .requests import AskedOperation
 
 KEY_LENGTH = 255
 
@@ -102,7 +102,8 @@ def resend_key(header: str, asked: WithKey | AgreedTasks, holder: str) -> Resend
     if asked.key and header and asked.key != header:
         raise InvalidInput({"key": ["must equal the header Idempotency-Key, or be absent"]})
     refuse(text("key", key, KEY_LENGTH))
-    return ResendKey(f"{holder}/{key}", asked.digest if isinstance(asked, HasDigest) else digest_of(asked))
+    # Asked in this order: whether something has a digest takes longer to find out than to make it.
+    return ResendKey(f"{holder}/{key}", digest_of(asked) if isinstance(asked, Struct) else asked.digest)
 
 
 def digest_of(asked: Struct) -> str:
@@ -111,7 +112,8 @@ def digest_of(asked: Struct) -> str:
     Nor does the order in which its type names the fields: that may be another one in the next version, which a request
     that is sent again may meet.
     """
-    asked = replace(asked, key="")
+    if getattr(asked, "key", ""):
+        asked = replace(asked, key="")
     try:
         value = msgspec.json.encode(asked, order="sorted")
     except UnicodeEncodeError:  # Text with a lone surrogate: what looks at the fields later refuses it by name.

@@ -166,7 +166,7 @@ def refuse_web_pages(request: Request) -> None:
     if not is_local:
         raise InvalidInput({"Host": [FOREIGN_HOST]})
     if is_of_another_site(request):
-        raise PermissionDenied("A server started with --no-auth takes no requests from web pages of other sites.")
+        raise PermissionDenied("A server started with --no-auth accepts no requests from web pages of other sites.")
 
 
 def is_program_of_this_machine(request: Request) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from django.utils.cache import patch_cache_control
@@ -17,7 +16,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from taskstore.endpoints import Endpoint
-from taskstore.types.requests import Asked
 
 from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
@@ -29,22 +27,11 @@ from .errors import JSONRenderer, answer_to
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """An endpoint with the type of its body, None if it takes none."""
-
-    endpoint: Endpoint[Any]
-    body: type[Asked] | None
-
-
-def serves(endpoint: Endpoint[Any], *, body: type[Asked] | None = None) -> Callable[[HandlerT], HandlerT]:
-    """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that.
-
-    `body`: the type of the body, if the row names none.
-    """
+def serves(endpoint: Endpoint[Any]) -> Callable[[HandlerT], HandlerT]:
+    """Mark a method of a view as the one that serves an endpoint. Its URL, rights and description follow from that."""
 
     def mark(handler: HandlerT) -> HandlerT:
-        handler.served = Served(endpoint, body or endpoint.body)  # type: ignore[attr-defined]
+        handler.endpoint = endpoint  # type: ignore[attr-defined]
         return handler
 
     return mark
@@ -93,17 +80,16 @@ class View(APIView):
         return finalized
 
     @classmethod
-    def served(cls) -> list[Served]:
-        """What the methods of this view serve."""
+    def served(cls) -> list[Endpoint[Any]]:
+        """The endpoints that the methods of this view serve."""
         handlers = [getattr(cls, method, None) for method in cls.http_method_names]
-        return [handler.served for handler in handlers if handler is not None and hasattr(handler, "served")]
+        return [handler.endpoint for handler in handlers if handler and hasattr(handler, "endpoint")]
 
     @property
     def endpoint(self) -> Endpoint[Any] | None:
         """What is asked for; None when the path does not have this method."""
         handler = getattr(self, (self.request._request.method or "").lower(), None)
-        served: Served | None = getattr(handler, "served", None)
-        return served.endpoint if served else None
+        return getattr(handler, "endpoint", None)
 
     def token(self) -> Token:
         """Who asks. There is one, or the permission would have refused."""

@@ -2,139 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.http import HttpResponse, StreamingHttpResponse
-from msgspec import UNSET, Meta, UnsetType
-from msgspec.structs import asdict
+from msgspec import UNSET
 from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
-from taskstore.types import sentences
-from taskstore.types.command_record import (
-    FINAL,
-    Command,
-    CommandStatus,
-    group_of,
-    new_command_task,
+from taskstore.types.command_record import Command, CommandStatus, group_of, new_command_task
+from taskstore.types.commands import (
+    ChangedCommands,
+    CommandProjects,
+    IdsRequest,
+    ListWhole,
+    ReopenRequest,
+    RetryRequest,
+    SubmitRequest,
+    SubmittedCommands,
 )
-from taskstore.types.commands import ChangedCommands, CommandProjects, ListWhole, Submission, SubmittedCommands
-from taskstore.types.requests import Asked
-from taskstore.types.scalars import prepare
-from taskstore.types.tasks import Problem
 
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
-from ..commands import MOST_AT_ONCE, looking, new_commands, wrong_submissions
+from ..commands import looking, new_commands
 from ..commands.import_export import export_project, groups_of, import_project
 from ..commands.lines import entries_in
 from ..commands.paging import seen_as
 from ..commands.summaries import known_project
-from ..core.actors import REASON_LENGTH
 from ..core.operations import Commit
-from ..core.validation import INT64_MAX, INT64_MIN, text
 from ..models import Task
 from ..reading.files import MEDIA_TYPES, Format, streamed
-from ..wire.scalars import Ids, Int64, Key, Reason
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
 from .errors import ENCODER, JSONRenderer
-from .requests import AskedOperation
 from .search import choice_in, integer, page_size_in, query_of, refuse_broken_path
-
-MOST_IDS = 10_000
-# Out of their range, they are told so with the names of the fields beside them.
-Whole = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
-
-
-class CommandRequest(Asked, frozen=True, kw_only=True):
-    """A shell command to submit."""
-
-    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
-    until: (
-        Annotated[Whole, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
-        | UnsetType
-    ) = UNSET
-    expected_duration: Annotated[Whole, Meta(description="Seconds; 60 if absent.")] | UnsetType = UNSET
-    max_fails: (
-        Annotated[Whole, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
-        | UnsetType
-    ) = UNSET
-
-    @property
-    def submission(self) -> Submission:
-        return Submission(**{name: value for name, value in asdict(self).items() if value is not UNSET})
-
-
-class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
-    """Command lines for the workers of a project, in the order in which they are to be started."""
-
-    commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_AT_ONCE}.")]
-    stashed: Annotated[
-        bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
-    ] = False
-    clientid: Int64 = 0
-    key: Key = ""
-
-    @property
-    def submissions(self) -> Sequence[Submission]:
-        return [each.submission for each in self.commands]
-
-    @property
-    def status(self) -> CommandStatus:
-        return CommandStatus.NEW_STASHED if self.stashed else CommandStatus.NEW
-
-    def problems(self) -> Iterator[Problem]:
-        yield from wrong_submissions(self.submissions)
-
-    def every_problem(self) -> Iterator[Problem]:
-        # There is no operation to look at before the project, the time and the ids are known.
-        yield from self.problems()
-
-
-class ReopenRequest(Asked, frozen=True, kw_only=True):
-    """The reason for taking a list from its worker."""
-
-    reason: Reason = ""
-
-    def problems(self) -> Iterator[Problem]:
-        yield from text("reason", self.reason, REASON_LENGTH)
-
-
-class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
-    """The commands or lists to change."""
-
-    ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
-
-    def problems(self) -> Iterator[Problem]:
-        yield from super().problems()
-        if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
-            yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
-
-    @property
-    def named(self) -> Sequence[int] | None:
-        return None if self.ids is UNSET else self.ids
-
-
-class RetryRequest(IdsRequest, frozen=True, kw_only=True):
-    """The finished commands to run again. Without `ids` and `status`, those that have failed for good."""
-
-    status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
-
-    def problems(self) -> Iterator[Problem]:
-        yield from super().problems()
-        if self.status is not UNSET and self.status not in FINAL:
-            yield "status", sentences.one_of(sorted(FINAL), self.status)
-
-
-prepare(SubmitRequest, ReopenRequest, IdsRequest, RetryRequest)
-
 
 Found = TypeVar("Found")
 
@@ -178,7 +84,7 @@ class Project(CommandsView, LoopView):
         query_of(request, endpoints.COMMAND_STATUS)
         return ENCODER.encode(await sync_to_async(looking.status)(project, self.scope()))
 
-    @serves(endpoints.SUBMIT_COMMANDS, body=SubmitRequest)
+    @serves(endpoints.SUBMIT_COMMANDS)
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
         self.must_reach_project(project, [asked.status])
@@ -216,7 +122,7 @@ class OneList(ListView):
 
 
 class Reopen(ListView):
-    @serves(endpoints.REOPEN_COMMAND_LIST, body=ReopenRequest)
+    @serves(endpoints.REOPEN_COMMAND_LIST)
     def post(self, request: Request, project: str, task: str) -> Response:
         asked = bodies.read(request, ReopenRequest)
         self.must_reach_project(project, [CommandStatus.OPEN])
@@ -260,26 +166,26 @@ class ChangeMany(CommandsView):
 
 
 class Retry(ChangeMany):
-    @serves(endpoints.RETRY_COMMANDS, body=RetryRequest)
+    @serves(endpoints.RETRY_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         asked = bodies.read(request, RetryRequest)
         return self.changed(project, command_lists.retry, asked, status=None if asked.status is UNSET else asked.status)
 
 
 class Stash(ChangeMany):
-    @serves(endpoints.STASH_COMMANDS, body=IdsRequest)
+    @serves(endpoints.STASH_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.stash, bodies.read(request, IdsRequest))
 
 
 class Unstash(ChangeMany):
-    @serves(endpoints.UNSTASH_COMMANDS, body=IdsRequest)
+    @serves(endpoints.UNSTASH_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.unstash, bodies.read(request, IdsRequest))
 
 
 class Archive(ChangeMany):
-    @serves(endpoints.ARCHIVE_COMMANDS, body=IdsRequest)
+    @serves(endpoints.ARCHIVE_COMMANDS)
     def post(self, request: Request, project: str) -> Response:
         return self.changed(project, command_lists.archive, bodies.read(request, IdsRequest))
 

@@ -15,14 +15,13 @@ from ..reading import importing
 from ..reading.exporting import Export, download
 from ..reading.files import Format
 from ..reading.search import grammar
+from ..wire.requests import ImportRequest, import_of
 from ..wire.size import is_light
-from ..wire.tasks import Add
 from . import bodies, large_bodies
 from .async_views import LoopView
 from .base import View, serves
 from .errors import ENCODER
 from .large_bodies import LargeUpdate
-from .requests import ImportRequest
 from .search import choice_in, query_of
 
 
@@ -40,7 +39,7 @@ class ExportTasks(View):
 
 
 class ImportTasks(LoopView):
-    @serves(endpoints.IMPORT, body=Add)
+    @serves(endpoints.IMPORT)
     async def post(self, request: Request) -> bytes:
         group = query_of(request, endpoints.IMPORT).get("group", "")
         body = bodies.body_of(request)
@@ -52,7 +51,11 @@ class ImportTasks(LoopView):
             asked = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
         for name in asked.groups:
             self.must_reach(name)
-        operation = importing.within_scope(asked.operation(self.scope(), self.key_of(asked)))
-        tasks = await Task.objects.aperform(operation, is_checked=is_large)
+        key = self.key_of(asked)
+        if isinstance(asked, LargeUpdate):
+            commit = asked.operation(self.scope(), key)
+        else:
+            commit = import_of(asked, self.scope(), key)
+        tasks = await Task.objects.aperform(importing.within_scope(commit), is_checked=is_large)
         ids = tuple(task.id for task in tasks if not isinstance(task, Duplicate))
         return ENCODER.encode(Imported(imported=len(ids), ids=ids, skipped=len(tasks) - len(ids)))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
-from taskstore.types.requests import ReasonRequest
+from taskstore.types.requests import ClientRequest, ReasonRequest
 
 from ..control import pauses
 from ..core.actors import Actor
 from ..core.validation import refuse_owner
+from ..models import Client
 from ..reading import clients
 from . import bodies
 from .base import View, serves
-from .requests import ClientRequest
 from .search import integer, query_of, refuse_broken_path
 
 
@@ -44,13 +45,22 @@ class Resume(PauseOrResume):
 
 
 class Heartbeat(View):
-    @serves(endpoints.HEARTBEAT, body=ClientRequest)
+    @serves(endpoints.HEARTBEAT)
     def put(self, request: Request, clientid: str) -> Response:
         number, said = integer("clientid", clientid), bodies.read(request, ClientRequest)
         refuse_owner(self.scope(), number)
         for group in said.groups:
             self.must_reach(group)
-        return Response(clients.hear(said.client(number)).as_answer())
+        client = Client(
+            id=number,
+            name=said.name,
+            host=said.host,
+            pid=None if said.pid is UNSET else said.pid,
+            groups=list(said.groups),
+            version=said.version,
+            info=said.info_as_text,
+        )
+        return Response(clients.hear(client).as_answer())
 
 
 class Clients(View):

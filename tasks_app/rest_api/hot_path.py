@@ -12,26 +12,29 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import JsonResponse
+from msgspec import UNSET
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.types.tasks import Outcome
+from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.types.tasks import Duplicate as DuplicateAnswer
+from taskstore.types.tasks import Outcome, Task
 
 from ..access.tokens import waiting_tokens
-from ..core.operations import TaskRecord
-from ..models import Task
+from ..core.operations import Duplicate, TaskRecord, told_task
+from ..models import Task as StoredTask
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
 from ..wire.decoding import value_of
+from ..wire.requests import claim_of, update_of
 from ..wire.size import is_light
-from ..wire.tasks import answer_in_place_of
 from . import bodies, health, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN
@@ -39,7 +42,6 @@ from .base import serves
 from .errors import ENCODER, JSONRenderer
 from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
 from .large_bodies import BYTES_AT_ONCE, LargeUpdate
-from .requests import ClaimRequest, UpdateRequest
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -52,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 class Update(LoopView):
-    @serves(endpoints.UPDATE, body=UpdateRequest)
+    @serves(endpoints.UPDATE)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         asked: UpdateRequest | LargeUpdate
@@ -63,21 +65,25 @@ class Update(LoopView):
             asked = value_of(strict_json.read(body), UpdateRequest)
         for group in asked.groups:
             self.must_reach(group)
-        operation = asked.operation(self.scope(), self.key_of(asked))
-        return await outcome_of(await Task.objects.aperform(operation, is_checked=is_large))
+        key = self.key_of(asked)
+        if isinstance(asked, LargeUpdate):
+            operation = asked.operation(self.scope(), key)
+        else:
+            operation = update_of(asked, self.scope(), key)
+        return await outcome_of(await StoredTask.objects.aperform(operation, is_checked=is_large))
 
 
 class ClaimTasks(LoopView):
-    @serves(endpoints.CLAIM, body=ClaimRequest)
+    @serves(endpoints.CLAIM)
     async def post(self, request: Request) -> bytes:
         asked = await bodies.read_on_the_loop(request, ClaimRequest)
         for group in asked.wanted:
             self.must_reach(group)
-        operation = asked.operation(self.scope(), self.key_of(asked))
+        operation = claim_of(asked, self.scope(), self.key_of(asked))
         if not asked.wait:
-            return await outcome_of(await Task.objects.aperform(operation))
+            return await outcome_of(await StoredTask.objects.aperform(operation))
         async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
-            return await outcome_of(await Task.objects.aperform(operation))
+            return await outcome_of(await StoredTask.objects.aperform(operation))
 
 
 async def outcome_of(tasks: Sequence[TaskRecord]) -> bytes:
@@ -96,6 +102,14 @@ def encoded(tasks: Sequence[TaskRecord]) -> bytes:
     return ENCODER.encode(Outcome(tasks=tuple(map(answer_in_place_of, tasks))))
 
 
+def answer_in_place_of(task: TaskRecord) -> Task:
+    """Return a task of an answer as it is sent: less than a task, if it is a duplicate that can't be shown."""
+    if isinstance(task, Duplicate) and (task.ending or not task.id):
+        unseen = DuplicateAnswer(id=task.id or None, ending=task.ending or UNSET)
+        return cast("Task", unseen)  # The client fills in the rest.
+    return told_task(task)
+
+
 def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
     """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
     return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_in_place_of(task)) for task in tasks])
@@ -103,9 +117,9 @@ def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
 
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
 VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
-    (served.endpoint.method, served.endpoint.path): view
+    (endpoint.method, endpoint.path): view
     for view in (ClaimTasks, Update, health.Healthz)
-    for served in view.served()
+    for endpoint in view.served()
 }
 
 # What every answer says.
@@ -174,7 +188,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 def failure_of(kind: type[LoopView], error: Exception) -> Answer:
     """The answer to a request whose operation has failed, without the request."""
-    path = kind.served()[0].endpoint.path
+    path = kind.served()[0].path
     view, request = kind(), ASGIRequest({"type": "http", "method": "POST", "path": path, "headers": []}, BytesIO())
     view.setup(request)
     view.request = view.initialize_request(request)
@@ -194,7 +208,7 @@ def _failure(error: Exception, view: LoopView) -> Answer:
         number = secrets.token_hex(8)
         request = view.request._request
         log.exception("request %s failed: %s %s", number, request.method, request.path)
-        response = JsonResponse({"detail": "Something went wrong in the server.", "request_id": number}, status=500)
+        response = JsonResponse({"detail": "Internal server error.", "request_id": number}, status=500)
     own = [(name.encode("latin1"), value.encode("latin1")) for name, value in response.items()]
     return Answer(response.status_code, (*own, (b"X-Content-Type-Options", b"nosniff")), response.content)
 

@@ -1,39 +1,26 @@
-"""Jobs over REST: what is asked, the answers, and the views."""
+"""Jobs over REST."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import TypeVar
 
 from asgiref.sync import sync_to_async
-from msgspec import UNSET, Meta, UnsetType, field
-from msgspec.structs import asdict, replace
+from msgspec import UNSET
+from msgspec.structs import replace
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import InvalidInput
-from taskstore.types.job_record import (
-    DEFAULT_QUEUE,
-    JobOptions,
-    JobRecord,
-    JobStatus,
-    NotAJob,
-    OnLost,
-    new_task,
-    queue_group,
-    why_no_queue,
-)
-from taskstore.types.jobs import Job, JobsPage
-from taskstore.types.records import MOST
+from taskstore.types.job_record import JobStatus, NotAJob, queue_group, why_no_queue
+from taskstore.types.jobs import Job, JobRequest, JobsPage, RequeueRequest
 from taskstore.types.requests import Asked
-from taskstore.types.scalars import prepare
-from taskstore.types.tasks import Problem
 
-from ..core.operations import Commit, GroupScope, Operation, ResendKey, TaskRecord
+from ..core.operations import Operation, TaskRecord
 from ..jobs import queues as job_queues
-from ..jobs.queues import Wanted, problems_of, why_no_json
+from ..jobs.queues import Wanted
 from ..models import Task
 from ..offload.helper_process import helper
 from ..offload.threads import beside_the_loop, by_the_helper
@@ -42,22 +29,15 @@ from ..reading.listing import Cursor
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
-from ..wire.scalars import Int64, Priority, Reason, Timespec
+from ..wire.requests import enqueue_of
 from ..wire.size import is_light
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves
 from .errors import ENCODER
-from .requests import AskedOperation
 from .search import choice_in, integer, page_size_in, query_of
 
 JobAsked = TypeVar("JobAsked", bound=Asked)
-
-Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
-Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
-Times = Annotated[int, Meta(ge=1, le=1_000_000)]
-Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
-Limit = Annotated[int, Meta(ge=1, le=MOST)]
 
 
 def read(request: Request, asked: type[JobAsked]) -> JobAsked:
@@ -83,73 +63,6 @@ def with_parameters(body: bytes, value: JobAsked) -> JobAsked:
     return replace(value, **exact)
 
 
-class OptionsRequest(Asked, frozen=True, kw_only=True):
-    """How a job is run."""
-
-    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts.")] = 1
-    backoff_ms: Annotated[
-        Milliseconds,
-        Meta(description="The pause before the second attempt; it doubles before each further one, up to an hour."),
-    ] = 1_000
-    timeout_ms: (
-        Annotated[Limit, Meta(description="The time limit of one attempt; unlimited if absent.")] | UnsetType
-    ) = UNSET
-    memory_bytes: (
-        Annotated[Limit, Meta(description="The memory limit of its process; unlimited if absent.")] | UnsetType
-    ) = UNSET
-    on_lost: Annotated[OnLost, Meta(description="What happens to the job if its worker dies.")] = OnLost.RETRY
-    max_lost: Annotated[
-        Milliseconds, Meta(description="The number of times its worker may die before the job fails.")
-    ] = 3
-
-    def options(self) -> JobOptions:
-        return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})
-
-
-class JobRequest(AskedOperation, frozen=True, kw_only=True):
-    """A function to run as soon as a worker is free, or at a later time."""
-
-    function: Annotated[str, Meta(description="The dotted path of the function.")]
-    args: Args = ()
-    kwargs: Kwargs = field(default_factory=dict)
-    queue: Annotated[str, Meta(description="Must not contain /.")] = DEFAULT_QUEUE
-    timespec: Timespec = 0
-    priority: Priority = 0
-    options: OptionsRequest = field(default_factory=OptionsRequest)
-    clientid: Int64 = 0
-
-    def problems(self) -> Iterator[Problem]:
-        yield from problems_of(self.queue, self.record())
-
-    def every_problem(self) -> Iterator[Problem]:
-        # What is no JSON would make no task to look at.
-        yield from list(self.problems()) or super().every_problem()
-
-    def record(self) -> JobRecord:
-        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
-
-    def operation(self, scope: GroupScope, key: ResendKey | None) -> Operation:
-        task = new_task(self.record(), queue=self.queue, at_ms=self.timespec, priority=self.priority)
-        return Commit(key=key, owner=self.clientid, adds=(task,), scope=scope)
-
-
-class RequeueRequest(Asked, frozen=True, kw_only=True):
-    """A finished job to run once more."""
-
-    args: Annotated[Args, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
-    kwargs: Annotated[Kwargs, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
-    reason: Reason = ""
-
-    def problems(self) -> Iterator[Problem]:
-        for name in ("args", "kwargs"):
-            value = getattr(self, name)
-            if value is not UNSET and (why := why_no_json(value)):
-                yield name, why
-
-
-prepare(JobRequest, RequeueRequest)
-
-
 class Jobs(LoopView):
     @serves(endpoints.JOBS)
     async def get(self, request: Request) -> bytes:
@@ -162,7 +75,7 @@ class Jobs(LoopView):
         page = job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
         return JobsPage(jobs=tuple(page.jobs), after=str(page.after) if page.after else None)
 
-    @serves(endpoints.ENQUEUE, body=JobRequest)
+    @serves(endpoints.ENQUEUE)
     async def post(self, request: Request) -> bytes:
         body = bodies.body_of(request)
         if is_light(body):
@@ -175,7 +88,7 @@ class Jobs(LoopView):
 
     def _operation(self, asked: JobRequest) -> Operation:
         self.must_reach(queue_group(asked.queue))
-        return asked.operation(self.scope(), self.key_of(asked))
+        return enqueue_of(asked, self.scope(), self.key_of(asked))
 
 
 class JobView(View):
@@ -204,7 +117,7 @@ class OneJob(JobView):
 
 
 class Requeue(JobView):
-    @serves(endpoints.REQUEUE_JOB, body=RequeueRequest)
+    @serves(endpoints.REQUEUE_JOB)
     def post(self, request: Request, id: str) -> Response:
         job, asked = self.job(id), read(request, RequeueRequest)
         self.must_reach(queue_group(job.queue))

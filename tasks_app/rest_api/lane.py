@@ -1,4 +1,4 @@
-"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+"""The fast lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
 
 It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
 body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
@@ -11,13 +11,15 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import msgspec
 from django.conf import settings
 
-from taskstore.errors import TaskStoreError
+from taskstore.errors import InvalidInput, TaskStoreError
+from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.scalars import Int64
 
 from ..access import tokens
 from ..access.policy import Action, may, scope_of
@@ -29,13 +31,12 @@ from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
 from ..wire.decoding import value_of
-from ..wire.scalars import Int64
+from ..wire.requests import claim_of, update_of
 from ..wire.size import LIGHT_BYTES
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key
 from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
-from .requests import ClaimRequest, UpdateRequest
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
 LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
@@ -87,13 +88,25 @@ class Request(NamedTuple):
     key: str  # That the head gives, or empty.
 
 
+class Body(NamedTuple):
+    """What the body of a request asks for, and the operation that comes of it for a token, without its key."""
+
+    asked: AskedOperation
+    operation: Operation
+
+
 @dataclass(slots=True)
 class Grant:
     """What a token allows, until it is looked up again."""
 
     token: Token
     scope: GroupScope
-    claims: dict[bytes, Claim]  # By the bodies that ask for them.
+    claims: dict[bytes, Body]  # By their bytes.
+
+    @property
+    def holder(self) -> str:
+        """Under whose name idempotency keys are kept."""
+        return f"token {self.token.pk}"
 
 
 class Deletes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -190,44 +203,58 @@ class Lane:
 
     def _operation(self, grant: Grant, request: Request, body: bytes) -> Operation | None:
         is_claim = request.head.view is ClaimTasks
-        if not request.key:
-            if is_claim and (known := grant.claims.get(body)):
-                return known
-            # msgspec would take the last of duplicate keys; with four quotes there are two keys, each once, or too few.
-            if not is_claim and body.count(b'"') == 4 and grant.scope.owners is None:
-                try:
-                    asked = DELETES.decode(body)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    return None
-                if len(asked.deletes) <= limits().changes:
-                    return Commit(owner=asked.clientid, deletes=asked.deletes, scope=grant.scope)
-        operation = _as_the_views_read(grant, request, body)
-        if isinstance(operation, Claim) and operation.key is None and len(body) <= LONGEST_KNOWN:
-            if self._claims >= self.most_known:
-                self._forget_grants()
-            self._claims += 1
-            grant.claims[body] = operation
-        return operation
+        read = grant.claims.get(body) if is_claim else _deletes(grant, body)
+        if read is None:
+            read = _as_the_views_read(grant, body, is_claim=is_claim)
+            if read is None:
+                return None
+            if is_claim and len(body) <= LONGEST_KNOWN:
+                if self._claims >= self.most_known:
+                    self._forget_grants()
+                self._claims += 1
+                grant.claims[body] = read
+        if not (request.key or read.asked.key):
+            return read.operation
+        try:
+            return replace(read.operation, key=resend_key(request.key, read.asked, grant.holder))
+        except InvalidInput:
+            return None
 
 
-def _as_the_views_read(grant: Grant, request: Request, body: bytes) -> Operation | None:
-    """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
-    asked: ClaimRequest | UpdateRequest
+def _deletes(grant: Grant, body: bytes) -> Body | None:
+    """The body of an update that only deletes tasks, in the words that most clients use; None for any other."""
+    # msgspec would take the last of duplicate keys; with four quotes there are two keys, each once, or too few.
+    if body.count(b'"') != 4 or grant.scope.owners is not None:
+        return None
     try:
-        if request.head.view is ClaimTasks:
-            asked = value_of(strict_json.read(body), ClaimRequest)
-            if asked.wait or not all(map(grant.scope.allows, asked.wanted)):
+        found = DELETES.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if len(found.deletes) > limits().changes:
+        return None
+    asked = UpdateRequest(clientid=found.clientid, deletes=found.deletes)
+    return Body(asked, Commit(owner=found.clientid, deletes=found.deletes, scope=grant.scope))
+
+
+def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
+    """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
+    asked: AskedOperation
+    operation: Operation
+    try:
+        if is_claim:
+            asked = claim = value_of(strict_json.read(body), ClaimRequest)
+            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
                 return None
+            operation = claim_of(claim, grant.scope, None)
         else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-            if not all(map(grant.scope.allows, asked.groups)):
+            asked = update = value_of(strict_json.read(body), UpdateRequest)
+            if not all(map(grant.scope.allows, update.groups)):
                 return None
-        key = resend_key(request.key, asked, f"token {grant.token.pk}")
-        operation = asked.operation(grant.scope, key)
+            operation = update_of(update, grant.scope, None)
         validate(operation, limits())
     except TaskStoreError:
         return None
-    return operation
+    return Body(asked, operation)
 
 
 log = logging.getLogger(__name__)
@@ -278,7 +305,7 @@ class AskedOnLane(Asked):
                 meters.note_refusal(error)
             self.connection.answer(failure_of(self.view, error))
         except Exception:
-            log.exception("can't answer a request")
+            log.exception("can't process a request")
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from taskstore.types.requests import AskedOperation, UpdateRequest
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
@@ -16,8 +17,8 @@ from ..core.validation import refuse_wrong
 from ..managers import limits
 from ..reading import importing
 from ..wire.decoding import decoded
+from ..wire.requests import ImportRequest, import_of, update_of
 from .async_views import digest_of
-from .requests import ImportRequest, UpdateRequest
 
 AT_ONCE = 250
 BYTES_AT_ONCE = 2**20
@@ -53,22 +54,22 @@ class LargeUpdate:
 def update(body: bytes, has_key: bool) -> Iterator[Any]:
     """An UpdateRequest in parts. Raises InvalidInput that names every wrong field, and LimitExceeded."""
     [asked] = decoded(body, UpdateRequest)
-    yield from _parts(asked, has_key)
+    yield from _parts(asked, asked.groups, update_of(asked, EVERY_GROUP, key=None), has_key)
 
 
 def tasks_of_file(body: bytes, group: str, has_key: bool) -> Iterator[Any]:
     """The same of lines of tasks, as `importing.read` reads them."""
-    yield from _parts(ImportRequest(clientid=NOBODY, adds=importing.read(body, group)), has_key)
+    asked = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
+    yield from _parts(asked, asked.groups, import_of(asked, EVERY_GROUP, key=None), has_key)
 
 
-def _parts(asked: UpdateRequest | ImportRequest, has_key: bool) -> Iterator[Any]:
-    commit = asked.operation(EVERY_GROUP, key=None)
+def _parts(asked: AskedOperation, groups: frozenset[str], commit: Commit, has_key: bool) -> Iterator[Any]:
     refuse_wrong(commit, limits())
     yield LargeUpdate(
         clientid=asked.clientid,
         key=asked.key,
         digest=digest_of(asked) if has_key or asked.key else "",
-        groups=asked.groups,
+        groups=groups,
         commit=replace(commit, adds=(), updates=()),
     )
     yield from _pieces(commit.adds)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import QuerySet
 from django.urls import reverse
+from msgspec import UNSET
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -13,6 +15,8 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.types.bulk import (
     BulkParameters,
+    BulkPreviewRequest,
+    BulkRequest,
     ByState,
     Item,
     ItemOutcome,
@@ -22,6 +26,7 @@ from taskstore.types.bulk import (
     OperationsPage,
     OperationState,
     OperationVerb,
+    SelectedTasks,
     Target,
     WithClaimed,
 )
@@ -31,11 +36,11 @@ from taskstore.types.requests import ReasonRequest
 from taskstore.types.tasks import State
 
 from .. import bulk
+from ..core.operations import GroupScope
 from ..models import BulkItem, BulkOperation
 from . import bodies
 from .async_views import key_header, resend_key
 from .base import View, serves
-from .bulk_requests import BulkPreviewRequest, BulkRequest
 from .search import choice_in, integer, page_size_in, query_of
 
 
@@ -101,24 +106,46 @@ def item_answer(item: BulkItem) -> Item:
     return Item(origin=item.origin, task=item.task, outcome=ItemOutcome(item.outcome), why=item.why)
 
 
+def action_in(asked: SelectedTasks) -> bulk.Action:
+    return bulk.action_named(asked.verb)(**asked.options)
+
+
+def selection_in(asked: SelectedTasks, scope: GroupScope) -> bulk.Selection:
+    return bulk.Selection(
+        group=asked.group or "",
+        state=asked.state or None,
+        q=asked.q,
+        ids=None if asked.ids is UNSET else tuple(dict.fromkeys(asked.ids)),
+        scope=scope,
+    )
+
+
 class Preview(View):
-    @serves(endpoints.BULK_PREVIEW, body=BulkPreviewRequest)
+    @serves(endpoints.BULK_PREVIEW)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkPreviewRequest)
-        for group in asked.groups:
-            self.must_reach(group)
-        action = asked.action
-        return Response(preview_answer(action, bulk.preview(asked.selection(self.actor.scope), action)))
+        if asked.group is not UNSET:
+            self.must_reach(asked.group)
+        action = action_in(asked)
+        return Response(preview_answer(action, bulk.preview(selection_in(asked, self.actor.scope), action)))
 
 
 class Bulk(View):
-    @serves(endpoints.BULK, body=BulkRequest)
+    @serves(endpoints.BULK)
     def post(self, request: Request) -> Response:
         asked = bodies.read(request, BulkRequest)
-        for group in asked.groups:
-            self.must_reach(group)
-        key = resend_key(key_header(request), asked, f"bulk of token {self.token().pk}")
-        return begun(bulk.start(asked.asked(self.actor.scope, key), self.actor.because(asked.reason)))
+        action = replace(action_in(asked), takes_claimed=asked.claimed is WithClaimed.TAKE)
+        for group in (asked.group, action.to_group):
+            if group:
+                self.must_reach(group)
+        confirmed = bulk.Asked(
+            action=action,
+            selection=replace(selection_in(asked, self.actor.scope), bound=asked.bound, as_of_ms=asked.as_of),
+            expected=asked.expected,
+            typed=asked.typed,
+            key=resend_key(key_header(request), asked, f"bulk of token {self.token().pk}"),
+        )
+        return begun(bulk.start(confirmed, self.actor.because(asked.reason)))
 
 
 def begun(operation: BulkOperation) -> Response:

@@ -1,4 +1,4 @@
-"""Schedules over REST: the bodies and the views."""
+"""Schedules over REST."""
 
 from __future__ import annotations
 
@@ -13,40 +13,28 @@ from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.requests import ReasonRequest
-from taskstore.types.scalars import prepare
+from taskstore.types.schedules import ScheduleRequest
+from taskstore.types.tasks import answer_of
 
 from .. import schedules
 from ..core.actors import Actor
 from ..offload.helper_process import helper
-from ..schedules import SchedulePlan, StoredSchedule
 from ..wire import strict_json
 from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
-from ..wire.scalars import Reason
 from ..wire.size import is_light
-from ..wire.tasks import answer_of
 from . import bodies
 from .base import View, serves
 from .search import query_of, refuse_broken_path
 
 
-class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
-    """The task or job to add, and when to add it."""
-
-    reason: Reason = ""
-
-    @property
-    def plan(self) -> SchedulePlan:
-        return SchedulePlan(**{name: getattr(self, name) for name in SchedulePlan.__struct_fields__})
-
-    @classmethod
-    def read(cls, request: Request) -> ScheduleRequest:
-        """Raises InvalidInput that names every wrong field."""
-        body = bodies.body_of(request)
-        if is_light(body):
-            return with_arguments(body, value_of(strict_json.read(body), cls))
-        [asked] = helper.run(decoded_with_arguments, body)
-        return asked
+def read(request: Request) -> ScheduleRequest:
+    """Raises InvalidInput that names every wrong field."""
+    body = bodies.body_of(request)
+    if is_light(body):
+        return with_arguments(body, value_of(strict_json.read(body), ScheduleRequest))
+    [asked] = helper.run(decoded_with_arguments, body)
+    return asked
 
 
 def decoded_with_arguments(body: bytes) -> Iterator[ScheduleRequest]:
@@ -64,9 +52,6 @@ def with_arguments(body: bytes, asked: ScheduleRequest) -> ScheduleRequest:
     return msgspec.structs.replace(asked, job=msgspec.structs.replace(asked.job, **arguments))
 
 
-prepare(ScheduleRequest)
-
-
 Found = TypeVar("Found")
 
 
@@ -74,7 +59,7 @@ class Schedules(View):
     @serves(endpoints.SCHEDULES)
     def get(self, request: Request) -> Response:
         query_of(request, endpoints.SCHEDULES)
-        return Response([each.seen for each in schedules.schedules(self.scope())])
+        return Response(schedules.schedules(self.scope()))
 
 
 class ScheduleView(View):
@@ -88,32 +73,32 @@ class OneSchedule(ScheduleView):
     @serves(endpoints.SCHEDULE)
     def get(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.schedule(name, self.scope()), name))
+        return Response(there(schedules.schedule(name, self.scope()), name))
 
-    @serves(endpoints.PUT_SCHEDULE, body=ScheduleRequest)
+    @serves(endpoints.PUT_SCHEDULE)
     def put(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        asked = ScheduleRequest.read(request)
+        asked = read(request)
         self.must_reach(asked.group)
         made, _ = schedules.put(name, asked.plan, self.actor.because(asked.reason))
-        return answer(made)
+        return Response(made)
 
     @serves(endpoints.DELETE_SCHEDULE)
     def delete(self, request: Request, name: str) -> Response:
         refuse_broken_path(request)
-        return answer(there(schedules.delete(name, self.actor), name))
+        return Response(there(schedules.delete(name, self.actor), name))
 
 
 class Pause(ScheduleView):
     @serves(endpoints.PAUSE_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.pause(name, self.who_asks(request)), name))
+        return Response(there(schedules.pause(name, self.who_asks(request)), name))
 
 
 class Resume(ScheduleView):
     @serves(endpoints.RESUME_SCHEDULE)
     def post(self, request: Request, name: str) -> Response:
-        return answer(there(schedules.resume(name, self.who_asks(request)), name))
+        return Response(there(schedules.resume(name, self.who_asks(request)), name))
 
 
 class RunNow(ScheduleView):
@@ -126,7 +111,3 @@ def there(found: Found | None, name: str) -> Found:
     if found is None:
         raise NotFound(f"Schedule {name} does not exist.")
     return found
-
-
-def answer(found: StoredSchedule) -> Response:
-    return Response(found.seen)

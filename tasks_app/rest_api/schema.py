@@ -13,9 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
+from taskstore.endpoints import Endpoint
 from taskstore.types.server import Failure, Problems
 
-from .base import OpenView, Served, serves
+from .base import OpenView, serves
 
 Tree = dict[str, Any]
 
@@ -36,11 +37,11 @@ def description() -> Tree:
     """Return the OpenAPI document. Made once, as anyone may ask for it."""
     from .urls import VIEWS  # One of them is above.
 
-    served = [each for view in VIEWS for each in view.served() if each.endpoint is not endpoints.SCHEMA]
+    served = [each for view in VIEWS for each in view.served() if each is not endpoints.SCHEMA]
     paths: dict[str, Tree] = {}
     components: Tree = {}
-    for each in sorted(served, key=lambda each: (each.endpoint.path, METHODS.index(each.endpoint.method))):
-        paths.setdefault(each.endpoint.path, {})[each.endpoint.method.lower()] = _operation(each, components)
+    for each in sorted(served, key=lambda each: (each.path, METHODS.index(each.method))):
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, components)
     return {
         "openapi": spectacular_settings.OAS_VERSION,
         "info": {
@@ -57,7 +58,7 @@ def description() -> Tree:
     }
 
 
-def _operation(served: Served, components: Tree) -> Tree:
+def _operation(endpoint: Endpoint[Any], components: Tree) -> Tree:
     """Return what there is to say of an endpoint; the types that it names are added to `components`."""
 
     def schema_of(kind: Any) -> Tree:
@@ -72,7 +73,6 @@ def _operation(served: Served, components: Tree) -> Tree:
         content = {each: {"schema": schema if each == endpoints.JSON else other} for each in media}
         return {"description": description, "content": content}
 
-    endpoint, body = served.endpoint, served.body
     operation: Tree = {
         "operationId": endpoint.name,
         "description": endpoint.description,
@@ -90,7 +90,7 @@ def _operation(served: Served, components: Tree) -> Tree:
             }
             for each in endpoint.parameters
         ]
-    if body:
+    if body := endpoint.body:
         is_needed = any(each.required for each in msgspec.structs.fields(body))
         operation["requestBody"] = {
             "content": {endpoint.body_media: {"schema": schema_of(body)}},

@@ -16,15 +16,15 @@ from taskstore import endpoints
 from taskstore.endpoints import Endpoint
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.search import SearchPage
+from taskstore.types.tasks import answer_of
 
-from ..core.validation import INT64_MAX, INT64_MIN
 from ..models import Task
 from ..reading.listing import Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
-from ..wire.tasks import answer_of
 from .base import View, serves
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")

@@ -45,6 +45,6 @@ VIEWS = [
 app_name = "rest_api"
 
 urlpatterns = [
-    *(path(route_of(view.served()[0].endpoint), view.as_view(), name=view.served()[0].endpoint.name) for view in VIEWS),
+    *(path(route_of(view.served()[0]), view.as_view(), name=view.served()[0].name) for view in VIEWS),
     path("schema/ui", schema.SchemaPage.as_view(), name="schema_page"),
 ]

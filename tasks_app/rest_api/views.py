@@ -19,6 +19,7 @@ from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
 from taskstore.types.requests import TasksRequest
+from taskstore.types.tasks import answer_of
 
 from ..core.operations import GroupScope
 from ..managers import TaskQuerySet, limits
@@ -26,7 +27,6 @@ from ..models import Task
 from ..reading import history
 from ..reading.counts import stats_in_pages
 from ..reading.files import streamed
-from ..wire.tasks import answer_of
 from ..writer.totals import PAGE_GROUPS
 from . import bodies
 from .base import View, serves

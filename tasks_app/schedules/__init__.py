@@ -1,12 +1,13 @@
 """Cron-like schedules: tasks and jobs that are added when they are due."""
 
-from .record import GROUP, NAME_LABEL, PlannedJob, PlannedTask, ScheduledJobOptions, SchedulePlan, ScheduleRecord
+from taskstore.types.schedules import PlannedJob, PlannedTask, ScheduledJobOptions, SchedulePlan
+
+from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
 from .running import Scheduler, work
 from .timetable import Timetable, problems_of
-from .verbs import StoredSchedule, delete, pause, put, resume, run_now, schedule, schedules
+from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, schedules
 
 __all__ = [
-    "GROUP",
     "NAME_LABEL",
     "PlannedJob",
     "PlannedTask",
@@ -14,11 +15,12 @@ __all__ = [
     "ScheduleRecord",
     "ScheduledJobOptions",
     "Scheduler",
-    "StoredSchedule",
     "Timetable",
     "delete",
     "pause",
+    "plan_of",
     "problems_of",
+    "problems_of_plan",
     "put",
     "resume",
     "run_now",

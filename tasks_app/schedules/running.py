@@ -15,16 +15,16 @@ import msgspec
 from django.db import connections, transaction
 
 from taskstore.errors import CommitRefused, InvalidInput
-from taskstore.types.schedules import LastRun
+from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
+from taskstore.types.schedules import SCHEDULES, LastRun
 from taskstore.types.tasks import Change, Order
 
 from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import Claim, GroupScope
-from ..core.validation import LATEST_MS, MOST_WAIT_MS
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import GROUP, NotASchedule, ScheduleRecord, turn_of
+from .record import NotASchedule, ScheduleRecord, turn_of
 from .verbs import StoredSchedule, available_at_ms, named
 
 LEASE_MS = 4_000  # After that, another server takes over from one that died.
@@ -71,7 +71,9 @@ def work(stop: threading.Event) -> None:
 def due_claim(wait_ms: int = 0) -> Claim:
     """Return a claim of due schedules by a unique client."""
     owner = secrets.randbits(62) + 1
-    return Claim(groups=(GROUP,), owner=owner, duration_ms=LEASE_MS, limit=AT_ONCE, order=Order.OLDEST, wait_ms=wait_ms)
+    return Claim(
+        groups=(SCHEDULES,), owner=owner, duration_ms=LEASE_MS, limit=AT_ONCE, order=Order.OLDEST, wait_ms=wait_ms
+    )
 
 
 def settle_all(tasks: Sequence[Task]) -> None:

@@ -11,16 +11,24 @@ from django.db import transaction
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
-from taskstore.types.schedules import LastRun, Schedule, SchedulePause, ScheduleState
+from taskstore.types.scalars import LATEST_MS
+from taskstore.types.schedules import (
+    SCHEDULE_NAME_LENGTH,
+    SCHEDULES,
+    LastRun,
+    Schedule,
+    SchedulePause,
+    SchedulePlan,
+    ScheduleState,
+)
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..core.validation import LATEST_MS
 from ..database import dialect_of
 from ..models import Task
-from .record import GROUP, NAME_LABEL, NAME_LENGTH, NotASchedule, SchedulePlan, ScheduleRecord
+from .record import NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
 MOST = 1_000
 TRIES = 3  # To lock the task of a schedule while a server is replacing it.
@@ -59,12 +67,11 @@ class StoredSchedule:
         return self.record.due if self.record and self.state is ScheduleState.ON else None
 
     @property
-    def seen(self) -> Schedule:
-        """Return the schedule in the API's form."""
+    def answer(self) -> Schedule:
         record = self.record
         known: dict[str, Any] = {}
         if record:
-            known = {"cron": record.cron, "in_words": record.timetable.in_words, "zone": record.zone}
+            known = {"cron": record.cron, "in_words": timetable_of(record).in_words, "zone": record.zone}
             known |= {"catch_up": record.catch_up, "task": record.task or None, "job": record.job or None}
         return Schedule(
             name=self.name,
@@ -83,32 +90,39 @@ class StoredSchedule:
         return scope.allows(self.record.group) if self.record else scope.is_everything
 
 
-def schedules(scope: GroupScope = EVERY_GROUP) -> list[StoredSchedule]:
+def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
     """Return the schedules, sorted by name."""
-    tasks = Task.objects.get_queryset().in_group(GROUP).order_by("id")[: 2 * MOST]
-    found = map(StoredSchedule.of, tasks)
-    return sorted((each for each in found if each.is_within(scope)), key=lambda each: (each.name, each.task.origin))
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")[: 2 * MOST]
+    found = [each.answer for each in map(StoredSchedule.of, tasks) if each.is_within(scope)]
+    return sorted(found, key=lambda each: (each.name, each.origin))
 
 
-def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> StoredSchedule | None:
+def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
     """Return the schedule of this name; None when there is none within the scope."""
     task = named(name)
     found = StoredSchedule.of(task) if task else None
-    return found if found and found.is_within(scope) else None
+    return found.answer if found and found.is_within(scope) else None
+
+
+def plan_of(name: str) -> SchedulePlan | None:
+    """Return the plan of the schedule of this name, to be changed; None when there is none or its data is invalid."""
+    task = named(name)
+    record = StoredSchedule.of(task).record if task else None
+    return record.plan if record else None
 
 
 @transaction.atomic
-def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSchedule, bool]:
+def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule, bool]:
     """Create the schedule, or change the one of this name, which stays paused if it was.
 
     Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
     too many schedules, or when one of this name adds to a group out of the actor's scope. All functions that change
     a schedule raise Forbidden when it adds to a group that the actor may not change.
     """
-    problems = [*actor.problems(), *plan.problems()]
-    is_right = name.strip() == name != "" and name.isprintable() and "/" not in name and len(name) <= NAME_LENGTH
-    if not is_right or name in (".", ".."):  # No URL can have these two.
-        right = f"must have 1 to {NAME_LENGTH} printable characters, without / and without spaces at the ends"
+    problems = [*actor.problems(), *problems_of_plan(plan)]
+    is_right = name.strip() == name != "" and name.isprintable() and len(name) <= SCHEDULE_NAME_LENGTH
+    if not is_right or "/" in name or name in (".", ".."):  # No URL can have these.
+        right = f"must have 1 to {SCHEDULE_NAME_LENGTH} printable characters, without / and without spaces at the ends"
         problems.insert(0, ("name", right))
     refuse(problems)
     actor.must_change(plan.group)
@@ -118,47 +132,51 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[StoredSc
     task = named(name, is_locked=True)
     before = StoredSchedule.of(task) if task else None
     if before is None:
-        return _added(name, plan, actor), True
+        return _added(name, plan, actor).answer, True
     if not before.is_within(actor.scope):
         raise InvalidInput({"name": ["must be unique: a schedule with this name already exists"]})
     _refuse_forbidden(before, actor)
     if before.record and before.record.plan == plan and not before.error:
-        return before, False
-    return _replaced(before, _changed(before.record, plan), "put schedule", actor), False
+        return before.answer, False
+    return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False
 
 
 @transaction.atomic
-def delete(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none."""
     found = _locked(name, actor)
     if found is None:
         return None
     Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
     _record("delete schedule", found, actor)
-    return found
+    return found.answer
 
 
 @transaction.atomic
-def pause(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Pause a schedule until somebody resumes it. Returns it, None when there is none.
 
     Raises InvalidInput about `name` when it is broken.
     """
     found = _locked(name, actor)
-    if found is None or (record := _valid(found)).paused is not UNSET:
-        return found
+    if found is None:
+        return None
+    if (record := _valid(found)).paused is not UNSET:
+        return found.answer
     paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
-    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor)
+    return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
 
 
 @transaction.atomic
-def resume(name: str, actor: Actor = PROGRAM) -> StoredSchedule | None:
+def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Resume a schedule from now on, without catching up. Returns it, None when there is none."""
     found = _locked(name, actor)
-    if found is None or (record := _valid(found)).paused is UNSET:
-        return found
+    if found is None:
+        return None
+    if (record := _valid(found)).paused is UNSET:
+        return found.answer
     resumed = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
-    return _replaced(found, resumed, "resume schedule", actor)
+    return _replaced(found, resumed, "resume schedule", actor).answer
 
 
 @transaction.atomic
@@ -179,7 +197,7 @@ def named(name: str, *, is_locked: bool = False) -> Task | None:
 
     `is_locked`: nobody claims or changes it until the caller's transaction ends.
     """
-    tasks = Task.objects.get_queryset().in_group(GROUP).bearing(NAME_LABEL, name).order_by("origin")
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name).order_by("origin")
     if not is_locked:
         return tasks.first()
     # A query that waited for the lock of a replaced task finds the successor only when repeated.
@@ -193,9 +211,9 @@ def available_at_ms(record: ScheduleRecord) -> int:
 
 def first_due_of(plan: SchedulePlan) -> int:
     """Return the next due time from now. Raises InvalidInput about `cron` when there is none."""
-    due_ms = plan.timetable.after(Task.objects.now_ms())
+    due_ms = timetable_of(plan).after(Task.objects.now_ms())
     if due_ms is None:
-        raise InvalidInput({"cron": ["must be an expression that comes due again"]})
+        raise InvalidInput({"cron": ["must be an expression that will be due again"]})
     return due_ms
 
 
@@ -224,7 +242,7 @@ def _valid(found: StoredSchedule) -> ScheduleRecord:
 
 def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecord:
     """Return the record of a plan that replaces another one."""
-    keeps_times = before and before.due and before.timetable == plan.timetable
+    keeps_times = before and before.due and timetable_of(before) == timetable_of(plan)
     return ScheduleRecord(
         **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
         due=before.due if before and keeps_times else first_due_of(plan),
@@ -234,12 +252,12 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
 
 
 def _added(name: str, plan: SchedulePlan, actor: Actor) -> StoredSchedule:
-    if Task.objects.get_queryset().in_group(GROUP).count() >= MOST:
+    if Task.objects.get_queryset().in_group(SCHEDULES).count() >= MOST:
         raise InvalidInput(
             {"name": [f"must be the name of an existing schedule: there can be at most {MOST} schedules"]}
         )
     record = _changed(None, plan)
-    new = NewTask(group=GROUP, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
+    new = NewTask(group=SCHEDULES, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
     [task] = Task.objects.commit(owner=0, adds=[new])
     made = StoredSchedule.of(task)
     _record("put schedule", made, actor)

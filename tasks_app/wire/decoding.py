@@ -21,7 +21,7 @@ AskedT = TypeVar("AskedT", bound=Asked)
 def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
     """The tree as a value of this type. Raises InvalidInput that names every wrong field."""
     value = _converted(tree, asked)
-    if value is None or any(value.problems()):
+    if value is None or any(value.problems(limits())):
         raise InvalidInput(wrong_fields(tree, asked))
     return value
 

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 from msgspec import convert, inspect
 
 from taskstore.types import sentences
+from taskstore.types.checks import is_utf8
 from taskstore.types.requests import Asked
+from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.tasks import Problem
 
-from ..core.validation import INT64_MAX, INT64_MIN, is_utf8
 from ..managers import limits
+from .requests import every_problem
 
 MOST_NAMED = 1_000  # So that the answer to a large body stays small.
 
@@ -28,7 +30,7 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
     walk = Walk()
     harmless = walk.along(tree, inspect.type_info(asked), "")
     fields = dict(walk.problems)
-    for path, text in convert(harmless, asked).every_problem():
+    for path, text in every_problem(convert(harmless, asked)):
         fields.setdefault(path, text)
     return {path: [text] for path, text in fields.items()}
 

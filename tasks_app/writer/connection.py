@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
-ANSWER_LOST = "the change was committed, but the server lost its answer: look at the tasks before you try again"
+ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 # libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
@@ -109,10 +109,11 @@ PLANS = {
 }
 
 
-def settings_of_batches(*, is_local: bool) -> Statement:
+@cache
+def settings_of_batches(*, is_local: bool, is_opportunistic: bool) -> Statement:
     """What PostgreSQL has to know before a batch: for the transaction, or for the session."""
     settings = PLANS | {
-        "synchronous_commit": "off" if is_opportunistic() else "on",
+        "synchronous_commit": "off" if is_opportunistic else "on",
         "statement_timeout": f"{SILENCE_S}s",
         "idle_in_transaction_session_timeout": f"{SILENCE_S}s",
     }
@@ -146,7 +147,7 @@ class PostgreSQLConnection(WriterConnection):
 
     async def _begin_batch(self, connection: Pipeline) -> Sequence[Statement]:
         """What a session of our own is told once is told in each transaction where a pooler stands between."""
-        settings = settings_of_batches(is_local=not connection.prepares)
+        settings = settings_of_batches(is_local=not connection.prepares, is_opportunistic=is_opportunistic())
         if self._told != (connection, settings):
             *_, row_types = await connection.run([settings, ROW_TYPES], ANSWERED_S)
             self.dialect.row_packers = row_packers_of(row_types)
@@ -203,7 +204,7 @@ class PostgreSQLConnection(WriterConnection):
             await self.close()
             told = translated(error)
             if is_last and connection.has_succeeded and isinstance(error, Exception):
-                log.exception("the answer to a batch was lost after its COMMIT")
+                log.exception("the response to a batch was lost after its COMMIT")
                 raise CommitUnknown(ANSWER_LOST) from error  # Any other error would have the batch done again.
             if told is None:
                 raise
@@ -347,7 +348,9 @@ class SQLiteConnection(WriterConnection):
         try:
             self._connected()
         except sqlite3.Error:  # The batch is committed: it has to be answered.
-            log.warning("the connection to the database could not be replaced, and keeps its memory", exc_info=True)
+            log.warning(
+                "the connection to the database could not be replaced; its memory is not released", exc_info=True
+            )
             self._connection = old
         else:
             if old is not None:

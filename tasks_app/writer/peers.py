@@ -120,7 +120,7 @@ class Neighbours:
         self._failures = 0
         if self._is_direct and await is_pooled(connection):
             if not self._is_logged:
-                self._log_silence("it is a pooler, through which no notification comes")
+                self._log_silence("it is a pooler, and poolers don't forward notifications")
         elif self._is_logged:
             self._is_logged = False
             log.warning("LISTEN works again")

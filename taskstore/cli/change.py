@@ -192,7 +192,7 @@ def in_words(option: Option, value: Any) -> str:
 def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
     """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
-        return answer_to(f"type {seen.to_type} to confirm: ", f"say --yes and --type {seen.to_type!r}")
+        return answer_to(f"type {seen.to_type} to confirm: ", f"use --yes and --type {seen.to_type!r}")
     if not is_agreed and answer_to("continue? [y/N] ", "say --yes").lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
     return typed
@@ -328,7 +328,7 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.group
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed, but commits still work."""
+    """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
     found = session.store.pause(group, reason)
     if session.is_json:
         session.tell([{"group": group, "paused": as_json(found)}])

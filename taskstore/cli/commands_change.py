@@ -28,7 +28,7 @@ NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 @ids
 @project
 @statuses(sorted(FINAL))
-@click.option("--all", "is_all", is_flag=True, help="All that have failed for good or expired.")
+@click.option("--all", "is_all", is_flag=True, help="All commands in failed_count or failed_time.")
 @parameter_types.reason
 def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
     """Run finished commands again as new ones: by ID, by status, or all that failed."""

@@ -239,7 +239,7 @@ def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
     "--text", default="", metavar="TEXT", help="Text to find in the id, the command line, the worker or the output."
 )
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Write them to this directory instead: ID.task, ID.out, ID.err.")  # fmt: skip
+              help="Write the commands to this directory instead: ID.task, ID.out, ID.err.")  # fmt: skip
 @parameter_types.limit
 def results(session: Session, /, id: str | None, project: str, to: Path | None, limit: int, **which: Any) -> None:
     """List finished commands, newest first; with an ID, print the output of that command."""

@@ -52,13 +52,13 @@ def seconds(text: str) -> int:
     "--until", type=until_s, metavar="TIME", help="Latest time to start: 2026-01-31T12:00, or 2h [default: 7d]."
 )
 @click.option(
-    "--expected", type=seconds, metavar="TIME", help="Longest expected run time of each command [default: 1min]."
+    "--expected", type=seconds, metavar="TIME", help="Expected maximum run time of each command [default: 1min]."
 )
 @click.option(
     "--max-fails",
     type=parameter_types.Number(min=1),
     metavar="N",
-    help="Failures after which a command is given up [default: 3].",
+    help="Give up a command after this many failures [default: 3].",
 )
 @click.option("--stashed", is_flag=True, help="Don't run them until `commands unstash`.")
 def submit(

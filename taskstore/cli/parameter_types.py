@@ -109,7 +109,7 @@ PRIORITY = Number(-100, 100)
 group = click.argument("group", shell_complete=group_names)
 groups = click.argument("groups", nargs=-1, shell_complete=group_names)
 labels = click.option("--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
-priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100, larger first.")
+priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100. Higher values are claimed first.")
 kwargs = click.option(
     "--with",
     "kwargs",

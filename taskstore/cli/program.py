@@ -10,13 +10,12 @@ from click.shell_completion import CompletionItem
 
 LONGEST_SENTENCE = 200  # Characters of a summary, which is wrapped.
 
-HELP = """Task Store: run a server, and work with one from any machine that reaches it.
+HELP = """Task Store: run a server, or work with one from any machine that can reach it.
 
-Commands that ask a server find it by --url or TASKSTORE_URL. Without them they ask the one that runs on this machine,
-which needs no token; --data DIR or TASKSTORE_DATA names its data directory. Other servers require a token: --token or
-TASKSTORE_TOKEN.
+Client commands use the server at --url or TASKSTORE_URL. The default is the server on this machine, which needs no
+token; --data DIR or TASKSTORE_DATA names its data directory. Other servers require a token: --token or TASKSTORE_TOKEN.
 
-Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the server is not responding, 4 not allowed.
+Exit codes: 0 success, 1 rejected or not found, 2 wrong usage, 3 the server is not responding, 4 not allowed.
 """
 NOT_INSTALLED = 'Not installed here; pip install "taskstore[server]" adds: '
 

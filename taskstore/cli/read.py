@@ -100,7 +100,7 @@ def _readable(data: bytes) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return f"{size(len(data))}, no text: --json has it in base64"
+        return f"{size(len(data))}, not text: use --json to get it in Base64"
     try:
         tree = json.loads(text)
     except ValueError:

@@ -70,4 +70,4 @@ def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType
     lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
     if trouble:
         lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
-    return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C ends", style="dim"))
+    return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C to stop", style="dim"))

@@ -36,7 +36,13 @@ data_type = click.option(
 @file
 @click.option("--lines", "by_line", is_flag=True, help="Add one task per line of the file or of standard input.")
 @parameter_types.labels
-@click.option("--priority", type=parameter_types.PRIORITY, default=0, metavar="N", help="-100 to 100, larger first.")
+@click.option(
+    "--priority",
+    type=parameter_types.PRIORITY,
+    default=0,
+    metavar="N",
+    help="-100 to 100. Higher values are claimed first.",
+)
 @click.option(
     "--at", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min."
 )
@@ -186,7 +192,7 @@ def there(session: Session, task_id: int) -> Task:
 @click.argument("ids", type=parameter_types.ID, nargs=-1, required=True, metavar="ID...")
 @parameter_types.client
 def delete(session: Session, ids: Sequence[int]) -> None:
-    """Delete tasks, all or none. Tasks leased to others are refused; operators can `purge` them."""
+    """Delete tasks, all or none. Fails if a task is leased to another client; operators can `purge` such tasks."""
     session.store.commit(deletes=ids)
     if session.is_json:
         session.tell([{"deleted": list(ids)}])

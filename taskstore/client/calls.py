@@ -12,13 +12,12 @@ from typing import Any, Generic, TypeVar, overload
 from msgspec.json import Decoder
 
 from ..endpoints import Endpoint
+from ..types.scalars import MOST_WAIT_MS
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 NOTHING: Mapping[str, Any] = {}
-
-MOST_WAIT_MS = 60_000  # The longest that the server holds a claim.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ class Client(BaseClient):
         try:
             yield from answer.iter_bytes()
         except httpx.TransportError as broken:
-            raise StoreUnavailable(f"the answer broke off: {broken}") from broken
+            raise StoreUnavailable(f"the response broke off: {broken}") from broken
         finally:
             answer.close()
 
@@ -204,7 +204,7 @@ class ClaimingClient(Client):
         request.extensions["trace"] = self._note
         happened = None if self._has_ended else super()._ask(request, stream=stream)
         if happened is None or (self._has_ended and not isinstance(happened, httpx.Response)):
-            raise StoreUnavailable("this client has hung up")
+            raise StoreUnavailable("this client has been stopped")
         return happened
 
     def _note(self, event: str, info: Mapping[str, Any]) -> None:
@@ -315,7 +315,7 @@ class AsyncClient(BaseClient):
             async for piece in answer.aiter_bytes():
                 yield piece
         except httpx.TransportError as broken:
-            raise StoreUnavailable(f"the answer broke off: {broken}") from broken
+            raise StoreUnavailable(f"the response broke off: {broken}") from broken
         finally:
             await answer.aclose()
 

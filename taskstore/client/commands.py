@@ -57,7 +57,7 @@ class Incoming:
     def end(self) -> None:
         """Raises UnexpectedAnswer if the last line is incomplete."""
         if rest := b"".join(self._rest):
-            raise UnexpectedAnswer(f"the answer ends with an incomplete line: {_beginning(rest)}")
+            raise UnexpectedAnswer(f"the response ends with an incomplete line: {_beginning(rest)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _entry(line: bytes) -> Entry:
     try:
         return Line.read(json.loads(line)).entry
     except (ValueError, NotACommand, RecursionError) as problem:
-        raise UnexpectedAnswer(f"the answer has an invalid line: {_beginning(line)} ({problem})") from None
+        raise UnexpectedAnswer(f"the response has an invalid line: {_beginning(line)} ({problem})") from None
 
 
 def _beginning(line: bytes) -> str:

@@ -138,7 +138,7 @@ class TaskListParser:
             try:
                 yield msgspec.convert(tree, Task)
             except msgspec.ValidationError as problem:
-                raise UnexpectedAnswer(f"the answer has an invalid task: {problem!r}") from problem
+                raise UnexpectedAnswer(f"the response has an invalid task: {problem!r}") from problem
         self._text = self._text[place:]
         self._next_try = 2 * len(self._text)
 
@@ -147,4 +147,4 @@ class TaskListParser:
         self._next_try = 0
         yield from self.feed(b"")
         if self._text:
-            raise UnexpectedAnswer(f"the answer is not a list of tasks: {self._text[:100]}")
+            raise UnexpectedAnswer(f"the response is not a list of tasks: {self._text[:100]}")

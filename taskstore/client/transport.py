@@ -67,7 +67,7 @@ class Access:
         if not is_http:
             raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
-            log.warning("the token is sent to %s unencrypted: anyone on the way can read it", self.url)
+            log.warning("the token is sent to %s unencrypted: anyone on the network path can read it", self.url)
 
     @property
     def is_loopback(self) -> bool:
@@ -258,7 +258,7 @@ def read(call: Call[T], answer: httpx.Response) -> T:
     try:
         return call.read(answer.content)
     except (ValueError, KeyError, TypeError) as problem:
-        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected answer: {problem!r}") from problem
+        raise UnexpectedAnswer(f"{call.method} {call.path} had an unexpected response: {problem!r}") from problem
 
 
 @lru_cache(100)

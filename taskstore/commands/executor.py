@@ -63,7 +63,7 @@ class Lists:
             try:
                 commands = list_of(task)
             except NotACommand as problem:
-                logger.error("task %d of %s is laid aside: %s", task.id, task.group, problem)
+                logger.error("task %d of %s is moved aside: %s", task.id, task.group, problem)
                 aside.append(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)
@@ -179,11 +179,11 @@ class Lists:
         task = self._engine.keeper.let_go(work.held)
         shown = self._live.let_go(work)
         if work.lost.is_set():
-            _say_lost(work, "it was taken away")
+            _say_lost(work, "another worker has claimed it")
             self._settle(Result(deletes=shown))
             return
         if work.lease_left_s() <= 0:
-            logger.warning("list %s of %s: its lease is over", work.commands.name, work.project)
+            logger.warning("list %s of %s: its lease has ended", work.commands.name, work.project)
         # Try even then, because no other worker may have claimed it yet.
         entry = self._closed(work, task, work.finished(), shown)
         self._engine.settling.write([entry], is_patient=lambda: work.lease_left_s() > 0)
@@ -222,7 +222,7 @@ def list_of(task: Task) -> CommandList:
     """Return the list that a task carries. Raises NotACommand."""
     found = CommandList.decode(task.data)
     if not found.commands:
-        raise NotACommand("this is a list without commands")
+        raise NotACommand("the list has no commands")
     return found
 
 
@@ -234,7 +234,7 @@ def _left(work: Work, ran: Ran) -> str:
 
 def _say_lost(work: Work, why: object) -> None:
     logger.warning(
-        "list %s of %s is no longer ours, its results are discarded: %s",
+        "list %s of %s belongs to another worker now, so its results are discarded: %s",
         work.commands.name,
         work.project,
         why,

@@ -99,5 +99,5 @@ class Live:
         elif shown.task_id in named(refused.refusal):
             shown.task_id, shown.is_gone = 0, True
         else:
-            logger.warning("list %s: what it writes is not shown: %s", shown.work.commands.name, refused)
+            logger.warning("list %s: its live output is not shown: %s", shown.work.commands.name, refused)
             shown.is_gone = True

@@ -167,7 +167,7 @@ class Jobs:
         self._link.hang_up()
         self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
         if self._writing.is_alive():
-            logger.warning("the store is not responding: others get unreported jobs when their leases end")
+            logger.warning("the store is not responding: other workers get unreported jobs when their leases end")
         self._link.end()
 
     def info(self) -> Mapping[str, Any]:
@@ -242,7 +242,7 @@ class Jobs:
             else:
                 with self._engine.change:
                     self._link = new
-        how, text = How.LOST, "the process that started it died, and it with that"
+        how, text = How.LOST, "its parent process died"
         if self._is_over:
             how, text = How.GIVEN_BACK, STOPPED
         for work in [work for work in list(self._engine.works.values()) if work.link is link]:

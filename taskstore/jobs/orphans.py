@@ -53,7 +53,7 @@ class Orphans:
         changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
         if changes:
             logger.warning(
-                "worker %s (process %s) is dead: others get its jobs (%d)", heard.name, heard.pid, len(changes)
+                "worker %s (process %s) is dead: other workers get its jobs (%d)", heard.name, heard.pid, len(changes)
             )
         # A refusal means that another worker was faster, which is fine.
         self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)

@@ -8,6 +8,8 @@ from msgspec import Meta, Struct, field
 
 from .scalars import After, At, Int64, prepare
 
+AUDIT_LENGTH = 1_000  # Of the texts of a filter.
+
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
     """A change by a person or by a token with the scope `operate`."""

@@ -1,16 +1,37 @@
-"""Bulk operations: their preview, their progress, and the outcome for each task."""
+"""Bulk operations: their requests, their preview, their progress, and the outcome for each task."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from msgspec import Meta, Struct, defstruct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
-from .bulk_actions import ACTIONS, OPTIONS, WORDS, Kind
-from .scalars import At, Ids, Int64, prepare
+from . import sentences
+from .bulk_actions import ACTIONS, OPTIONS, WORDS, Kind, Option, actions_with
+from .checks import group_name
+from .requests import Asked
+from .scalars import INT64_MAX, LATEST_MS, At, Ids, Int64, Key, Limits, Priority, Reason, prepare
+from .tasks import Problem, State
 
-KINDS = {Kind.GROUP: str, Kind.TEXT: str, Kind.FLAG: bool, Kind.PRIORITY: int, Kind.TIME: int, Kind.MINUTES: int}
+Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
+Number = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+SelectedTasksT = TypeVar("SelectedTasksT", bound="SelectedTasks")
+SearchTerms = Annotated[str, Meta(description="Search terms as in /search; group:* selects all tasks of the store.")]
+
+SAY_WHICH = "must select tasks, for example group:mail state:failed; group:* selects all tasks of the store"
+
+# The type of each kind of option in a request.
+KINDS: Mapping[Kind, Any] = {
+    Kind.GROUP: str,
+    Kind.TEXT: str,
+    Kind.FLAG: bool,
+    Kind.PRIORITY: Priority,
+    Kind.TIME: Time,
+    Kind.MINUTES: Number,
+}
+NOTES = {Kind.TIME: "Milliseconds since the Epoch; 0 means now.", Kind.MINUTES: "0 means all at once."}
 
 
 class OperationState(StrEnum):
@@ -49,7 +70,11 @@ else:
     BulkParameters = defstruct(
         "BulkParameters",
         [
-            *[(option.name, KINDS[option.kind] | type(option.default)) for option in OPTIONS.values()],
+            *[
+                # Without the bounds and descriptions of a request.
+                (option.name, getattr(KINDS[option.kind], "__origin__", KINDS[option.kind]) | type(option.default))
+                for option in OPTIONS.values()
+            ],
             ("claimed", WithClaimed),
         ],
         namespace={"__doc__": "The options of a bulk operation, as in its request."},
@@ -87,7 +112,7 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ]
     group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]
-    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are left alone.")]
+    bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are not affected.")]
     as_of: Annotated[int, Meta(description="Send it unchanged: the time of the preview, in ms.")]
     to_type: Annotated[str, Meta(description="The text to send as `typed`; empty if none is needed.")]
     targets: Annotated[
@@ -135,7 +160,9 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         dict[str, int] | None, Meta(description="The number of skipped tasks by reason. Not in the list.")
     ] = None
     undoable: Annotated[bool | None, Meta(description="Not in the list.")] = None
-    not_undoable: Annotated[str | None, Meta(description="Why it can't be undone; else empty. Not in the list.")] = None
+    not_undoable: Annotated[
+        str | None, Meta(description="Why it can't be undone; otherwise empty. Not in the list.")
+    ] = None
 
 
 class OperationsPage(Struct, frozen=True, kw_only=True):
@@ -163,4 +190,76 @@ class ItemsPage(Struct, frozen=True, kw_only=True):
     ]
 
 
-prepare(Preview, OperationsPage, ItemsPage)
+def fields_of(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
+    """Return a field for each option. It is UNSET if it is absent."""
+    fields = []
+    for option in options:
+        stays = "Unchanged if absent." if option.default is None else ""
+        description = " ".join(filter(None, [option.description, NOTES.get(option.kind), stays]))
+        fields.append((option.name, Annotated[KINDS[option.kind], Meta(description=description)] | UnsetType, UNSET))
+    return fields
+
+
+class SelectedTasks(Asked, frozen=True, kw_only=True):
+    """The tasks to preview: those with these ids, or all that match the group, the state and the search."""
+
+    verb: BulkVerb
+    group: str | UnsetType = UNSET
+    state: State | UnsetType = UNSET
+    q: SearchTerms = ""
+    ids: Annotated[Ids, Meta(description="Instead of `state` and `q`.")] | UnsetType = UNSET
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        for name in self.options:
+            if self.verb not in (actions := actions_with(name)):
+                yield name, f"must be given only with {' or '.join(actions)}, not with {self.verb}"
+        if self.group is not UNSET:
+            yield from group_name("group", self.group)
+        if self.ids is UNSET:
+            if self.group is UNSET and self.state is UNSET and not self.q.strip():
+                yield "q", SAY_WHICH
+            return
+        if self.state is not UNSET or self.q.strip():
+            yield "ids", sentences.not_together("state", "q")
+        if len(self.ids) > limits.changes:
+            yield "ids", sentences.at_most(limits.changes, "ids", len(self.ids))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the options that are given, by their names."""
+        given = {name: getattr(self, name, UNSET) for name in OPTIONS}
+        return {name: value for name, value in given.items() if value is not UNSET}
+
+
+class AgreedTasks(SelectedTasks, frozen=True, kw_only=True):
+    """A bulk operation on the tasks of a preview, with its `bound`, its `as_of`, and its `count` as `expected`."""
+
+    bound: Annotated[int, Meta(ge=1, le=INT64_MAX, description="The value from the preview.")]
+    as_of: Annotated[int, Meta(ge=1, le=LATEST_MS, description="The value from the preview.")]
+    expected: Annotated[Number, Meta(description="The `count` of the preview.")]
+    claimed: WithClaimed = WithClaimed.SKIP
+    reason: Reason = ""
+    typed: Annotated[str, Meta(description="The `to_type` of the preview.")] = ""
+    key: Key = ""
+
+
+def with_options(name: str, base: type[SelectedTasksT], options: Iterable[Option]) -> type[SelectedTasksT]:
+    """Return the type of a request that has a field for each option as well."""
+    made: Any = defstruct(
+        name,
+        fields_of(options),
+        bases=(base,),
+        namespace={"__doc__": base.__doc__},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
+    return cast("type[SelectedTasksT]", made)
+
+
+BulkPreviewRequest = with_options(
+    "BulkPreviewRequest", SelectedTasks, [option for option in OPTIONS.values() if option.is_previewed]
+)
+BulkRequest = with_options("BulkRequest", AgreedTasks, OPTIONS.values())
+
+prepare(Preview, OperationsPage, ItemsPage, BulkPreviewRequest, BulkRequest)

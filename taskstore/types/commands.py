@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
 
-from .command_record import Command, CommandStatus, LiveOutput, Run
-from .scalars import After, Int64, prepare
+from . import sentences
+from .checks import is_utf8, text
+from .command_record import FINAL, LONGEST_CMD, Command, CommandStatus, LiveOutput, Run
+from .requests import Asked, AskedOperation
+from .scalars import LATEST_MS, REASON_LENGTH, After, Ids, Int64, Key, Limits, Reason, prepare
+from .tasks import Problem
+
+MOST_COMMANDS = 1_000  # Of a submission.
+MOST_IDS = 10_000
+MOST_FAILS = 1_000
+LONGEST_DURATION = 366 * 24 * 3_600  # Seconds.
 
 Place = Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
 Since = Annotated[int, Meta(description="When it got this status; milliseconds since the Epoch.")]
@@ -199,6 +209,117 @@ class ImportedCommands(Struct, frozen=True, kw_only=True):
         )
 
 
+class CommandRequest(Asked, frozen=True, kw_only=True):
+    """A shell command to submit."""
+
+    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
+    until: (
+        Annotated[Int64, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
+        | UnsetType
+    ) = UNSET
+    expected_duration: Annotated[Int64, Meta(description="Seconds; 60 if absent.")] | UnsetType = UNSET
+    max_fails: (
+        Annotated[Int64, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
+        | UnsetType
+    ) = UNSET
+
+    @property
+    def submission(self) -> Submission:
+        return Submission(**{name: value for name, value in asdict(self).items() if value is not UNSET})
+
+
+class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
+    """Command lines for the workers of a project, in the order in which they are to be started."""
+
+    commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_COMMANDS}.")]
+    stashed: Annotated[
+        bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
+    ] = False
+    clientid: Int64 = 0
+    key: Key = ""
+
+    @property
+    def submissions(self) -> Sequence[Submission]:
+        return [each.submission for each in self.commands]
+
+    @property
+    def status(self) -> CommandStatus:
+        return CommandStatus.NEW_STASHED if self.stashed else CommandStatus.NEW
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from wrong_submissions(self.submissions)
+
+
+class ReopenRequest(Asked, frozen=True, kw_only=True):
+    """The reason for taking a list from its worker."""
+
+    reason: Reason = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from text("reason", self.reason, REASON_LENGTH)
+
+
+class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
+    """The commands or lists to change."""
+
+    ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from super().problems(limits)
+        if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
+            yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
+
+    @property
+    def named(self) -> Sequence[int] | None:
+        return None if self.ids is UNSET else self.ids
+
+
+class RetryRequest(IdsRequest, frozen=True, kw_only=True):
+    """The finished commands to run again. Without `ids` and `status`, those in `failed_count` and `failed_time`."""
+
+    status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from super().problems(limits)
+        if self.status is not UNSET and self.status not in FINAL:
+            yield "status", sentences.one_of(sorted(FINAL), self.status)
+
+
+class CommandLine(Asked, frozen=True, kw_only=True):
+    """A line of an import: a command or a list."""
+
+    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
+    command: Annotated[dict[str, Any] | None, Meta(description="The record of a command.")] = None
+    list: Annotated[dict[str, Any] | None, Meta(description="The name and the commands of a list.")] = None
+
+
+def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
+    """Yield the errors of the submissions, by the path of the field."""
+    if not 1 <= len(submissions) <= MOST_COMMANDS:
+        yield "commands", f"must have between 1 and {MOST_COMMANDS} commands, not {len(submissions)}"
+    for place, asked in enumerate(submissions[:MOST_COMMANDS]):
+        if why := why_no_line(asked.cmd):
+            yield f"commands[{place}].cmd", why
+        for name, least, most in (
+            ("expected_duration", 1, LONGEST_DURATION),
+            ("until", 1, LATEST_MS // 1_000),
+            ("max_fails", 1, MOST_FAILS),
+        ):
+            value = getattr(asked, name)
+            if value is not None and not least <= value <= most:
+                yield f"commands[{place}].{name}", sentences.between(least, most, value)
+
+
+def why_no_line(cmd: str) -> str | None:
+    """Return the reason why this can't be the line of a command; None when it can."""
+    if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
+        return "must be one command line, not empty and without NUL"
+    if not is_utf8(cmd):
+        return sentences.VALID_UTF8
+    size = len(cmd.encode())
+    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None
+
+
 prepare(
     CommandProjects,
     ProjectStatus,
@@ -209,4 +330,9 @@ prepare(
     ListWhole,
     ChangedCommands,
     ImportedCommands,
+    SubmitRequest,
+    ReopenRequest,
+    IdsRequest,
+    RetryRequest,
+    CommandLine,
 )

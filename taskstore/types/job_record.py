@@ -7,13 +7,14 @@ the id of the job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from . import records, sentences
-from .tasks import NewTask, State
+from .checks import text, why_no_json
+from .tasks import NewTask, Problem, State
 
 DEFAULT_QUEUE = "default"
 PREFIX = "jobs/"
@@ -207,6 +208,18 @@ def why_no_queue(name: str) -> str | None:
     if not name or "/" in name or "\0" in name:
         return sentences.NO_SLASH
     return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
+
+
+def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
+    """Yield the problems of a job's queue, function and arguments."""
+    if why := why_no_queue(queue):
+        yield "queue", why
+    if not record.function:
+        yield "function", sentences.DOTTED_PATH
+    yield from text("function", record.function, LONGEST_FUNCTION)
+    for name, value in (("args", record.args), ("kwargs", record.kwargs)):
+        if why := why_no_json(value):
+            yield name, why
 
 
 def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> NewTask:

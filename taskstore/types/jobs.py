@@ -1,14 +1,35 @@
-"""Jobs in responses of the server."""
+"""Jobs in requests and responses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
 
-from .job_record import FINISHED, Attempt, JobError, JobOptions, JobStatus
-from .scalars import After, Int64, prepare
+from .checks import why_no_json
+from .job_record import (
+    DEFAULT_QUEUE,
+    FINISHED,
+    Attempt,
+    JobError,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    OnLost,
+    problems_of,
+)
+from .records import MOST
+from .requests import Asked, AskedOperation
+from .scalars import After, Int64, Limits, Priority, Reason, Timespec, prepare
+from .tasks import Problem
+
+Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
+Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
+Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -61,4 +82,60 @@ class JobsPage(Struct, frozen=True, kw_only=True):
     after: After
 
 
-prepare(JobsPage)
+class OptionsRequest(Asked, frozen=True, kw_only=True):
+    """How a job is run."""
+
+    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts.")] = 1
+    backoff_ms: Annotated[
+        Milliseconds,
+        Meta(description="The pause before the second attempt; it doubles before each further one, up to an hour."),
+    ] = 1_000
+    timeout_ms: (
+        Annotated[Limit, Meta(description="The time limit of one attempt; unlimited if absent.")] | UnsetType
+    ) = UNSET
+    memory_bytes: (
+        Annotated[Limit, Meta(description="The memory limit of its process; unlimited if absent.")] | UnsetType
+    ) = UNSET
+    on_lost: Annotated[OnLost, Meta(description="What happens to the job if its worker dies.")] = OnLost.RETRY
+    max_lost: Annotated[
+        Milliseconds, Meta(description="The number of times its worker may die before the job fails.")
+    ] = 3
+
+    def options(self) -> JobOptions:
+        return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})
+
+
+class JobRequest(AskedOperation, frozen=True, kw_only=True):
+    """A function to run as soon as a worker is free, or at a later time."""
+
+    function: Annotated[str, Meta(description="The dotted path of the function.")]
+    args: Args = ()
+    kwargs: Kwargs = field(default_factory=dict)
+    queue: Annotated[str, Meta(description="Must not contain /.")] = DEFAULT_QUEUE
+    timespec: Timespec = 0
+    priority: Priority = 0
+    options: OptionsRequest = field(default_factory=OptionsRequest)
+    clientid: Int64 = 0
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from problems_of(self.queue, self.record())
+
+    def record(self) -> JobRecord:
+        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
+
+
+class RequeueRequest(Asked, frozen=True, kw_only=True):
+    """A finished job to run again."""
+
+    args: Annotated[Args, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
+    kwargs: Annotated[Kwargs, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
+    reason: Reason = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        for name in ("args", "kwargs"):
+            value = getattr(self, name)
+            if value is not UNSET and (why := why_no_json(value)):
+                yield name, why
+
+
+prepare(JobsPage, JobRequest, RequeueRequest)

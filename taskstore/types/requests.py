@@ -1,27 +1,55 @@
-"""The bodies of requests that need no rules of the store. Unknown fields are rejected."""
+"""The bodies of requests about tasks and workers. Unknown fields are rejected.
+
+The server builds its operations from them in `tasks_app/wire/requests.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Container, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from .command_record import CommandStatus
-from .scalars import Ids, Reason, prepare
-from .tasks import Problem
+from . import sentences
+from .checks import group_name, is_utf8, text
+from .scalars import (
+    CLIENT_TEXT_LENGTH,
+    ClientText,
+    DataBase64,
+    DataType,
+    Duration,
+    Ids,
+    Int64,
+    Key,
+    Labels,
+    Limits,
+    MostAtOnce,
+    Priority,
+    ProcessId,
+    Reason,
+    ServerSet,
+    Timespec,
+    TimespecAlias,
+    UniqueFor,
+    UniqueKey,
+    Wait,
+    prepare,
+)
+from .tasks import FAILED_FROM, NAMED, Change, NewTask, Order, Problem
+
+INFO_LENGTH = 10_000
+MOST_GROUPS_OF_CLIENT = 1_000
+EMPTIED = {"data_type": "", "error": ""}  # By an update that does not give them, beside the data.
 
 
 class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of a request. Null members are removed before it is parsed, because they count as absent."""
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield the problems that remain although each field has the right type."""
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        """Yield the problems that remain although each field has the right type. The server may find more."""
         yield from ()
-
-    def every_problem(self) -> Iterator[Problem]:
-        """Yield these problems and those that the store would report."""
-        yield from self.problems()
 
 
 class ReasonRequest(Asked, frozen=True, kw_only=True):
@@ -36,12 +64,252 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
     ids: Ids
 
 
-class CommandLine(Asked, frozen=True, kw_only=True):
-    """A line of an import: a command or a list."""
+class AskedOperation(Asked, frozen=True, kw_only=True):
+    """What requests have in common that change tasks in one commit."""
 
-    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="The record of a command.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="The name and the commands of a list.")] = None
+    clientid: Int64
+    key: Key = ""
 
 
-prepare(ReasonRequest, TasksRequest, CommandLine)
+# ---- Updates
+
+
+class WithData(Asked, frozen=True, kw_only=True):
+    """What adds and updates have in common. The members that `NAMED` lists have the names that the store has."""
+
+    data: str | UnsetType = UNSET
+    data_base64: DataBase64 | UnsetType = UNSET
+    timespec: Timespec | UnsetType = UNSET
+    duration: TimespecAlias | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    data_type: DataType | UnsetType = UNSET
+    unique: UniqueKey | UnsetType = UNSET
+    ownerid: ServerSet = UNSET
+    origin: ServerSet = UNSET
+    claims: ServerSet = UNSET
+    created: ServerSet = UNSET
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
+            yield "duration", "must equal timespec, for which it is another name"
+        if self.data is UNSET:
+            return
+        if self.data_base64 is not UNSET:
+            yield "data_base64", sentences.not_together("data")
+        if not is_utf8(self.data):
+            yield "data", sentences.VALID_UTF8
+
+    @property
+    def timespec_ms(self) -> int:
+        return (self.timespec or 0) if self.duration is UNSET else self.duration
+
+    @property
+    def given_data(self) -> bytes | None:
+        """The data; None if neither `data` nor `data_base64` is given."""
+        if self.data is not UNSET:
+            return self.data.encode()
+        return None if self.data_base64 is UNSET else self.data_base64
+
+    @property
+    def given_key(self) -> str | None:
+        """The unique key; None if it is not given."""
+        return None if self.unique is UNSET else self.unique
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The given values of the fields that adds and updates have in the same words."""
+        return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
+
+
+class Add(WithData, frozen=True, kw_only=True):
+    """A task to add."""
+
+    group: str = ""
+    id: Annotated[
+        Int64,
+        Meta(
+            description="The id of a task that this commit deletes: the new task is its successor. Ignored otherwise."
+        ),
+    ] = 0
+    unique_for: UniqueFor = 0
+
+    def new_task(self) -> NewTask:
+        """Return a task that starts a chain, whatever its id."""
+        return NewTask(
+            group=self.group,
+            data=self.given_data or b"",
+            timespec_ms=self.timespec_ms,
+            unique=self.given_key,
+            unique_for_ms=self.unique_for,
+            **self.named,
+        )
+
+    def imported(self) -> NewTask:
+        """Return the task of a line of a file. A dead letter stays one."""
+        source = (self.labels or {}).get(FAILED_FROM, "") if self.error else ""
+        return replace(self.new_task(), failed_from=source if source != self.group else "")
+
+
+class AddOrMove(Add, frozen=True, kw_only=True):
+    """A task to add or, with `keep`, to move into this group."""
+
+    keep: Annotated[
+        bool,
+        Meta(
+            description="Move the task `id`, which must be among the `deletes`, into this group. Data (with its type), "
+            "error, labels and priority stay unchanged unless they are given; `timespec` means the same as in an "
+            "update."
+        ),
+    ] = False
+    release: Annotated[bool, Meta(description="Only with `keep`. Give the task back: owner 0, not leased.")] = False
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from super().problems(limits)
+        if self.release and not self.keep:
+            yield "release", "must be given together with keep: a new task has no lease to give back"
+
+    def in_commit(self, deletes: Container[int]) -> NewTask:
+        """Return the successor of the task `id` if that is among the deletes; otherwise the id is ignored."""
+        new = self.new_task()
+        if self.id not in deletes:
+            return new
+        return replace(new, id=self.id, moving=self.change() if self.keep else None)
+
+    def change(self) -> Change:
+        return Change(
+            id=self.id,
+            group=self.group or None,
+            data=self.given_data,
+            timespec_ms=self.timespec_ms,
+            release=self.release,
+            unique=self.given_key,
+            **self.named,
+        )
+
+
+class Update(WithData, frozen=True, kw_only=True):
+    """A task to replace with a successor that has a new id. Its group stays; use an add with `keep` to move it."""
+
+    id: Int64
+    keep: Annotated[
+        bool,
+        Meta(
+            description="Data (with its type) and error stay unchanged unless they are given. Without `keep` an "
+            "update empties those that are not given."
+        ),
+    ] = False
+    release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
+    group: ServerSet = UNSET
+
+    def change(self) -> Change:
+        data, named = self.given_data, self.named
+        if not self.keep:
+            data, named = data or b"", EMPTIED | named
+        return Change(
+            id=self.id,
+            data=data,
+            timespec_ms=self.timespec_ms,
+            release=self.release,
+            unique=self.given_key,
+            **named,
+        )
+
+
+class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
+    """One all-or-nothing change, on the condition that all `depends` exist."""
+
+    adds: tuple[AddOrMove, ...] = ()
+    updates: tuple[Update, ...] = ()
+    deletes: Ids = ()
+    depends: Ids = ()
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The groups that the adds name."""
+        return frozenset(add.group for add in self.adds if add.group)
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        for kind, items in (("adds", self.adds), ("updates", self.updates)):
+            for place, item in enumerate(items):
+                for name, right in item.problems(limits):
+                    yield f"{kind}[{place}].{name}", right
+        if not any(add.keep for add in self.adds):
+            return
+        deletes, taken = frozenset(self.deletes), set()
+        for place, add in enumerate(self.adds):
+            if add.keep and (add.id not in deletes or add.id in taken):
+                yield f"adds[{place}].keep", "must be given together with an id that is in deletes and in no other add"
+            taken.add(add.id)
+
+
+# ---- Claims
+
+
+class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
+    """Take available tasks of a group: they are replaced by successors that are leased to the client."""
+
+    group: str | UnsetType = UNSET
+    groups: Annotated[
+        tuple[str, ...],
+        Meta(description="Several groups instead of `group`: higher priority first, then a fair share for each group."),
+    ] = ()
+    wait: Wait = 0
+    duration: Duration = 60_000
+    depends: Ids = ()
+    limit: MostAtOnce = 1
+    order: Order = Order.RANDOM
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The groups that it names."""
+        return self.groups if self.group is UNSET else (self.group,)
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if self.group is not UNSET and self.groups:
+            yield "groups", sentences.not_together("group")
+        if len(self.groups) > limits.groups:
+            return  # The server refuses them for their number, whatever their names are.
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+
+
+# ---- Workers
+
+
+class ClientRequest(Asked, frozen=True, kw_only=True):
+    """A worker's report about itself."""
+
+    name: ClientText = ""
+    host: ClientText = ""
+    pid: ProcessId | UnsetType = UNSET
+    groups: Annotated[tuple[str, ...], Meta(description="The groups that it claims from.")] = ()
+    version: ClientText = ""
+    info: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Any other information, as an object. With `stopped`: true the client has sent its last "
+            "report and is no longer listed."
+        ),
+    ] = field(default_factory=dict)
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        for name in ("name", "host", "version"):
+            yield from text(name, getattr(self, name), CLIENT_TEXT_LENGTH)
+        if len(self.groups) > MOST_GROUPS_OF_CLIENT:
+            yield "groups", sentences.at_most(MOST_GROUPS_OF_CLIENT, "names", len(self.groups))
+            return
+        for place, group in enumerate(self.groups):
+            yield from group_name(f"groups[{place}]", group)
+        if not is_utf8(self.info_as_text):
+            yield "info", sentences.VALID_UTF8
+        elif len(self.info_as_text) > INFO_LENGTH:
+            yield "info", sentences.at_most(INFO_LENGTH, "characters as JSON", len(self.info_as_text))
+
+    @property
+    def info_as_text(self) -> str:
+        return json.dumps(self.info, ensure_ascii=False)
+
+
+prepare(ReasonRequest, TasksRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from msgspec import Meta
 from msgspec.json import Decoder
@@ -13,8 +14,12 @@ MOST_PRIORITY = 100
 GROUP_LENGTH = 255
 TYPE_LENGTH = 1_000
 LABEL_LENGTH = 255
+CLIENT_TEXT_LENGTH = 255
+REASON_LENGTH = 1_000
 KEY_LENGTH = 255
 MOST_UNIQUE_FOR_MS = 30 * 24 * 3_600_000
+MOST_CLAIMED = 1_000
+MOST_WAIT_MS = 60_000  # The longest that the server holds a claim.
 
 Int64 = Annotated[int, Meta(ge=INT64_MIN, le=INT64_MAX)]
 Ids = tuple[Int64, ...]
@@ -47,6 +52,35 @@ DataType = Annotated[str, Meta(description="The type URL, for data that is a pro
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
 Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
+TimespecAlias = Annotated[
+    int,
+    Meta(
+        ge=-(LATEST_MS // 2),
+        le=LATEST_MS,
+        description="Another name for `timespec`, for clients of the original Task Store. Also in milliseconds.",
+    ),
+]
+Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="The length of the lease in milliseconds.")]
+Wait = Annotated[int, Meta(ge=0, le=MOST_WAIT_MS, description="Milliseconds to wait for a task that can be claimed.")]
+MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="The maximum number of tasks to claim.")]
+Labels = Annotated[dict[str, str], Meta(description="At most 64 labels; names and values are text.")]
+DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
+ClientText = Annotated[str, Meta(description="At most 255 characters.")]
+ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="The process id of the operating system.")]
+Key = Annotated[str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")]
+ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a server accepts at once. Each limit is a setting of the server; these are the defaults."""
+
+    data_bytes: int = 10 * 2**20
+    changes: int = 10_000  # Adds, updates, deletes and depends of a commit together.
+    labels: int = 64
+    groups: int = 1_000  # Of a claim.
+    values: int = 1_000_000  # In all objects and lists of a body of JSON together.
+    error_length: int = 100_000
 
 
 def prepare(*kinds: type) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict
 
-from .job_record import DEFAULT_QUEUE, JobOptions
+from . import sentences
+from .checks import is_utf8
+from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, problems_of, queue_group
 from .records import MOST
-from .scalars import Int64, prepare
+from .requests import Asked
+from .scalars import LATEST_MS, Int64, Labels, Limits, Priority, Reason, prepare
+from .tasks import NewTask, Problem
+
+SCHEDULE_NAME_LENGTH = 100
+SCHEDULES = "schedules"  # The group of the schedules' own tasks.
+SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of the tasks that a schedule adds.
+LONGEST_DATA = 64 * 2**10  # Bytes, because one transaction may add a thousand such tasks.
 
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
+Length = Annotated[int, Meta(ge=1, le=LATEST_MS // 2, description="Milliseconds.")]
+Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
 
 
 class ScheduleState(StrEnum):
@@ -70,7 +83,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     state: ScheduleState
-    error: Annotated[str, Meta(description="Why it is broken; else empty.")]
+    error: Annotated[str, Meta(description="Why it is broken; otherwise empty.")]
     id: Annotated[Int64, Meta(description="The current id of its task.")]
     origin: Int64
     cron: str = ""
@@ -86,4 +99,113 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
 
 
-prepare(Schedule)
+class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
+    """The task that a schedule adds."""
+
+    labels: Labels = field(default_factory=dict)
+    priority: Priority = 0
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if not is_utf8(self.data):
+            yield "data", sentences.VALID_UTF8
+            return
+        if len(self.data.encode()) > LONGEST_DATA:
+            yield "data", sentences.at_most(LONGEST_DATA, "bytes", len(self.data.encode()))
+        for name in {SCHEDULE_LABEL, DUE_LABEL} & self.labels.keys():
+            yield f"labels.{name}", "must be absent: the schedule sets this label"
+        if not self.group:
+            yield "group", sentences.NOT_EMPTY
+        elif self.group == SCHEDULES:
+            yield "group", "must be a group other than that of the schedules"
+
+    def new_task(self) -> NewTask:
+        return NewTask(group=self.group, data=self.data.encode(), labels=self.labels, priority=self.priority)
+
+
+class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
+    """The options of a scheduled job."""
+
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of attempts.")] = 1
+    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="The pause before the second attempt.")] = (
+        1_000
+    )
+    timeout_ms: Annotated[
+        Length | UnsetType, Meta(description="The time limit of one attempt; unlimited if absent.")
+    ] = UNSET
+    memory_bytes: Annotated[
+        Bytes | UnsetType, Meta(description="The memory limit of its process; unlimited if absent.")
+    ] = UNSET
+    on_lost: OnLost = OnLost.RETRY
+    max_lost: Annotated[
+        int, Meta(ge=1, le=1_000, description="The number of times its worker may die before the job fails.")
+    ] = 3
+
+
+class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
+    """The job that a schedule enqueues."""
+
+    args: tuple[Any, ...] = ()
+    priority: Priority = 0
+    # Options that are not given are absent; in the options of a job they are null.
+    options: ScheduledJobOptions = ScheduledJobOptions()  # type: ignore[assignment]
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        wrong = list(problems_of(self.queue, self.record))
+        yield from wrong
+        if not wrong and len(json.dumps([self.args, self.kwargs])) > LONGEST_DATA:
+            yield "args", f"must be at most {LONGEST_DATA} bytes"
+
+    @property
+    def record(self) -> JobRecord:
+        options = {name: value for name, value in asdict(self.options).items() if value is not UNSET}
+        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=JobOptions(**options))
+
+    def new_task(self) -> NewTask:
+        return new_task(self.record, queue=self.queue, priority=self.priority)
+
+
+class SchedulePlan(Asked, frozen=True, kw_only=True):
+    """The task or job to add, and the times. Only the server knows whether these are right."""
+
+    cron: Annotated[
+        str,
+        Meta(
+            description="Five cron fields, six fields that start with the seconds, a name such as @daily, or an "
+            "interval such as every 30s."
+        ),
+    ]
+    zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
+    catch_up: CatchUp = CatchUp.SKIP
+    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
+    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
+
+    @property
+    def adds(self) -> PlannedTask | PlannedJob:
+        added = self.job if self.task is UNSET else self.task
+        assert added is not UNSET  # noqa: S101 - `problems` has checked it.
+        return added
+
+    @property
+    def group(self) -> str:
+        """Return the group of the tasks that it adds."""
+        return self.adds.group if isinstance(self.adds, PlannedTask) else queue_group(self.adds.queue)
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if (self.task is UNSET) == (self.job is UNSET):
+            yield "task", "must be given, unless job is: a schedule adds exactly one of them"
+            return
+        name = "task" if self.job is UNSET else "job"
+        yield from ((f"{name}.{field}", right) for field, right in self.adds.problems(limits))
+
+
+class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
+    """The task or job to add, and when to add it."""
+
+    reason: Reason = ""
+
+    @property
+    def plan(self) -> SchedulePlan:
+        return SchedulePlan(**{name: getattr(self, name) for name in SchedulePlan.__struct_fields__})
+
+
+prepare(Schedule, ScheduleRequest)

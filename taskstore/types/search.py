@@ -9,6 +9,8 @@ from msgspec import Meta, Struct, field
 from .scalars import After, prepare
 from .tasks import Task
 
+SEARCH_LENGTH = 1_000
+
 
 class SearchPage(Struct, frozen=True, kw_only=True):
     """A page of tasks that match every term of a search."""

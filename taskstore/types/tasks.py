@@ -106,7 +106,7 @@ class TaskField:
     wire: str = ""  # Its name in JSON; empty: internal to the store.
     title: str = ""  # Its name for people, if it differs from that in JSON.
     kept: Kept = Kept.NOTHING
-    limit: str = ""  # The setting of its maximum size; see Limits in core/validation.py.
+    limit: str = ""  # The setting of its maximum size; see Limits in scalars.py.
     in_trail: bool = True  # Whether the history of an id contains it.
 
 
@@ -360,6 +360,30 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def json(self) -> Any:
         """Parse the data as JSON. Raises ValueError if it is not JSON."""
         return json.loads(self.data)
+
+
+def answer_of(stored: Any, *, with_data: bool = True, ending: str | None = None) -> Task:
+    """Return the task of a row or a record of the store, without data for those who may not see it.
+
+    `ending`: how a duplicate has ended, "" if it has not; None: it is no duplicate.
+    """
+    return Task.make(
+        id=stored.id,
+        group=stored.group,
+        data=bytes(stored.data) if with_data else None,
+        data_type=stored.data_type,
+        error=stored.error,
+        labels=stored.labels,
+        priority=stored.priority,
+        origin=stored.origin,
+        claims=stored.claims,
+        owner=stored.owner,
+        available_at_ms=stored.available_at_ms,
+        created_at_ms=stored.created_at_ms,
+        unique=stored.unique,
+        duplicate=ending is not None,
+        ending=ending or "",
+    )
 
 
 def as_text(data: bytes) -> tuple[str | None, str | UnsetType]:

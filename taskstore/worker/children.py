@@ -43,7 +43,9 @@ def refuse_in_children() -> None:
     """Raise ChildDidNotStart in a process that imports the program only for its functions."""
     # The internal mark by which multiprocessing itself rejects nested starts.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise ChildDidNotStart('start the worker below `if __name__ == "__main__":`, its processes import the program')
+        raise ChildDidNotStart(
+            'start the worker below `if __name__ == "__main__":`, because its processes import the program'
+        )
 
 
 class Child:

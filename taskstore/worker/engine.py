@@ -117,7 +117,7 @@ class Engine(Generic[W]):
             for part in (self.keeper, self._heartbeat, self._claims):
                 part.start()
             logger.info(
-                "%s works for %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
+                "%s is processing %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
             )
             try:
                 self._wait_for_a_call()
@@ -196,7 +196,7 @@ class Engine(Generic[W]):
             with suppress(Empty):
                 return self._calls.get(timeout=LOOK_S)
             if time.monotonic() > self._expected_at:
-                self.keeper.outage.begin(f"it has not answered for {LATE_S:g} s")
+                self.keeper.outage.begin(f"it has not responded for {LATE_S:g} s")
 
     def _end(self) -> None:
         """Give back tasks that have not started, and after the grace period those that are not done."""

@@ -193,7 +193,7 @@ class Functions:
                 )
             except CommitRefused as refused:
                 lost = named(refused.refusal) & {attempt.task.id for attempt in again}
-                logger.warning("%d tasks are lost already: %s", len(lost) or len(again), refused)
+                logger.warning("the leases of %d tasks are lost: %s", len(lost) or len(again), refused)
                 again = [attempt for attempt in again if lost and attempt.task.id not in lost]
             else:
                 for attempt, task in zip(again, tasks, strict=True):
@@ -291,7 +291,7 @@ class Functions:
 
 
 def _say_not_settled(problem: Exception) -> None:
-    logger.error("a task could not be settled; others get it when its lease has ended", exc_info=problem)
+    logger.error("could not commit the result of a task; another worker gets it when its lease ends", exc_info=problem)
 
 
 def _not_given_back(task: Task, problem: Exception) -> None:

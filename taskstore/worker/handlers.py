@@ -68,7 +68,7 @@ class Context:
     def check(self) -> None:
         """Raise LeaseLost if the result can no longer be committed. Call it from time to time during long work."""
         if self.lost.is_set():
-            raise LeaseLost("the task is no longer this worker's")
+            raise LeaseLost("the task no longer belongs to this worker")
 
 
 Returned = NewTask | Change | Result | Iterable[NewTask | Change] | None

@@ -28,13 +28,13 @@ class Outage:
     def begin(self, problem: object) -> None:
         with self._turn:
             if not self._is_on:
-                logger.warning("the store can't be asked, and is tried again until it can: %s", problem)
+                logger.warning("the store is unreachable; retrying until it is back: %s", problem)
             self._is_on = True
 
     def end(self) -> None:
         with self._turn:
             if self._is_on:
-                logger.warning("the store can be asked again")
+                logger.warning("the store is reachable again")
             self._is_on = False
 
 

@@ -142,5 +142,5 @@ def doubted(file: Any) -> Iterator[None]:
         raise CannotRun(f"can't read {file}: {problem.strerror or problem}") from None
     except DAMAGE as problem:
         raise CannotRun(
-            f"{file} is not a complete backup: it is cut short, damaged, or another kind of file"
+            f"{file} is not a complete backup: it is truncated, damaged, or another kind of file"
         ) from problem

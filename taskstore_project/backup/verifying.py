@@ -51,7 +51,7 @@ RULES = [
         """,
     ),
     Rule(
-        "chains with several living tasks",
+        "chains with several existing tasks",
         "SELECT origin AS id FROM tasks_app_task GROUP BY origin HAVING count(*) > 1",
     ),
     Rule(

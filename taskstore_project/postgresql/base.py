@@ -120,7 +120,7 @@ def ping(connection: Connection) -> None:
                     raise psycopg.OperationalError("the connection to the database was lost")
             left_s = end_s - time.monotonic()
             if left_s <= 0 or not answers.poll(left_s * 1_000):
-                raise psycopg.OperationalError("the database does not answer on a connection that was open")
+                raise psycopg.OperationalError("the database does not respond on an open connection")
     except (psycopg.Error, OSError, ValueError):
         connection.close()
         raise

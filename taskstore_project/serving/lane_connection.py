@@ -1,4 +1,4 @@
-"""The side of the express lane that is part of a connection, the same for daphne's and uvicorn's."""
+"""The side of the fast lane that is part of a connection, the same for daphne's and uvicorn's."""
 
 from __future__ import annotations
 

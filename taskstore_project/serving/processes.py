@@ -99,7 +99,7 @@ class Crew:
         if said != READY:
             code = await worker.wait()
             self._forget(worker)
-            raise CannotRun(f"a worker process ended before it served, with exit code {code}")
+            raise CannotRun(f"a worker process ended during startup, with exit code {code}")
         return worker
 
     def _forget(self, worker: Process) -> None:
@@ -116,7 +116,7 @@ class Crew:
             if self._must_end.is_set():
                 self._has_cut_off |= code != 0
                 return
-            log.error("a worker process ended with exit code %s: another one takes its place", code)
+            log.error("a worker process ended with exit code %s: starting another one", code)
             replacement = await self._replacement()
             if replacement is None:
                 return

@@ -20,7 +20,7 @@ def tell(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagrams:
             datagrams.sendto(state.encode(), _name(address))
     except OSError as problem:
-        log.warning("can't tell %s to %s=%s: %s", state, ADDRESS, address, problem.strerror)
+        log.warning("can't report %s to %s=%s: %s", state, ADDRESS, address, problem.strerror)
 
 
 def _name(address: str) -> str:

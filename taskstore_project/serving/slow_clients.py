@@ -53,7 +53,7 @@ class Watch:
 
 
 def refusal() -> bytes:
-    return refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly.")
+    return refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request was sent too slowly.")
 
 
 def patience_s() -> float:

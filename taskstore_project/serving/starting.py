@@ -25,10 +25,11 @@ from tasks_app import database
 from tasks_app.access import tokens
 from tasks_app.access.people import FIRST_ADMIN, make_first_admin
 from tasks_app.access.policy import ANYTHING
-from tasks_app.core import validation
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
 from tasks_app.offload.memory import give_back_at_once
+from taskstore.types.checks import text
+from taskstore.types.scalars import GROUP_LENGTH
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand
@@ -111,7 +112,7 @@ def port_number(text: str) -> int:
 
 def group_or_none(name: str) -> str:
     """The name of a group, or an empty text."""
-    for _, problem in validation.text("", name, validation.GROUP_LENGTH):
+    for _, problem in text("", name, GROUP_LENGTH):
         raise argparse.ArgumentTypeError(problem)
     return name
 
@@ -243,7 +244,7 @@ def forget(token: Token, file: ServerFile) -> None:
 
 def leave_at_once() -> NoReturn:
     """End without waiting for the threads that are still at it, and without saying that all is well."""
-    log.warning("ended before everything was answered: a request took too long")
+    log.warning("stopped before all responses were sent: a request took too long")
     sys.stdout.flush()
     os._exit(CUT_OFF)
 
@@ -255,7 +256,7 @@ def end_in_good_order(lock: Lock | None) -> None:
         if database.is_opportunistic():
             database.dialect_of(DEFAULT_DB_ALIAS).flush()
     except DatabaseProblem as problem:
-        log.warning("can't bring the newest commits to the disk now: %s", problem)
+        log.warning("can't write the newest commits to disk now: %s", problem)
     else:
         lock.end()
 

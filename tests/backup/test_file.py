@@ -65,7 +65,7 @@ def test_a_file_that_was_cut_is_refused(file, data):
     whole = file.read_bytes()
     cut = file.with_name("cut.zip")
     cut.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    with pytest.raises(CannotRun, match="cut short"):
+    with pytest.raises(CannotRun, match="truncated"):
         read(cut)
 
 

@@ -197,7 +197,7 @@ def test_a_cut_file_is_refused(command, refusal, filled, file):
     file.write_bytes(file.read_bytes()[:-100])
     empty()
     assert refusal("restore", file) == (
-        f"taskstore: {file} is not a complete backup: it is cut short, damaged, or another kind of file\n"
+        f"taskstore: {file} is not a complete backup: it is truncated, damaged, or another kind of file\n"
     )
 
 

@@ -41,7 +41,7 @@ def delete(model):
         (lambda task: Payload.objects.create(id=1000, data=b""), "data without a task: 1000"),
         (lambda task: put(EndedTask, task), "tasks that have ended but still exist: {id}"),
         (lambda task: put(Task, task, id=0), "tasks older than the first task of their chain: 0"),
-        (lambda task: put(Task, task, id=0), "chains with several living tasks: {origin}"),
+        (lambda task: put(Task, task, id=0), "chains with several existing tasks: {origin}"),
         (
             lambda task: put(EndedTask, task, id=0, successor=0),
             "ended tasks that are not older than their successor: 0",

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from tasks_app.grpc_api import requests
 from tasks_app.grpc_api.refs import Refs, refuse_repeated
 from tasks_app.grpc_api.requests import duration_in, new_tasks_in, time_in
-from tasks_app.rest_api.bulk_requests import BulkPreviewRequest, BulkRequest
-from tasks_app.rest_api.jobs import JobRequest, RequeueRequest
-from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, UpdateRequest
-from tasks_app.rest_api.schedules import ScheduleRequest
 from tasks_app.wire import strict_json
 from tasks_app.wire.decoding import value_of
-from tasks_app.wire.tasks import Add
 from taskstore.errors import InvalidInput
 from taskstore.masstasker import masstasker_pb2 as pb
-from taskstore.types.requests import Asked, ReasonRequest, TasksRequest
+from taskstore.types.bulk import BulkPreviewRequest, BulkRequest
+from taskstore.types.jobs import JobRequest, RequeueRequest
+from taskstore.types.requests import Add, Asked, ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
+from taskstore.types.schedules import ScheduleRequest
 
 pytestmark = pytest.mark.once
 

@@ -16,11 +16,11 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_status import rpc_status
 
 from tasks_app.access import tokens
-from tasks_app.core.validation import INT64_MAX, LATEST_MS
 from tasks_app.models import Scope, Task
 from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
+from taskstore.types.scalars import INT64_MAX, LATEST_MS
 from taskstore.types.tasks import NOBODY, Change, NewTask, Order, Refusal
 
 from .ways import Manager, Seen, Step

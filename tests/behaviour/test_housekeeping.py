@@ -298,7 +298,7 @@ def test_it_goes_on_when_the_database_is_back_and_complains_once(no_pauses, capl
     with caplog.at_level(logging.WARNING):
         keep_house_until(change)
     begun, over = caplog.messages
-    assert begun.startswith("away; requests are answered with 503 until it is back")
+    assert begun.startswith("away; requests fail with 503 until it is back")
     assert over.startswith("the database is back after")
 
 

@@ -51,10 +51,10 @@ def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, 
     of = {line[0]: dict(zip(lines[0], line, strict=True)) for line in lines if len(line) == len(lines[0])}
     assert {*CONTENDERS} <= {*of}
     for name in CONTENDERS:
-        assert int(of[name]["tasks a second"].partition("(")[0].replace(" ", "")) > 0
-        assert int(of[name]["server, µs a request"].replace(" ", "")) > 0
+        assert int(of[name]["tasks per second"].partition("(")[0].replace(" ", "")) > 0
+        assert int(of[name]["server, µs per request"].replace(" ", "")) > 0
         assert of[name]["database"].replace(" ", "").isdigit() == (connection.vendor == "postgresql")
-    assert "against before" in text
+    assert "compared with the earlier revision" in text
     assert f"manage.py bench --folder {disk} --quick" in text
     assert text.rpartition("\n\n## ")[2] in done.stdout
     assert os.listdir(disk) == []

@@ -90,9 +90,9 @@ def test_no_two_lines_of_a_scene_look_alike():
 @pytest.mark.parametrize(
     ("parts", "told", "untold"),
     [
-        (["open"], "The console was", "Contenders were"),
-        (["goals"], "Its processor time is", "The console was"),
-        (["cycles"], "Contenders were", "The console was"),
+        (["open"], "The console shows", "Contenders were"),
+        (["goals"], "Its processor time is", "The console shows"),
+        (["cycles"], "Contenders were", "The console shows"),
         (["commands"], "Commands were submitted", "Jobs were enqueued"),
         (["jobs"], "Jobs were enqueued", "Contenders were"),
     ],

@@ -72,7 +72,7 @@ def test_while_the_store_is_away_it_goes_on_trying_and_says_so_once(fake, keeper
     fake.problem = None
     wait_for(lambda: held.task.id != 1, "a renewal")
     said = [record.getMessage() for record in caplog.records]
-    assert said == ["the store can't be asked, and is tried again until it can: away", "the store can be asked again"]
+    assert said == ["the store is unreachable; retrying until it is back: away", "the store is reachable again"]
 
 
 def test_it_lets_go_only_between_renewals(fake, keeper):

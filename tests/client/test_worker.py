@@ -365,7 +365,7 @@ def test_while_the_store_is_away_it_goes_on_trying(caplog):
         wait_for(lambda: caplog.messages, "the first word")
         fake.problem = None
         wait_for(lambda: len(caplog.messages) == 2, "the second word")
-    assert caplog.messages[1] == "the store can be asked again"
+    assert caplog.messages[1] == "the store is reachable again"
 
 
 def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog, monkeypatch):
@@ -377,7 +377,7 @@ def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog,
     with Running(worker):
         wait_for(lambda: caplog.messages, "the first word")
         answered.set()
-    assert caplog.messages[0].endswith("it has not answered for 0.05 s")
+    assert caplog.messages[0].endswith("it has not responded for 0.05 s")
 
 
 def test_a_wrong_address_ends_it():

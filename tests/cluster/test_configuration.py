@@ -32,7 +32,7 @@ def made(disk, programs):
     def make(*command):
         folder = disk / "program"
         folder.mkdir()
-        all_of_them.append(Program(command, folder, programs.user))
+        all_of_them.append(Program(command, folder, is_unprivileged=True))
         return all_of_them[-1]
 
     yield make

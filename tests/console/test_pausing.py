@@ -35,8 +35,8 @@ def test_it_asks_with_what_waits_and_what_is_held(operator):
     add(count=3)
     Task.objects.claim("mail", owner=ANN)
     html = operator.get("/console/pause?name=mail").content.decode()
-    assert "<strong>2</strong> ready tasks wait" in html
-    assert "Workers can still finish the <strong>1</strong> that they hold" in html
+    assert "<strong>2</strong> ready tasks will wait." in html
+    assert "Workers can still finish the <strong>1</strong> task they hold" in html
 
 
 @pytest.mark.parametrize(("is_paused", "offered"), [(False, "Pause…"), (True, "Resume")])

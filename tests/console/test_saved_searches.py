@@ -85,7 +85,7 @@ def test_what_is_wrong_is_told_and_nothing_kept(viewer, name, q, status, told):
 def test_a_person_has_fifty_at_most(viewer, monkeypatch):
     monkeypatch.setattr(saved_searches, "MOST", 2)
     save(viewer, "1"), save(viewer, "2")
-    assert "ou have 2 saved searches, and that is the limit" in save(viewer, "3", status=422).content.decode()
+    assert "ou already have 2 saved searches, the maximum" in save(viewer, "3", status=422).content.decode()
     assert names() == ["1", "2"]
 
 

@@ -13,7 +13,7 @@ from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import NewTask
 
 from ..people import make_user, signed_in
-from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of
+from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of, task_of
 
 pytestmark = pytest.mark.django_db
 
@@ -81,7 +81,7 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
 
 def test_one_whose_name_means_an_older_one_is_led_to_by_its_task(operator):
     good = put()
-    copy = NewTask(group="schedules", data=bytes(good.task.data), labels={"name": "digest"})
+    copy = NewTask(group="schedules", data=bytes(task_of(good).data), labels={"name": "digest"})
     [double] = Task.objects.commit(owner=0, adds=[copy])
     page = operator.get("/console/schedules").content.decode()
     assert page.count('aria-label="Delete… digest"') == 1

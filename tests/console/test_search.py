@@ -83,7 +83,7 @@ def test_it_leads_to_the_next_page_and_back_to_the_first(viewer):
 def test_every_mistake_is_told_and_the_text_stays(viewer):
     html = search(viewer, "state:redy timeout", status=400)
     assert "state:redy: must be one of ready, claimed, expired, scheduled, failed" in html
-    assert "timeout: say where to look" in html
+    assert "timeout: specify where to search" in html
     assert 'value="state:redy timeout"' in html
     assert 'aria-invalid="true"' in html
 

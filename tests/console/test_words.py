@@ -4,8 +4,8 @@ import pytest
 
 from tasks_app.console import words
 from tasks_app.console.words import THIN_SPACE
-from tasks_app.core.validation import LATEST_MS
 from taskstore import units
+from taskstore.types.scalars import LATEST_MS
 
 pytestmark = pytest.mark.once
 

@@ -4,9 +4,9 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tasks_app.core.validation import LATEST_MS
 from tasks_app.grpc_api.requests import duration_in, path_on_the_wire, time_in
 from tasks_app.grpc_api.statuses import time_of
+from taskstore.types.scalars import LATEST_MS
 
 pytestmark = pytest.mark.once
 

@@ -20,20 +20,6 @@ def refused(call, *arguments, **asked):
     return error.value
 
 
-def test_it_creates_tasks_and_answers_their_ids_in_order(client):
-    first, second = client.create("reports", "mail")
-    assert first < second
-    [task] = client.debug("reports").tasks
-    assert (task.id, task.group, task.error, dict(task.labels)) == (first, "reports", "", {})
-    assert (task.HasField("data"), task.HasField("not_before")) == (False, True)
-
-
-def test_it_deletes_and_creates_at_once(client):
-    [old] = client.create("mail")
-    [new] = client.update(created=[message("Task", group="reports")], deleted=[old])
-    assert client.ids() == [new]
-
-
 def test_it_may_do_nothing_and_may_only_ask_for_predicates(client):
     assert client.update() == []
     [config] = client.create("config")

@@ -74,5 +74,5 @@ def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(queue, awa
             assert eventually(lambda: caplog.messages)
         assert queue.finished(job).result == "slept"
     begun, ended = caplog.messages
-    assert begun.startswith("the store can't be asked")
-    assert ended == "the store can be asked again"
+    assert begun.startswith("the store is unreachable")
+    assert ended == "the store is reachable again"

@@ -4,9 +4,16 @@ import gc
 
 import pytest
 
-from tasks_app.rest_api.requests import ClaimRequest, ClientRequest, Update, UpdateRequest
-from tasks_app.wire.tasks import Add
-from taskstore.types.requests import Asked, ReasonRequest, TasksRequest
+from taskstore.types.requests import (
+    Add,
+    Asked,
+    ClaimRequest,
+    ClientRequest,
+    ReasonRequest,
+    TasksRequest,
+    Update,
+    UpdateRequest,
+)
 
 pytestmark = pytest.mark.once
 

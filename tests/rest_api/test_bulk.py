@@ -121,7 +121,7 @@ def test_each_verb_takes_what_it_needs(api):
         ({"verb": "undo", "group": "mail"}, "verb", f"one of {', '.join(bulk.ACTIONS)}"),
         ({"verb": "purge", "group": ""}, "group", "must not be empty"),
         ({"verb": "purge", "state": "odd"}, "state", "one of ready"),
-        ({"verb": "purge", "q": "nonsense"}, "q", "say where to look"),
+        ({"verb": "purge", "q": "nonsense"}, "q", "specify where to search"),
         ({"verb": "purge", "ids": [1], "state": "ready"}, "ids", "must not be given together with state or q"),
         ({"verb": "purge", "ids": ["1"]}, "ids[0]", "a 64-bit integer, not a string"),
         ({"verb": "purge", "ids": list(range(10_001))}, "ids", "at most 10000"),

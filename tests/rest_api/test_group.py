@@ -8,13 +8,6 @@ from tasks_app.rest_api import views
 from .api import BOB, Api
 
 
-def test_it_lists_the_available_tasks_the_oldest_available_time_first(api):
-    second, first = api.add(timespec=2_000), api.add(timespec=1_000)
-    api.add(timespec=-60_000)
-    api.add("reports")
-    assert api.get("/group/mail") == (200, [first, second])
-
-
 @pytest.mark.parametrize("owned", ["1", "yes", "true", "TRUE", "Yes"])
 def test_owned_adds_those_that_are_not_available(api, owned):
     first, later = api.add(timespec=1_000), api.add(timespec=-60_000)
@@ -46,10 +39,6 @@ def test_it_lists_those_that_bear_all_of_the_labels(api):
     empty = quote('"a:b":""')
     assert api.get(f"/group/mail?label={empty}") == (200, [tin])
     assert api.get("/group/mail?label=tier:gold&label=tier:tin") == (200, [])
-
-
-def test_a_group_that_does_not_exist_is_empty(api):
-    assert api.get("/group/nowhere") == (200, [])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-from tasks_app.models import Scope
-
-from .api import ANN, BOB, Api
+from .api import ANN, BOB
 
 
 def test_it_tells_the_chain_of_an_id(api):
@@ -25,12 +23,6 @@ def test_it_tells_the_chain_of_an_id(api):
     assert (leased["ended"]["how"], leased["ended"]["successor"]) == ("deleted", None)
 
 
-def test_a_living_task_has_not_ended(api):
-    task = api.add()
-    status, answer = api.get(f"/history/{task['id']}")
-    assert (status, answer["created"], [step["ended"] for step in answer["steps"]]) == (200, task["created"], [None])
-
-
 def test_it_shows_no_data(api):
     task = api.add(data="secret letter")
     assert "secret letter" not in str(api.get(f"/history/{task['id']}"))
@@ -51,8 +43,3 @@ def test_an_id_that_is_not_known_any_more_says_why(api, settings):
 def test_what_is_no_id_is_named(api):
     status, answer = api.get("/history/x")
     assert (status, list(answer["errors"])) == (400, ["id"])
-
-
-def test_an_id_in_a_foreign_group_is_not_there(api):
-    foreign = api.add("reports")["id"]
-    assert Api(Scope.READ, ("mail",)).get(f"/history/{foreign}")[0] == 404

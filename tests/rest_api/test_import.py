@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.core.validation import INT64_MAX, LATEST_MS
 from tasks_app.models import Scope, Task
 from tasks_app.reading import importing
 from tasks_app.reading.exporting import as_ndjson
 from taskstore.errors import InvalidInput
+from taskstore.types.scalars import INT64_MAX, LATEST_MS
 from tests.console.store import one_of_each_state
 
 from .api import Api, answered

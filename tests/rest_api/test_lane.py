@@ -1,4 +1,4 @@
-"""The express lane keeps to what holds on the long way: tokens, limits, clients that go, and the end of the server."""
+"""The fast lane keeps to what holds on the long way: tokens, limits, clients that go, and the end of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The express lane answers as the long way does, to the byte: thousands of generated requests go both ways."""
+"""The fast lane answers as the long way does, to the byte: thousands of generated requests go both ways."""
 
 from __future__ import annotations
 

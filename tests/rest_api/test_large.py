@@ -13,10 +13,10 @@ from django.test import override_settings
 
 from tasks_app.models import Scope
 from tasks_app.offload.helper_process import Helper, helper
-from tasks_app.rest_api.requests import ClaimRequest, UpdateRequest
 from tasks_app.wire import size, strict_json
 from tasks_app.wire.decoding import decoded
 from taskstore.errors import InvalidInput, LimitExceeded, StoreBusy
+from taskstore.types.requests import ClaimRequest, UpdateRequest
 
 from .api import ANN, Api
 
@@ -163,7 +163,7 @@ def test_the_helper_ends_with_its_server():
         "import os, django; django.setup()",
         "from tasks_app.offload.helper_process import helper",
         "from tasks_app.wire.decoding import decoded",
-        "from tasks_app.rest_api.requests import ClaimRequest",
+        "from taskstore.types.requests import ClaimRequest",
         'helper.run(decoded, b\'{"clientid": 1, "group": "mail"}\', ClaimRequest)',
         "print(helper.pid, flush=True)",
         "os.kill(os.getpid(), 9)",

@@ -3,11 +3,8 @@ import re
 import pytest
 from django.test import Client
 
-from tasks_app.core.validation import GROUP_LENGTH
 from tasks_app.models import Scope
-from tasks_app.reading import audit
 from tasks_app.reading.files import Format
-from tasks_app.reading.search import grammar
 from taskstore import endpoints
 from taskstore.endpoints import ENDPOINTS, SCHEMA
 
@@ -54,11 +51,17 @@ def test_it_gives_the_bounds_that_hold(schema):
     assert described["additionalProperties"] is False
 
 
-def test_its_parameters_are_those_of_the_store():
+def test_a_search_and_a_filter_are_as_long_as_their_parameters_say():
+    api = Api(Scope.OPERATE)
+    for endpoint, name in ((endpoints.SEARCH, "q"), (endpoints.AUDIT, "by")):
+        longest = endpoint.parameter(name).schema["maxLength"]
+        for length, right in ((longest, 200), (longest + 1, 400)):
+            status, _ = api.get(f"{endpoint.path}?{name}=group:a{'+' * (length - len('group:a'))}")
+            assert status == right
+
+
+def test_the_formats_of_an_export_are_those_of_the_store():
     assert endpoints.EXPORT.parameter("format").schema["enum"] == list(Format)
-    assert endpoints.SEARCH.parameter("q").schema["maxLength"] == grammar.LONGEST
-    assert endpoints.AUDIT.parameter("reason").schema["maxLength"] == audit.LONGEST
-    assert endpoints.GROUP_TASKS.parameter("name").schema["maxLength"] == GROUP_LENGTH
 
 
 def test_it_names_its_page(schema):

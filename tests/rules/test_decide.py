@@ -4,11 +4,14 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Commit, TaskRecord
+from tasks_app.core.operations import Commit, GroupScope, Prohibited, TaskRecord
+from tasks_app.core.schedules import fed_by
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
 
 from .harness import Disagreement, TableInMemory, check
@@ -64,6 +67,24 @@ def test_what_is_deleted_at_once_is_what_the_general_way_deletes(sequence):
         for elapsed_ms, operations in batches(sequence):
             now_ms += elapsed_ms
             table.run([resolved(operation, sorted(table.tasks), table.last_id) for operation in operations], now_ms)
+
+
+@pytest.mark.parametrize("fed", ["mail", "commands/new"])
+@pytest.mark.parametrize("group", ["mail", "commands/new", SCHEDULES])
+def test_deletions_without_the_right_to_commands_are_the_same_both_ways(group, fed):
+    scope = GroupScope(no_commands_because="this needs a token with the scope commands")
+    data = msgspec.json.encode({"task": {"group": fed}})
+    task = TaskRecord._make(0 for _ in TaskRecord._fields)._replace(id=4, group=group, data=data)
+
+    def decided():
+        return rules.decide([Commit(owner=1, deletes=(4,), scope=scope)], rules.World(1, {4: task}, fed_by=fed_by))
+
+    at_once = decided()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "_effect_of_deletions", lambda *_: None)
+        assert decided() == at_once
+    is_forbidden = "commands/new" in (group, fed if group == SCHEDULES else "")
+    assert isinstance(at_once[0], Prohibited) == is_forbidden
 
 
 def test_what_a_claim_leases_is_a_successor_with_nothing_else_changed():

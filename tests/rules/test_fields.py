@@ -15,13 +15,13 @@ from tasks_app.core.operations import Claim, Commit, TaskRecord, Update
 from tasks_app.core.rules import World, decide
 from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
+from tasks_app.forms import TaskForm
 from tasks_app.models import BulkItem, EndedTask
 from tasks_app.models import Task as StoredTask
-from tasks_app.rest_api.requests import AddOrMove
-from tasks_app.rest_api.requests import Update as AskedUpdate
-from tasks_app.wire.tasks import Add, answer_of
 from taskstore.client.working import CommitOnTheWire
-from taskstore.types.tasks import CONTENT, FIELDS, NAMED, PLAIN, Change, Kept, NewTask, Task
+from taskstore.types.requests import Add, AddOrMove
+from taskstore.types.requests import Update as AskedUpdate
+from taskstore.types.tasks import CONTENT, FIELDS, NAMED, PLAIN, Change, Kept, NewTask, Task, answer_of
 from tests.behaviour.ways import Seen
 
 pytestmark = pytest.mark.once
@@ -171,3 +171,9 @@ def test_the_client_sends_what_a_task_says():
     assert asked(adds=[NewTask(**WRITTEN)]).body["adds"] == [wanted]
     moved = {"id": 11, "keep": True, **wanted}
     assert asked(updates=[Change(id=11, **WRITTEN)]).body["adds"] == [moved]
+
+
+def test_people_can_edit_the_content():
+    inputs = set(TaskForm.base_fields)
+    assert inputs >= set(CONTENT) - {"data"} | {"content"}
+    assert TaskForm.base_fields["priority"].widget.attrs == {"min": -100, "max": 100}

@@ -6,8 +6,9 @@ import pytest
 
 from tasks_app.core import validation
 from tasks_app.core.operations import Claim, Commit, Query, Update
-from tasks_app.core.validation import LATEST_MS, Limits, validate
+from tasks_app.core.validation import validate
 from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types.scalars import LATEST_MS, Limits
 from taskstore.types.tasks import FAILED_FROM, FIELDS, Change, Kept, NewTask
 
 pytestmark = pytest.mark.once
@@ -146,7 +147,7 @@ def test_what_an_update_describes_is_not_counted():
 
 def edges(field):
     """Values of the field that are just right, and such that are just wrong, by what its type and the settings say."""
-    kind, bounds = validation._kind_of(field.type)
+    kind, bounds = validation.kind_of(field.type)
     most = bounds.get("max_length") or getattr(Limits(), field.limit or "data_bytes")
     if kind is int:
         least, largest = bounds["ge"], bounds["le"]

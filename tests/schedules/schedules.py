@@ -2,15 +2,13 @@
 
 from typing import Any, TypeVar
 
-from msgspec import UNSET
-
 from tasks_app import schedules
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Operator
 from tasks_app.models import Task
-from tasks_app.schedules import PlannedTask, SchedulePlan, ScheduleRecord, StoredSchedule
+from tasks_app.schedules import PlannedTask, SchedulePlan, ScheduleRecord
 from tasks_app.schedules.running import due_claim, settle
-from taskstore.types.schedules import LastRun, SchedulePause
+from taskstore.types.schedules import LastRun, Schedule, SchedulePause
 
 T = TypeVar("T")
 
@@ -22,7 +20,7 @@ def plan(cron: str = "@hourly", group: str = "mail", **asked: Any) -> SchedulePl
     return SchedulePlan(cron=cron, task=PlannedTask(group=group, data="hello"), **asked)
 
 
-def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> StoredSchedule:
+def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> Schedule:
     made, _ = schedules.put(name, plan(**asked), Actor(by))
     return made
 
@@ -39,28 +37,28 @@ def added(group: str = "mail") -> list[Task]:
     return list(Task.objects.get_queryset().in_group(group).order_by("id"))
 
 
-def now(name: str = "digest") -> StoredSchedule:
+def now(name: str = "digest") -> Schedule:
     return there(schedules.schedule(name))
 
 
-def record_of(found: StoredSchedule | None) -> ScheduleRecord:
-    return there(there(found).record)
+def task_of(found: Schedule | None) -> Task:
+    return Task.objects.get(id=there(found).id)
 
 
-def due_of(found: StoredSchedule | None) -> int:
+def record_of(found: Schedule | None) -> ScheduleRecord:
+    return ScheduleRecord.decode(bytes(task_of(found).data))
+
+
+def due_of(found: Schedule | None) -> int:
     return there(there(found).next_ms)
 
 
-def pause_of(found: StoredSchedule | None) -> SchedulePause:
-    paused = record_of(found).paused
-    assert paused is not UNSET
-    return paused
+def pause_of(found: Schedule | None) -> SchedulePause:
+    return there(there(found).paused)
 
 
-def last_of(found: StoredSchedule) -> LastRun:
-    last = record_of(found).last
-    assert last is not UNSET
-    return last
+def last_of(found: Schedule) -> LastRun:
+    return there(found.last)
 
 
 def there(value: T | None) -> T:

@@ -7,7 +7,7 @@ import pytest
 from tasks_app.models import AuditEntry, Scope, Task
 from tests.rest_api.api import Api, answered
 
-from .schedules import added, put
+from .schedules import added, put, task_of
 
 PLAN = {"cron": "@hourly", "task": {"group": "mail", "data": "hello"}}
 
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_said_so(operator):
 
 def test_a_broken_one_says_why(operator):
     broken = put()
-    operator.committed(clientid=broken.task.owner, deletes=[broken.task.id])
+    operator.committed(clientid=task_of(broken).owner, deletes=[broken.id])
     operator.add("schedules", data="{}", labels={"name": "digest"})
     _, [answer] = operator.get("/schedules")
     assert (answer["state"], answer["next"], "cron" in answer) == ("broken", None, False)

@@ -10,7 +10,6 @@ from django.db import connection
 from tasks_app import schedules
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
-from tasks_app.core.validation import LATEST_MS
 from tasks_app.managers import TaskManager
 from tasks_app.models import Task
 from tasks_app.schedules import PlannedJob, SchedulePlan, running
@@ -18,11 +17,12 @@ from tasks_app.schedules.record import iso
 from tasks_app.schedules.running import LEASE_MS, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
 from taskstore.types.job_record import JobRecord
+from taskstore.types.scalars import LATEST_MS
 from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import Change, NewTask
 from tests.server.harness import wait_for
 
-from .schedules import HOUR_MS, OLAF, added, due_of, last_of, look, now, put, there
+from .schedules import HOUR_MS, OLAF, added, due_of, last_of, look, now, put, task_of, there
 
 
 def advance_to(clock, at_ms):
@@ -43,10 +43,10 @@ def test_it_adds_its_task_when_it_is_due_and_is_due_again_later(clock):
     assert (bytes(task.data), task.labels["schedule"], task.owner) == (b"hello", "digest", 0)
     assert task.labels["due"] == iso(due_ms)
     after = now()
-    assert after.next_ms == after.task.available_at_ms == due_ms + HOUR_MS
+    assert after.next_ms == task_of(after).available_at_ms == due_ms + HOUR_MS
     last = last_of(after)
     assert (last.due_ms, last.origin, last.at_ms) == (due_ms, task.id, due_ms + 40)
-    assert not after.task.leased
+    assert not task_of(after).leased
 
 
 def test_it_enqueues_a_job_with_its_arguments(clock):
@@ -122,14 +122,14 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
 )
 def test_a_broken_one_gets_an_error_that_says_why_and_is_left_alone(clock, data, why):
     broken = put()
-    Task.objects.commit(owner=0, updates=[Change(id=broken.task.id, data=data, release=True)], operator=OLAF)
+    Task.objects.commit(owner=0, updates=[Change(id=broken.id, data=data, release=True)], operator=OLAF)
     assert (look(), look()) == (1, 0)
     after = now()
     assert (after.state, after.next_ms, added()) == (ScheduleState.BROKEN, None, [])
-    assert why in after.task.error
-    assert (after.task.available_at_ms, after.task.leased) == (LATEST_MS, False)
+    assert why in task_of(after).error
+    assert (task_of(after).available_at_ms, task_of(after).leased) == (LATEST_MS, False)
     # Whoever puts it again puts it right.
-    assert (put().state, now().task.error) == (ScheduleState.ON, "")
+    assert (put().state, task_of(now()).error) == (ScheduleState.ON, "")
 
 
 def test_one_that_fails_does_not_hold_up_the_others(clock, monkeypatch):
@@ -149,7 +149,7 @@ def test_one_that_fails_does_not_hold_up_the_others(clock, monkeypatch):
 
 def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):
     good = put()
-    data = bytes(good.task.data)
+    data = bytes(task_of(good).data)
     Task.objects.commit(
         owner=0,
         adds=[NewTask(group="schedules", data=data), NewTask(group="schedules", data=data, labels={"name": "digest"})],
@@ -157,7 +157,7 @@ def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):
     assert look() == 2
     errors = [task.error for task in added("schedules")]
     assert [error[:16] for error in errors] == ["", "invalid schedule", "must have a uniq"]
-    assert now().task.id == good.task.id
+    assert now().id == good.id
 
 
 def test_one_that_was_made_available_by_hand_waits_until_it_is_due(clock):
@@ -165,13 +165,10 @@ def test_one_that_was_made_available_by_hand_waits_until_it_is_due(clock):
         before = put()
         if is_paused:
             before = there(schedules.pause("digest", Actor("olaf")))
-        Task.objects.commit(
-            owner=0,
-            updates=[Change(id=before.task.id, release=True)],
-            operator=OLAF,
-        )
+        task = task_of(before)
+        Task.objects.commit(owner=0, updates=[Change(id=task.id, release=True)], operator=OLAF)
         assert look() == 1
-        assert (now().record, now().task.available_at_ms) == (before.record, before.task.available_at_ms)
+        assert (bytes(task_of(now()).data), task_of(now()).available_at_ms) == (bytes(task.data), task.available_at_ms)
     assert added() == []
 
 

@@ -14,13 +14,13 @@ from tasks_app.schedules import verbs
 from taskstore.errors import InvalidInput
 from taskstore.types.schedules import ScheduleState
 
-from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, there
+from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, task_of, there
 
 
 def test_it_is_a_task_that_is_available_when_it_is_due(clock):
     made = put()
-    assert (made.task.group, made.task.labels) == ("schedules", {"name": "digest"})
-    assert made.task.available_at_ms == made.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS
+    assert (task_of(made).group, task_of(made).labels) == ("schedules", {"name": "digest"})
+    assert task_of(made).available_at_ms == made.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS
     assert [each.name for each in schedules.schedules()] == ["digest"]
 
 
@@ -28,8 +28,8 @@ def test_another_one_of_the_name_takes_its_place(clock):
     first = put()
     put(cron="30 * * * *", group="reports")
     [after] = schedules.schedules()
-    assert (after.task.origin, record_of(after).group, record_of(after).cron) == (
-        first.task.origin,
+    assert (after.origin, record_of(after).group, record_of(after).cron) == (
+        first.origin,
         "reports",
         "30 * * * *",
     )
@@ -38,7 +38,7 @@ def test_another_one_of_the_name_takes_its_place(clock):
 
 def test_the_same_again_changes_nothing(clock):
     first = put()
-    assert put().task.id == first.task.id
+    assert put().id == first.id
     assert AuditEntry.objects.count() == 1
 
 

@@ -78,7 +78,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("timeout", "say where to look: error:timeout, data:timeout or group:timeout"),
+        ("timeout", "specify where to search: error:timeout, data:timeout or group:timeout"),
         (
             "colour:red",
             "colour is not a search key; use one of id, group, state, owner, error, label, data, age, available",
@@ -97,7 +97,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ("id:x", "must be an integer between 1 and 9223372036854775807"),
         ("0", "must be an integer between 1 and"),
         ("99999999999999999999", "must be an integer between 1 and"),
-        ("age:5", "say whether older or younger, as in age:>1h or age:<10min"),
+        ("age:5", "specify older or younger, as in age:>1h or age:<10min"),
         ('age:">1 year"', "1 year is not an age; write a number and one of ms, s, min, h, d, w: age:>1h"),
         ("age:>", "nothing is not an age"),
         ("available:now", "say whether before or after, as in available:<now"),

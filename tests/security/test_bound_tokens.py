@@ -54,7 +54,7 @@ def test_it_changes_nothing_that_another_client_holds(post, held):
     before = list(Task.objects.values())
     for change in ({"deletes": [held.id]}, {"updates": [{"id": held.id}]}, {"adds": [{"group": "mail"}]}):
         status, answer = post("/update", clientid=BOB, **change)
-        assert (status, answer["detail"]) == (403, "This token may not act for client 2, only for 1, 17.")
+        assert (status, answer["detail"]) == (403, "This token can't act for client 2, only for 1, 17.")
     # As itself it is told who holds it.
     assert post("/update", clientid=ANN, deletes=[held.id])[1]["error"]["owned"] == [held.id]
     assert post("/update", clientid=0, deletes=[held.id])[0] == 403

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.chaos.processes import Cluster
-from lab.testing.postgresql import FAST
+from lab.testing.postgresql import FAST, Cluster
 
 from .harness import wait_for
 

@@ -12,8 +12,8 @@ from django.db import connection
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from lab.chaos.processes import Cluster
 from lab.chaos.scenes.failover import follow
+from lab.testing.postgresql import Cluster
 
 from .clusters import cluster, configure
 from .harness import Server, Store

@@ -160,12 +160,6 @@ class Store:
                 sqlite.execute("BEGIN IMMEDIATE")
                 yield
 
-    def ids_given(self) -> int:
-        """The highest id that SQLite's counter has given out."""
-        with closing(sqlite3.connect(self.folder / "taskstore.sqlite3")) as sqlite:
-            [highest] = sqlite.execute("SELECT value FROM tasks_app_counters WHERE name = 'ids'").fetchone()
-        return int(highest)
-
 
 def empty(server: Server, token: str) -> None:
     """Delete every task, each in the name of its owner."""

@@ -151,7 +151,7 @@ def test_a_function_is_enqueued_run_and_its_result_read(store):
             assert "raise ValueError(text)\nValueError: no luck\n\nOutput:\nabout to fail\n" in told
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(END_SECONDS) == 0
-            assert "ann works for jobs/default, at most 1 at a time" in worker.stdout.read()
+            assert "ann is processing jobs/default, at most 1 at a time" in worker.stdout.read()
         finally:
             worker.kill()
             worker.communicate()

@@ -165,7 +165,7 @@ def test_counts_that_differ_are_told_with_exit_code_1(capsys):
         Command().compare(Counter(be=2, ghost=1), Counter(be=2, to=1))
     assert ended.value.code == 1
     assert capsys.readouterr().err.splitlines() == [
-        "2 words have another count than in a plain count:",
+        "2 words have a different count from that of a simple count:",
         "    ghost: 1 instead of 0",
         "    to: 0 instead of 1",
     ]

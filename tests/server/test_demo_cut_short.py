@@ -76,7 +76,7 @@ def test_a_server_that_was_killed_is_told_from_one_that_runs(store):
     done = store.manage("demo", "wordcount")
     assert done.returncode == 2
     hint = re.escape(f"start one with `python3 manage.py up --data {store.folder}`")
-    assert re.fullmatch(rf"taskstore: no server answers at http://\S+ \(.*\): {hint}\n", done.stderr)
+    assert re.fullmatch(rf"taskstore: no server responds at http://\S+ \(.*\): {hint}\n", done.stderr)
 
 
 def processes_of(run: str) -> list[Path]:

@@ -241,7 +241,7 @@ def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
     open_overview(page, place)
     place.finish("mail")
     expect(count(page, "mail", "ready")).to_have_text("0")
-    expect(page.locator("[data-live-news]")).to_have_text("1 group gone Refresh")
+    expect(page.locator("[data-live-news]")).to_have_text("1 group removed Refresh")
 
 
 def test_the_first_group_of_an_empty_store_shows_by_itself(page, place):

@@ -52,7 +52,7 @@ def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, prima
         assert {add(server, token).status_code for _ in range(REQUESTS)} == {200}
         wait_for(lambda: "is back" in "".join(server._complaints), "the log says so")
         server.end()
-    assert len(re.findall("requests are answered with 503", server.complaints)) == processes
+    assert len(re.findall("requests fail with 503", server.complaints)) == processes
     assert len(re.findall(r"the database is back after \d+\.\d s", server.complaints)) == processes
     assert len(server.complaints.splitlines()) == 2 * processes, server.complaints
 

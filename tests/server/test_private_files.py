@@ -69,13 +69,13 @@ def test_wrong_modes_are_put_right_at_the_start_with_one_line(empty_place, tmp_p
         assert modes(folder) == PRIVATE
         server.end()
         complaints = server.complaints.splitlines()
-    [line] = [line for line in complaints if "now they can't" in line]
+    [line] = [line for line in complaints if "corrected permissions" in line]
     assert "secret_key" in line
     assert "logs/old.log" in line
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
     with empty_place.up() as server:
         server.end()
-        assert "now they can't" not in server.complaints
+        assert "corrected permissions" not in server.complaints
 
 
 @pytest.mark.once
@@ -110,4 +110,4 @@ def test_a_folder_that_many_share_is_left_alone(tmp_path, monkeypatch, caplog):
     for folder in (shared, home):
         private_files.put_right(folder)
         assert stat.S_IMODE((folder / "notes").stat().st_mode) == 0o644
-    assert caplog.text.count("does not belong to the store alone") == 2
+    assert caplog.text.count("is not used by the store alone") == 2

@@ -186,7 +186,7 @@ def test_the_worker_does_the_task(terminal, token, server, tmp_path):
 def test_the_demo_counts(terminal):
     [demo] = blocks("sh", "demo ")
     said = terminal.run(f"{demo.strip()} README.md")
-    assert "have the same count as in a plain count" in said
+    assert "have the same count as in a simple count" in said
 
 
 def test_the_first_command_serves(empty_place):

@@ -61,7 +61,7 @@ def test_a_worker_that_dies_is_replaced(server):
     wait_for(lambda: len(set(workers_of(server)) - set(before)) == 1, "another worker")
     assert server.ask("GET", "/healthz").status_code == 200
     assert server.end() == 0
-    assert server.complaints.count("another one takes its place") == 1
+    assert server.complaints.count("starting another one") == 1
 
 
 def test_nothing_is_left_when_it_has_ended(server):

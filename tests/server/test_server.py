@@ -203,7 +203,7 @@ def test_it_waits_for_a_slow_request_so_long_and_no_longer(slow_connection, begu
     trickle.start()
     if GET + b"\r\n" in begun:
         assert answer_on(slow_connection) == (200, {"length": 0})
-    assert answer_on(slow_connection) == (408, {"detail": "The request came too slowly."})
+    assert answer_on(slow_connection) == (408, {"detail": "The request was sent too slowly."})
     slow_connection.shutdown(socket.SHUT_RDWR)
     trickle.join()
 

@@ -181,7 +181,7 @@ def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_
     of_table = "SELECT indexrelid FROM pg_index WHERE indrelid = 'tasks_app_task'::regclass"
     unknown = "UPDATE pg_class SET reltuples = -1, relpages = 0"
     dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
-    dialect.rows(*settings_of_batches(is_local=True))
+    dialect.rows(*settings_of_batches(is_local=True, is_opportunistic=False))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
     plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0)"))
     dialect.rows("DEALLOCATE pool")

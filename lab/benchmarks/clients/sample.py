@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.testing.processes import memory_mb
+
 from ..figures import percentile
-from ..processes import memory_mb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from lab.testing.processes import memory_mb
+
 from .. import CannotMeasure
 from ..figures import percentile
-from ..processes import memory_mb
 from .client import AsyncClient, run
 
 CHANCE = random.SystemRandom()

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from lab.testing import CannotTest
+from lab.testing import CannotTry
 from lab.testing.chromium import OPTIONS, chromium
 
 from .. import CannotMeasure
@@ -110,7 +110,7 @@ def _browser() -> Iterator[Browser]:
 
     try:
         program = chromium()
-    except CannotTest as problem:
+    except CannotTry as problem:
         raise CannotMeasure(str(problem)) from None
     with _before_the_others():
         playwright = sync_playwright().start()

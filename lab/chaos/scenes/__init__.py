@@ -48,7 +48,7 @@ SCENES = (
         databases=POSTGRESQL,
         is_tiny=True,
     ),
-    Scene(name="cut-network", title="connections cut, answers swallowed", act=cut_network, is_tiny=True),
+    Scene(name="cut-network", title="connections cut, responses dropped", act=cut_network, is_tiny=True),
     Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
     Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
     Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),

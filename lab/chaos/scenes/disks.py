@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lab.testing.postgresql import give, unprivileged_user
+from lab.testing import CannotTry
+from lab.testing.postgresql import Cluster, give
 
-from .. import CannotTry
 from ..history import NEVER_S
 from ..outcome import Figure, SceneResult, outcome_of
-from ..processes import Cluster, StoreServer
+from ..processes import StoreServer
 from ..stage import TEMPLATE, Stage, make_store, token_of
 
 SIZE_MB = 256
@@ -78,8 +78,7 @@ def server_on(stage: Stage, disk: Path) -> StoreServer:
     shutil.copytree(cluster.folder / "data", disk / "data", symlinks=True)
     shutil.rmtree(cluster.folder / "data")
     (cluster.folder / "data").symlink_to(disk / "data")
-    if user := unprivileged_user():
-        give(disk, user)
+    give(disk)
     cluster.start()
     make_store(stage.folder / "data", cluster.new_database(TEMPLATE))
     stage.token = token_of(stage.folder / "data")

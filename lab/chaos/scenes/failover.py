@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from urllib.parse import quote
 
-from lab.testing.postgresql import give, unprivileged_user
+from lab.testing import CannotTry
+from lab.testing.postgresql import Cluster, give
 
-from .. import CannotTry
 from ..history import History
 from ..loss import Loss, Return
 from ..outcome import Figure, SceneResult, outcome_of, outcome_with
-from ..processes import Cluster, StoreServer
+from ..processes import StoreServer
 from ..stage import TEMPLATE, Stage, make_store, token_of, wait_until
 
 GAP_S = 10.0
@@ -95,13 +95,12 @@ def follow(standby: Cluster, primary: Cluster, *, is_synchronous: bool) -> None:
 
 
 def copy(primary: Cluster, standby: Cluster) -> None:
-    program = str(primary.server.binaries / "pg_basebackup")
+    program = str(primary.binaries / "pg_basebackup")
     where = ["-h", str(primary.folder), "-U", "postgres", "-D", str(standby.folder / "data")]
     copied = subprocess.run([program, *where, "-R", "-c", "fast"], capture_output=True, text=True, check=False)
     if copied.returncode:
         raise CannotTry(f"pg_basebackup: {copied.stderr.strip()}")
-    if user := unprivileged_user():
-        give(standby.folder, user)
+    give(standby.folder)
     os.chmod(standby.folder / "data", 0o700)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from lab.benchmarks.processes import memory_mb
+from lab.testing.processes import memory_mb
 
 from ..outcome import Figure, SceneResult, Violation
 from ..probe import probing
@@ -205,7 +205,6 @@ def varint(number: int) -> Iterator[int]:
 SMALL = json.dumps({"group": f"{PREFIX}a"})
 BIG = json.dumps({"group": f"{PREFIX}a", "data": "x" * 6_000})
 HUGE = json.dumps({"group": f"{PREFIX}a", "data": "x" * (10 * MIB)})
-KEYS = {"group": f"{PREFIX}none"}
 
 ATTACKS: Sequence[Attack] = (
     Attack(name="2 400 000 adds", send=rest("/update", with_items("adds", SMALL, 2_400_000))),

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import CannotTry
+from lab.testing import CannotTry
+
 from ..client import HELD as GROUP
 from ..client import Orders, Worker
 from ..history import events_in

@@ -6,9 +6,9 @@ import time
 
 import httpx
 
-from lab.benchmarks.processes import cpu_s
+from lab.testing import CannotTry
+from lab.testing.processes import cpu_s
 
-from .. import CannotTry
 from ..open_pages import Pages, open_pages
 from ..outcome import Figure, SceneResult, outcome_of, p99
 from ..processes import StoreServer, command

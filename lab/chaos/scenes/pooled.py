@@ -11,12 +11,13 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
-from lab.testing.postgresql import give, unprivileged_user
+from lab.testing import CannotTry
+from lab.testing.debian import program
+from lab.testing.postgresql import give, identity
 
-from .. import CannotTry
 from ..client import HELD, Worker
 from ..outcome import Figure, SceneResult, outcome_of
-from ..processes import free_port, is_taken, program
+from ..processes import free_port, is_taken
 from ..stage import Stage, wait_until
 
 CONFIGURATION = """[databases]
@@ -55,22 +56,20 @@ def pgbouncer(stage: Stage) -> SceneResult:
 @contextmanager
 def bouncer(folder: Path, database_url: str) -> Iterator[str]:
     """Run pgbouncer in this folder, and yield the address of the database behind it."""
-    path, port, user = program("pgbouncer", "pgbouncer"), free_port(), unprivileged_user()
+    path, port = program(("pgbouncer",), ("pgbouncer",)), free_port()
     own = conninfo_to_dict(database_url)
     where = " ".join(f"{name}={own[name]}" for name in ("host", "port") if own.get(name))
     (folder / "pgbouncer.ini").write_text(CONFIGURATION.format(where=where, port=port))
-    if user:
-        give(folder, user)
+    give(folder)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [path, "pgbouncer.ini"],
             cwd=folder,
-            user=user and user.pw_uid,
-            group=user and user.pw_gid,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            **identity(),
         )
     try:
         wait_until(lambda: is_taken(port), "pgbouncer listens")

@@ -13,7 +13,8 @@ from threading import Event
 
 import httpx
 
-from .. import CannotTry
+from lab.testing import CannotTry
+
 from ..client import HELD, Worker
 from ..grpc_client import EVERYBODY
 from ..history import History, Truth
@@ -83,7 +84,7 @@ def cut_network(stage: Stage) -> SceneResult:
             wait_until(lambda: cuts(proxies) >= stage.pace.cuts, f"there are {stage.pace.cuts} cuts")
     history = stage.history(servers[0])
     doubts = [event for event in history.in_doubt if not event.is_claim]
-    problems = [f"request {event.key} of client {event.client} got no answer for a minute" for event in doubts]
+    problems = [f"request {event.key} of client {event.client} received no response for a minute" for event in doubts]
     return outcome_of(history, faults=cuts(proxies), problems=problems)
 
 
@@ -117,7 +118,9 @@ def contention(stage: Stage) -> SceneResult:
     history = stage.history(servers[0])
     answered = sum(request.status == 200 for request in history.requests)
     least = Figure(name="operations", value=answered, limit=stage.pace.least_operations, unit="", is_least=True)
-    problems = [f"request {event.path} of client {event.client} was never answered" for event in history.in_doubt]
+    problems = [
+        f"request {event.path} of client {event.client} never received a response" for event in history.in_doubt
+    ]
     for server in servers:
         if code := server.end():
             problems.append(f"the server ended with exit code {code}: {server.last_words()}")
@@ -199,7 +202,7 @@ def many_groups(stage: Stage) -> SceneResult:
             Figure(
                 name="p99 of a commit as a multiple of that unwatched", value=watched_s / alone_s, limit=LONGER, unit=""
             ),
-            Figure(name="slowest answer of /metrics", value=max(took_s), limit=METRICS_S),
+            Figure(name="slowest response of /metrics", value=max(took_s), limit=METRICS_S),
         ],
     )
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
-from lab.benchmarks.processes import memory_mb
+from lab.testing import CannotTry
+from lab.testing.processes import memory_mb
 
-from .. import CannotTry
 from ..client import HELD
 from ..history import History
 from ..outcome import Figure, SceneResult, outcome_of, p99

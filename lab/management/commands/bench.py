@@ -31,27 +31,27 @@ BUSY = 0.5  # Processes that want to run: from here on the figures are too low.
 
 
 class Command(ProjectCommand):
-    help = "Measure the store beside the bare database and its peers. Starts all that it needs, and puts it away."
+    help = "Compare the store with the bare database and similar systems. Starts everything it needs; cleans up."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("parts", nargs="*", metavar="PART", help=f"only: {', '.join(names(scenes(FULL)))}")
         parser.add_argument("--quick", action="store_true", help="the most important parts, in about two minutes")
-        parser.add_argument("--seconds", type=at_least_one, metavar="S", help="of each measurement")
-        parser.add_argument("--rounds", type=at_least_one, metavar="N", help="of everything that is compared")
+        parser.add_argument("--seconds", type=at_least_one, metavar="S", help="duration of each measurement")
+        parser.add_argument("--rounds", type=at_least_one, metavar="N", help="number of alternating rounds")
         parser.add_argument(
             "--folder",
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="on the disk to measure; the database's user must be able to reach it (default: %(default)s)",
+            help="directory on the disk to measure; the database's user needs access (default: %(default)s)",
         )
         parser.add_argument(
             "--against",
             type=Path,
             metavar="DIR",
-            help="another checkout of this project, whose servers are measured beside these in the scenes of `goals`",
+            help="also measure the servers of another checkout of this project in the scenes of `goals`",
         )
-        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
     def handle(
         self,
@@ -63,7 +63,7 @@ class Command(ProjectCommand):
         save: Path | None,
         **options: Any,
     ) -> None:
-        # Whoever ends us wants what we started to end too.
+        # SIGTERM also ends everything that this command has started.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
             raise CannotRun(f"the directory {folder} does not exist: name another one with --folder")

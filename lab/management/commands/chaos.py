@@ -29,27 +29,29 @@ MOST_SHOWN = 5  # Violations of a scene.
 
 
 class Command(ProjectCommand):
-    help = "Break servers, databases, workers and networks under load, and check that the store kept its promises."
+    help = "Break servers, databases, workers and networks under load, and check the store's guarantees."
 
     def add_arguments(self, parser: CommandParser) -> None:
         names = ", ".join(scene.name for scene in SCENES)
         parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"only: {names}")
         length = parser.add_mutually_exclusive_group()
-        length.add_argument("--short", action="store_true", help="the default: 14 minutes on SQLite, 22 on PostgreSQL")
-        length.add_argument("--tiny", action="store_true", help="about a minute for each database, less of everything")
         length.add_argument(
-            "--long", type=hours, metavar="HOURS", help="repeat for this many hours, each time with a new seed"
+            "--short", action="store_true", help="the default: takes 14 minutes on SQLite, 22 on PostgreSQL"
+        )
+        length.add_argument("--tiny", action="store_true", help="a shorter run: about a minute per database")
+        length.add_argument(
+            "--long", type=hours, metavar="HOURS", help="repeat for this many hours, with a new seed each time"
         )
         parser.add_argument("--database", choices=[*Database, "both"], default="both", help="default: both")
-        parser.add_argument("--seed", help="of an earlier run, to repeat its moves (default: a new one)")
+        parser.add_argument("--seed", help="seed of an earlier run, to repeat its actions (default: a new one)")
         parser.add_argument(
             "--folder",
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="for the databases; PostgreSQL's user must be able to reach it (default: %(default)s)",
+            help="directory for the databases; PostgreSQL's user needs access (default: %(default)s)",
         )
-        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+        parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
     def handle(self, *, scenes: Sequence[str], database: str, folder: Path, save: Path | None, **options: Any) -> None:
         # Make SIGTERM end all started processes too.
@@ -67,7 +69,7 @@ class Command(ProjectCommand):
                     results.append(result)
                     tell(result)
         except KeyboardInterrupt:
-            say("interrupted: what follows is what was done so far")
+            say("interrupted: these are the results so far")
         text = report(results)
         say(f"\n{text}")
         if save:
@@ -117,7 +119,7 @@ def rounds(
 
 def tell(result: Result) -> None:
     if result.outcome is None:
-        say(f"  not tried: {result.problem}")
+        say(f"  not run: {result.problem}")
         return
     outcome = result.outcome
     say(

@@ -17,13 +17,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
-from lab.chaos import CannotTry
 from lab.chaos.report import in_full
 from lab.cluster.demo import FULL, QUICK, Pace, play
 from lab.cluster.faults import FAULTS
 from lab.cluster.nodes import Cluster
 from lab.cluster.plan import Plan, new_plan
 from lab.cluster.report import report
+from lab.testing import CannotTry
 from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to
 
 VIOLATED = 1
@@ -50,7 +50,7 @@ class Command(ProjectCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="demo")
-        demo = actions.add_parser("demo", help="work with it, kill its parts, and check that nothing answered was lost")
+        demo = actions.add_parser("demo", help="run load, kill nodes, and check that no acknowledged change is lost")
         demo.add_argument(
             "--nodes", type=number_up_to(MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
         )
@@ -58,29 +58,29 @@ class Command(ProjectCommand):
             "--seconds",
             type=number_up_to(MOST_SECONDS),
             metavar="N",
-            help="of each measurement (default: 15; quick: 3)",
+            help="duration of each measurement (default: 15; quick: 3)",
         )
         demo.add_argument(
-            "--quick", action="store_true", help="the smallest: one standby, and only the primary is killed"
+            "--quick", action="store_true", help="a smaller run: one standby, and only the primary is killed"
         )
         demo.add_argument(
             "--only",
             choices=[fault.word for fault in FAULTS],
-            help="kill only this, and measure nothing before (failover: the primary)",
+            help="kill only this, without measuring first (failover: the primary)",
         )
         demo.add_argument(
-            "--times", type=number_up_to(MOST_TIMES), metavar="N", help="how often, one after the other (with --only)"
+            "--times", type=number_up_to(MOST_TIMES), metavar="N", help="how many times to kill it (with --only)"
         )
-        demo.add_argument("--keep", action="store_true", help="leave it running afterwards, until Ctrl-C")
-        demo.add_argument("--seed", help="of an earlier run, to repeat the clients' moves (default: a new one)")
+        demo.add_argument("--keep", action="store_true", help="keep the cluster running afterwards, until Ctrl-C")
+        demo.add_argument("--seed", help="seed of an earlier run, to repeat the clients' actions (default: a new one)")
         demo.add_argument(
             "--folder",
             type=Path,
             default=Path(tempfile.gettempdir()),
             metavar="DIR",
-            help="for the databases; PostgreSQL's user must be able to reach it (default: %(default)s)",
+            help="directory for the databases; PostgreSQL's user needs access (default: %(default)s)",
         )
-        demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report into a file")
+        demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
     def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
         # Make SIGTERM end all started processes too.
@@ -103,7 +103,7 @@ class Command(ProjectCommand):
             code = INCOMPLETE
         except KeyboardInterrupt:
             code = INTERRUPTED
-        say("ended: no process is left")
+        say("stopped: no processes are left")
         sys.exit(code)
 
     def demo(self, cluster: Cluster, pace: Pace, seed: str, save: Path | None, say: Progress, *, keep: bool) -> int:
@@ -165,7 +165,7 @@ def conditions_of(cluster: Cluster) -> Mapping[str, str]:
 
 def stay(cluster: Cluster) -> None:
     """Keep the cluster running until Ctrl-C."""
-    print("It goes on running until Ctrl-C:\n")
+    print("The cluster keeps running until Ctrl-C:\n")
     for name, address in cluster.addresses().items():
         print(f"  {name:<{max(map(len, cluster.addresses()))}}  {address}")
     sys.stdout.flush()

@@ -34,19 +34,25 @@ TELL_EVERY_S = 2.0
 
 
 class Command(ProjectCommand):
-    help = "Show the store at work; watch the console meanwhile."
+    help = "Run sample work to watch in the console."
 
     def add_arguments(self, parser: CommandParser) -> None:
         demos = parser.add_subparsers(dest="demo", required=True, metavar="wordcount|seed")
-        wordcount = demos.add_parser("wordcount", help="count the words of a text by map and reduce tasks")
-        wordcount.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: a megabyte found here")
+        wordcount = demos.add_parser("wordcount", help="count the words of a text with map and reduce")
+        wordcount.add_argument(
+            "files",
+            nargs="*",
+            type=Path,
+            metavar="FILE",
+            help="text to count (default: a megabyte of text from this machine)",
+        )
         wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
-        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random meanwhile")
+        wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random")
         wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
-        wordcount.add_argument("--url", help="of the server (default: the one that runs on this data directory)")
-        wordcount.add_argument("--token", help="for that server, scope work (default: this machine's own)")
+        wordcount.add_argument("--url", help="server address (default: the server that uses this data directory)")
+        wordcount.add_argument("--token", help="access token with the scope work (default: the local server's)")
 
-        seed = demos.add_parser("seed", help="fill an empty store with plausible work, to try the console with")
+        seed = demos.add_parser("seed", help="fill an empty store with sample tasks, to try the console")
         seed.add_argument("--tasks", type=number_up_to(MOST_TASKS), default=10_000, metavar="N", help="default: 10 000")
         seed.add_argument("--groups", type=number_up_to(MOST_GROUPS), default=50, metavar="N", help="default: 50")
         seed.add_argument("--workers", type=number_up_to(MOST_SEEDED), default=10, metavar="N", help="default: 10")
@@ -76,7 +82,7 @@ class Command(ProjectCommand):
         except (WorkerFailed, Refused, TimeoutError) as problem:
             raise CannotRun(str(problem)) from problem
         except ServerAway as problem:
-            raise CannotRun(f"the server at {url} does not answer: {problem}") from problem
+            raise CannotRun(f"the server at {url} does not respond: {problem}") from problem
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         self.compare(found, Counter(words_of(text)))
@@ -89,7 +95,7 @@ class Command(ProjectCommand):
         crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
         demo = WordCount(run, store, crew, Progress())
         demo.try_token()
-        print(f"{workers} workers count the words of a text. Watch the groups {run}/... at {url}/console/")
+        print(f"{workers} workers are counting the words of a text. Watch the groups {run}/... at {url}/console/")
         if kill_workers:
             print(
                 "Workers are killed (kill -9) at random, and replaced. The tasks that one held go to the others "
@@ -114,9 +120,9 @@ class Command(ProjectCommand):
             print(f"{grouped(count):>12}  {word}")
         wrong = differences(found, expected)
         if not wrong:
-            print(f"right: all {grouped(len(expected))} words have the same count as in a plain count of the text")
+            print(f"right: all {grouped(len(expected))} words have the same count as in a simple count of the text")
             return
-        print(f"{grouped(len(wrong))} words have another count than in a plain count:", file=sys.stderr)
+        print(f"{grouped(len(wrong))} words have a different count from that of a simple count:", file=sys.stderr)
         for word in wrong[:10]:
             print(f"    {word}: {found[word]} instead of {expected[word]}", file=sys.stderr)
         sys.exit(COUNTS_DIFFER)
@@ -162,7 +168,7 @@ def access(url: str | None, token: str | None) -> tuple[str, str]:
     try:
         answer = httpx.get(f"{url}/healthz", trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as problem:
-        raise CannotRun(f"no server answers at {url} ({problem}): start one with `{typed('up')}`") from None
+        raise CannotRun(f"no server responds at {url} ({problem}): start one with `{typed('up')}`") from None
     if answer.is_error:
-        raise CannotRun(f"the server at {url} is not a task store: /healthz answers {answer.status_code}")
+        raise CannotRun(f"the server at {url} is not a task store: /healthz returns {answer.status_code}")
     return url, token

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand
 
-from lab.testing import PROJECT, CannotTest
+from lab.testing import PROJECT, CannotTry
 from lab.testing.everything import POSTGRESQL, SQLITE, Plan, run_everything, run_with_other_python
 from taskstore_project import bootstrap
 
@@ -58,7 +58,7 @@ def exit_code(plan: Plan) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return 0 if run_everything(plan) else 1
-    except CannotTest as problem:
+    except CannotTry as problem:
         print(f"taskstore: {problem}", file=sys.stderr)
         return CANNOT_TEST
     except KeyboardInterrupt:

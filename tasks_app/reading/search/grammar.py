@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, KEY_LENGTH, LABEL_LENGTH
+from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
-from ...core.validation import GROUP_LENGTH, INT64_MAX, KEY_LENGTH, LABEL_LENGTH, is_utf8
-
-LONGEST = 1_000
 MOST_TERMS = 20
 
 QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -159,8 +159,8 @@ def written(value: str) -> str:
 
 def tokens_of(text: str) -> list[str]:
     """Split a search into its terms as written. Raises InvalidInput about `q`."""
-    if len(text) > LONGEST:
-        raise InvalidInput({"q": [f"a search can have at most {LONGEST} characters, not {len(text)}"]})
+    if len(text) > SEARCH_LENGTH:
+        raise InvalidInput({"q": [f"a search can have at most {SEARCH_LENGTH} characters, not {len(text)}"]})
     if "\0" in text or not is_utf8(text):
         raise InvalidInput({"q": ["a search can't contain the NUL character or lone surrogates"]})
     if '"' in TOKEN.sub("", text):
@@ -176,7 +176,7 @@ def _term(token: str) -> Term:
     found = KEY.fullmatch(token)
     if not found:
         bare = token.removeprefix("-")
-        raise ValueError(f"say where to look: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
+        raise ValueError(f"specify where to search: error:{bare}, data:{bare} or group:{bare}; a bare number is an id")
     excluded, key, value = found[1], _unquoted(found[2]), _unquoted(found[3])
     word, dot, name = key.partition(".")
     if word not in {*Key} or (dot and word not in (Key.LABEL, Key.DATA)):
@@ -232,7 +232,7 @@ def _owner(text: str) -> int | str:
 def _age(text: str) -> Bound:
     duration = DURATION.fullmatch(text[1:])
     if text[0] not in "<>":
-        raise ValueError("say whether older or younger, as in age:>1h or age:<10min")
+        raise ValueError("specify older or younger, as in age:>1h or age:<10min")
     if not duration:
         raise ValueError(
             f"{text[1:] or 'nothing'} is not an age; write a number and one of {', '.join(UNITS_MS)}: age:>1h"

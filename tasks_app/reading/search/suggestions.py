@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
 from ...models import Task
 from ..clients import seen
-from .grammar import LONGEST, Key, written
+from .grammar import Key, written
 
 MOST = 12
 NEWEST = 2_000  # Tasks whose labels are suggested; all tasks would take too long while somebody types.
@@ -26,7 +27,7 @@ OF_LABEL = "label."
 
 def suggest(text: str) -> list[str]:
     """Return whole texts for the box that complete its last word; at most 12."""
-    if len(text) > LONGEST:
+    if len(text) > SEARCH_LENGTH:
         return []
     start = max(text.rfind(" "), text.rfind("\n")) + 1
     begun = text[start:].removeprefix("-")

@@ -132,7 +132,7 @@ def test_tasks_are_requeued_for_later(command, ann):
     ("code", "arguments", "words"),
     [
         (2, ("purge", " ", "--yes"), "q: must select tasks"),
-        (2, ("purge", "nonsense", "--yes"), "q: nonsense: say where to look"),
+        (2, ("purge", "nonsense", "--yes"), "q: nonsense: specify where to search"),
         (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
         (2, ("edit", "group:mail", "--yes"), "nothing to change: give --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "must be between -100 and 100, not 101"),
@@ -189,7 +189,7 @@ def test_an_id_that_was_replaced_names_its_successor(command, ann, served, optio
 def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing):
     ann.commit(adds=[NewTask(group="mail", data=b"kept")] * 3)
     told = command("purge", "group:mail", "--yes")
-    assert (told.code, told.err) == (2, "taskstore: confirmation needs a terminal: say --yes and --type 'mail'\n")
+    assert (told.code, told.err) == (2, "taskstore: confirmation needs a terminal: use --yes and --type 'mail'\n")
     typing("mial\n")
     assert command("purge", "group:mail", "--yes").code == 1
     assert ann.stats().groups[0].ready == 3

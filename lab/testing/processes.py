@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+LOOK_EVERY_S = 0.02
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -34,6 +38,30 @@ def family(pid: int) -> set[int]:
         found = {child for child, parent in parents.items() if parent in found}
         members |= found
     return members
+
+
+def kill_family(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process with all its descendants, and wait until they are gone."""
+    # Stop it first, because it would replace a killed child.
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGSTOP)
+    children = family(process.pid) - {process.pid}
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    # Descendants hold their ports and locks until their last thread is gone.
+    while any(map(is_alive, children)):
+        time.sleep(LOOK_EVERY_S)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether any thread of the process runs; the first one may end before the others."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        threads = [stat.read_text() for stat in (PROC / str(pid) / "task").glob("*/stat")]
+        return any(text.rpartition(")")[2].split()[0] != "Z" for text in threads)
+    return False
 
 
 def _parent(pid: int) -> int:
