@@ -11,14 +11,12 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.checks import group_name, is_utf8, text
+from taskstore.types.checks import group_name, is_utf8, text, unique_key
 from taskstore.types.scalars import (
     INT64_MAX,
     INT64_MIN,
-    KEY_LENGTH,
     LATEST_MS,
     MOST_CLAIMED,
-    MOST_UNIQUE_FOR_MS,
     MOST_WAIT_MS,
     Limits,
 )
@@ -172,19 +170,13 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
 
 
 def _wrong_key(path: str, item: NewTask | Change) -> Iterator[Problem]:
-    key = item.unique
-    if key == "":
-        yield f"{path}.unique", sentences.NOT_EMPTY
-    yield from text(f"{path}.unique", key or "", KEY_LENGTH)
     if not isinstance(item, NewTask):
+        yield from unique_key(f"{path}.", item.unique)
         return
-    if key and not item.id and holds_results(item.group):
+    yield from unique_key(f"{path}.", item.unique, item.unique_for_ms)
+    if item.unique and not item.id and holds_results(item.group):
         yield f"{path}.unique", f'must be absent: tasks of the group "{item.group}" have ended'
-    if not 0 <= item.unique_for_ms <= MOST_UNIQUE_FOR_MS:
-        yield f"{path}.unique_for", sentences.between(0, MOST_UNIQUE_FOR_MS, item.unique_for_ms)
-    elif item.unique_for_ms and key is None:
-        yield f"{path}.unique_for", "must be given together with unique"
-    elif item.unique_for_ms and item.id:
+    if item.unique and item.unique_for_ms > 0 and item.id:
         yield f"{path}.unique_for", "must be absent for a successor, which keeps its key"
 
 

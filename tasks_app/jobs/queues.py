@@ -96,6 +96,21 @@ def find(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job | None:
     return job_of(task) if task else None
 
 
+def holder_of_key(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job:
+    """Return the job that was enqueued before with a key. `job_id`: 0 if it can't be seen.
+
+    Raises InvalidInput about `unique` when the job was deleted but keeps its key, or can't be shown.
+    """
+    try:
+        job = find(job_id, scope) if job_id else None
+    except NotAJob:
+        job = None
+    if job is None:
+        holder = f"job {job_id}, which no longer exists" if job_id else "a task that can't be shown"
+        raise InvalidInput({"unique": [f"must be another key: this one is taken by {holder}"]})
+    return replace(job, duplicate=True)
+
+
 def task_of(job_id: int, scope: GroupScope = EVERY_GROUP) -> Task | None:
     """Return the task in a queue whose first id this was; None when it does not exist or no longer exists."""
     task = Task.objects.get_queryset().of_chain(job_id).first()
