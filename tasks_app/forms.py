@@ -139,7 +139,11 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
                 adds, updates = ((), (self.operation,)) if self.replaces else ((self.operation,), ())
                 validate(Commit(owner=NOBODY, adds=adds, updates=updates), limits())  # type: ignore[arg-type]
             except InvalidInput as wrong:
-                self._show(wrong)
+                for path, texts in wrong.fields.items():
+                    name = re.sub(r"^(adds|updates)\[0\]\.", "", path).partition(".")[0]
+                    field = {"timespec": "available_at", "data": "content"}.get(name, name)
+                    errors = forms.ValidationError([sentence(text) for text in texts])
+                    self.add_error(field if field in self.fields else None, errors)
         return self.cleaned_data
 
     def _post_clean(self) -> None:
@@ -188,14 +192,6 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
         if at_ms <= 0:
             raise InvalidInput({"timespec": ["must be after 1 January 1970"]})
         return at_ms
-
-    def _show(self, wrong: InvalidInput) -> None:
-        for path, texts in wrong.fields.items():
-            name = re.sub(r"^(adds|updates)\[0\]\.", "", path).partition(".")[0]
-            field = {"timespec": "available_at", "data": "content"}.get(name, name)
-            self.add_error(
-                field if field in self.fields else None, forms.ValidationError([sentence(text) for text in texts])
-            )
 
 
 def initial_of(task: Task, *, may_see_data: bool) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""The base of this project's commands, which report the user's mistakes in one line."""
+"""What this project's commands share: mistakes in one line, tables, and the user who runs them."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error as DatabaseProblem
+
+from tasks_app.core.actors import Actor
 
 USERS_MISTAKE = 2
 
@@ -72,3 +76,24 @@ def number_up_to(most: int) -> Callable[[str], int]:
         raise argparse.ArgumentTypeError(f"must be a number between 1 and {most}, not {text}")
 
     return read
+
+
+def lines_of(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows as lines, with each column as wide as its longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+
+
+def grouped(number: int) -> str:
+    """Format 1234567 as 1 234 567."""
+    return f"{number:,}".replace(",", " ")
+
+
+def actor() -> Actor:
+    """Return the operating system's user who runs the command, for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # A container's user may have a number only.
+        name = f"user {os.getuid()}"
+    return Actor(f"{name} (command line)")

@@ -4,8 +4,10 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,13 +20,16 @@ from django.contrib.staticfiles.handlers import StaticFilesHandler
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
+from lab.testing import PROJECT
 from lab.testing.chromium import OPTIONS
 from lab.testing.chromium import chromium as find_chromium
 from lab.testing.everything import data_place
+from lab.testing.suite import clean_environment
 
 OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
 if OWN_DATA_FOLDER:
@@ -34,10 +39,13 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
 # They need the settings.
+from django.contrib.auth.models import User  # noqa: E402
+
 from tasks_app.access import request_limits  # noqa: E402
 from taskstore_project import environment  # noqa: E402
 
 from .emptying import empty  # noqa: E402
+from .people import make_user, one_of_each_role, signed_in  # noqa: E402
 from .served import (  # noqa: E402, F401 - fixtures
     daphne,
     grpc_channel,
@@ -144,6 +152,50 @@ def transactional_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) 
     with django_db_blocker.unblock():
         yield
         empty()
+
+
+@pytest.fixture
+def people(db) -> dict[str, User]:
+    return one_of_each_role()
+
+
+@pytest.fixture
+def viewer(db) -> Client:
+    return signed_in(make_user("vera", "viewer"))
+
+
+@pytest.fixture
+def operator(db) -> Client:
+    """May change tasks and see what they hold."""
+    return signed_in(make_user("olaf", "operator", "see payloads"))
+
+
+@pytest.fixture
+def commands_are_on(settings) -> None:
+    settings.TASKSTORE_COMMANDS = True
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder for databases: not pytest's own, as PostgreSQL may run as another user, who has to reach it."""
+    folder = Path(tempfile.mkdtemp(prefix="taskstore-test-disk-"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def lab_command(tmp_path: Path, disk: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command that makes its databases on that disk."""
+
+    def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "manage.py", name, "--folder", str(disk), *arguments]
+        environment = clean_environment(tmp_path / "data")
+        return subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
+
+    return run
 
 
 @pytest.fixture(autouse=True)

@@ -22,22 +22,17 @@ from taskstore.errors import Forbidden
 from taskstore.types.tasks import Change, NewTask
 
 from .admin.pages import TASKS, fields_of
-from .console.store import add, claim
+from .console.store import add, claim, ids
 from .console.test_editing import opened
 from .people import SUBMITTERS, make_user, one_of_each_role, signed_in
 from .rest_api.api import ANN, Api, answered
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
 
 OPEN, NEW = "commands/default/open", "commands/default/new"
 NO_SCOPE = "this needs a token with the scope commands"
 NO_ROLE = "this needs the role commands or admin"
 SWITCHED_OFF = "start it with `up --commands` or `serve --commands`, or set TASKSTORE_COMMANDS=1"
-
-
-@pytest.fixture(autouse=True)
-def switched_on(settings):
-    settings.TASKSTORE_COMMANDS = True
 
 
 @pytest.fixture
@@ -63,10 +58,6 @@ def person():
 @pytest.fixture
 def right_person():
     return signed_in(make_user("oda", "operator", "see payloads", "commands"))
-
-
-def ids():
-    return set(Task.objects.get_queryset().values_list("id", flat=True))
 
 
 def is_forbidden(answer, *words):

@@ -49,11 +49,6 @@ QUESTIONS = {
 
 
 @pytest.fixture
-def people(db):
-    return one_of_each_role()
-
-
-@pytest.fixture
 def task(db) -> Task:
     """Tasks of each kind with the canary in their data, and one of them that is done."""
     data = json.dumps({"a": CANARY}).encode()

@@ -205,26 +205,20 @@ class WaitingTokens:
         try:
             async with asyncio.timeout(None) as wait:
                 if token.pk:  # The token of --no-auth can't be revoked.
-                    self._add(token.pk, wait)
+                    if not self._waits:
+                        self._look_later()
+                    self._waits[token.pk].add(wait)
                 try:
                     yield
                 finally:
-                    self._forget(token.pk, wait)
+                    waits = self._waits.get(token.pk, set())
+                    waits.discard(wait)
+                    if not waits:
+                        self._waits.pop(token.pk, None)
+                    if not self._waits and self._next_look:
+                        self._next_look.cancel()
         except TimeoutError:
             raise refusal from None
-
-    def _add(self, pk: int, wait: asyncio.Timeout) -> None:
-        if not self._waits:
-            self._look_later()
-        self._waits[pk].add(wait)
-
-    def _forget(self, pk: int, wait: asyncio.Timeout) -> None:
-        waits = self._waits.get(pk, set())
-        waits.discard(wait)
-        if not waits:
-            self._waits.pop(pk, None)
-        if not self._waits and self._next_look:
-            self._next_look.cancel()
 
     def _look_later(self) -> None:
         self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._begin_look)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from taskstore.errors import InvalidInput, refuse
+from taskstore.errors import refuse
 from taskstore.types import sentences
 from taskstore.types.checks import text
 from taskstore.types.command_lines import Entry, Line
@@ -26,7 +26,7 @@ from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.tasks import Problem
 
 from ..conf.command_rules import MOST_COMMANDS
-from ..reading.importing import MOST_NAMED, numbered_lines, of_line
+from ..reading.importing import read_lines
 from ..wire import strict_json
 
 LIST_NAME = re.compile("[0-9]{1,20}")
@@ -37,28 +37,27 @@ def entries_in(body: bytes) -> Mapping[int, Entry]:
 
     Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit may add.
     """
-    entries: dict[int, Entry] = {}
-    problems: dict[str, list[str]] = {}
     lines: dict[str, int] = {}  # The line of each id.
-    wrong = 0
-    for number, line in numbered_lines(body):
+
+    def entry_of(number: int, line: bytes) -> Entry:
+        tree = strict_json.read(line)
         try:
-            entry = _entry(line)
-            duplicates: list[Problem] = []
-            for path, command in commands_of(entry):
-                if command.id in lines:
-                    duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
-                lines[command.id] = number
-            refuse(duplicates)
-            entries[number] = entry
-        except InvalidInput as refused:
-            problems |= of_line(number, refused)
-            wrong += 1
-            if wrong == MOST_NAMED:
-                break
-    if problems:
-        raise InvalidInput(problems)
-    return entries
+            status, record = entry = Line.read(tree).entry
+        except NotACommand as problem:
+            raise strict_json.wrong(str(problem)) from None
+        refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
+        refuse(_problems(status, record))
+        duplicates: list[Problem] = []
+        for path, command in commands_of(entry):
+            if command.id in lines:
+                duplicates.append((f"{path}id", f"must be unique: line {lines[command.id]} has {command.id} too"))
+            lines[command.id] = number
+        refuse(duplicates)
+        if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
+            return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
+        return entry
+
+    return read_lines(body, entry_of)
 
 
 def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
@@ -68,19 +67,6 @@ def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
         yield "command.", record
     else:
         yield from ((f"list.commands[{place}].", command) for place, command in enumerate(record.commands))
-
-
-def _entry(line: bytes) -> Entry:
-    tree = strict_json.read(line)
-    try:
-        status, record = entry = Line.read(tree).entry
-    except NotACommand as problem:
-        raise strict_json.wrong(str(problem)) from None
-    refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
-    refuse(_problems(status, record))
-    if isinstance(record, CommandList) and status is CommandStatus.RUNNING:
-        return CommandStatus.OPEN, CommandList(name=record.name, commands=record.commands)
-    return entry
 
 
 def _unknown(tree: Any, known: Any, path: str = "") -> Iterator[str]:

@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_safe
 
-from taskstore.errors import InvalidInput
+from taskstore.errors import InvalidInput, refuse
+from taskstore.types import sentences
 
 from ..access.policy import Action
 from ..conf import retention
@@ -74,7 +75,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         return redirect(without_empty_fields(request))
     try:
         after = request.GET.get("after")
-        found = audited.page_of(Wanted.read(request.GET.dict()), after=AuditCursor.read(after) if after else None)
+        found = audited.page_of(_wanted(request, "after"), after=AuditCursor.read(after) if after else None)
     except InvalidInput as refused:
         return _page(request, None, refused)
     return _page(request, found)
@@ -96,9 +97,16 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
 def export(request: HttpRequest) -> StreamingHttpResponse:
     """Download all entries that match the query."""
     form = parameters.format_of(request.GET)
-    answer = streamed(request, file_of(Wanted.read(request.GET.dict()), form), MEDIA_TYPES[form])
+    answer = streamed(request, file_of(_wanted(request, "format"), form), MEDIA_TYPES[form])
     answer["Content-Disposition"] = f'attachment; filename="audit.{form}"'
     return answer
+
+
+def _wanted(request: HttpRequest, *others: str) -> Wanted:
+    """Parse the filter. A misspelt parameter is refused, because without it the page would show every entry."""
+    known = (*FIELDS, *others)
+    refuse((name, sentences.unknown("parameter", known)) for name in request.GET if name not in known)
+    return Wanted.read(request.GET.dict())
 
 
 def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None = None) -> HttpResponse:

@@ -194,8 +194,15 @@ def flow(request: HttpRequest) -> HttpResponse:
         raise InvalidInput(
             {"group": [f"must name at most {MOST_ASKED} groups and folders, not {len(groups) + len(prefixes)}"]}
         )
-    folders = _folders(prefixes, parameters.filter_of(request.GET))
-    stats = stats_of([*groups, *{name for names in folders.values() for name in names}])
+    searched = parameters.filter_of(request.GET)
+    folders, found = dict[str, list[str]](), set[str]()
+    for prefix in prefixes:
+        names = names_of(Part(prefix=prefix, searched=searched), MOST_IN_TREE + 1)
+        # All folders together hold at most as many groups as a tree may.
+        if len(found.union(names)) <= MOST_IN_TREE:
+            folders[prefix] = names
+            found.update(names)
+    stats = stats_of([*groups, *found])
     # Some groups may have become empty since they were found.
     folders = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
     lines = lines_of_tiles()
@@ -211,20 +218,6 @@ def flow(request: HttpRequest) -> HttpResponse:
             "folders": _cells([folder_line(prefix, names, stats) for prefix, names in folders.items() if names]),
         }
     )
-
-
-def _folders(prefixes: Sequence[str], searched: str) -> dict[str, list[str]]:
-    """Return the groups in each folder that contain the searched text.
-
-    Leaves out folders as soon as all of them together hold more groups than a tree may.
-    """
-    folders, found = dict[str, list[str]](), set[str]()
-    for prefix in prefixes:
-        names = names_of(Part(prefix=prefix, searched=searched), MOST_IN_TREE + 1)
-        if len(found.union(names)) <= MOST_IN_TREE:
-            folders[prefix] = names
-            found.update(names)
-    return folders
 
 
 def _cells(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:

@@ -150,7 +150,11 @@ async def caller_of(context: Context) -> Token:
     """Return the token of the call. Raises CallRefused without a valid token, and beyond a rate limit."""
     token = tokens.ANYBODY
     if not settings.TASKSTORE_NO_AUTH:
-        secret = _secret(context)
+        scheme, _, secret = _metadata(context, "authorization").partition(" ")
+        secret = secret.strip()
+        if scheme.lower() != "bearer" or not secret:
+            text = "send a token as metadata: authorization: Bearer <token>"
+            raise CallRefused(StatusCode.UNAUTHENTICATED, text)
         if tokens.is_known(secret):
             found = tokens.recently_valid(secret)
         else:
@@ -169,14 +173,6 @@ async def caller_of(context: Context) -> Token:
 
 def no_token() -> CallRefused:
     return CallRefused(StatusCode.UNAUTHENTICATED, "the token is unknown, expired or revoked")
-
-
-def _secret(context: Context) -> str:
-    scheme, _, secret = _metadata(context, "authorization").partition(" ")
-    if scheme.lower() != "bearer" or not secret.strip():
-        text = "send a token as metadata: authorization: Bearer <token>"
-        raise CallRefused(StatusCode.UNAUTHENTICATED, text)
-    return secret.strip()
 
 
 def _metadata(context: Context, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Self
@@ -150,7 +150,10 @@ class _Work:
             ]
             try:
                 for portion in Chunk(planned=planned).portions():
-                    self._commit(portion)
+                    changes = tuple(planned.step for planned in portion if isinstance(planned.step, Change))
+                    operator = self.actor.operator()
+                    commit = Commit(owner=NOBODY, updates=changes, scope=self.actor.scope, operator=operator)
+                    self.done += [task.id for task in Task.objects.perform(commit)]
                     left.difference_update(each.origin for each in portion)
                 break
             except CommitRefused:
@@ -164,11 +167,6 @@ class _Work:
     def _matching(self, origins: Collection[int], named: Collection[int]) -> list[Task]:
         matching = self.refs.described(self.actor.scope) | self._tasks().filter(id__in=named)
         return list(matching.of_chains(origins).beginnings(1))
-
-    def _commit(self, portion: Sequence[Planned]) -> None:
-        changes = tuple(planned.step for planned in portion if isinstance(planned.step, Change))
-        commit = Commit(owner=NOBODY, updates=changes, scope=self.actor.scope, operator=self.actor.operator())
-        self.done += [task.id for task in Task.objects.perform(commit)]
 
     def record(self, duration_ms: int) -> None:
         audit.record(

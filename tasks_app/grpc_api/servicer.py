@@ -160,7 +160,14 @@ def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) ->
             asked = replace(asked, deletes=deletes, matched=matched, operator=actor.operator(Ending.PURGED))
         tasks = Task.objects.perform(asked)
         if matched:
-            _record(refs, matched, actor)
+            audit.record(
+                actor,
+                "purge",
+                group=refs.only_group,
+                selection=refs.in_words,
+                done=len(matched),
+                details={"ids": sorted(matched)[:IDS_IN_AUDIT]},
+            )
     return [task.id for task in tasks]
 
 
@@ -181,17 +188,6 @@ def _locked(refs: Refs, asked: Update) -> frozenset[int]:
         if seen <= locked:
             return locked
         # A task was replaced in between, and has another id now.
-
-
-def _record(refs: Refs, matched: frozenset[int], actor: Actor) -> None:
-    audit.record(
-        actor,
-        "purge",
-        group=refs.only_group,
-        selection=refs.in_words,
-        done=len(matched),
-        details={"ids": sorted(matched)[:IDS_IN_AUDIT]},
-    )
 
 
 Context = ServicerContext[Any, Any]

@@ -225,10 +225,8 @@ def word_of(text: str | None) -> Watch | Word | None:
     word = message.get("type") if isinstance(message, dict) else None
     if word == Word.PING:
         return Word.PING
-    return _watch_of(message) if word == Word.FULL else None
-
-
-def _watch_of(message: dict[str, Any]) -> Watch | None:
+    if word != Word.FULL:
+        return None
     groups, folders = message.get("groups", []), message.get("folders", [])
     searched, totals = message.get("filter", ""), message.get("totals", False)
     if not (isinstance(groups, list) and isinstance(folders, list) and len(groups) + len(folders) <= MOST_WATCHED):

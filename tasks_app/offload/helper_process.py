@@ -62,7 +62,9 @@ class Helper:
         arguments = [pickle.dumps(arg) if not isinstance(arg, bytes) else arg for arg in args]
         kinds = bytes(isinstance(arg, bytes) for arg in args)
         with self._turn:
-            self._end_when_idle()
+            self._runs += 1
+            if self._runs == 1:
+                self._look_later(0)
             for _ in range(TRIES):
                 try:
                     *parts, is_done = self._asked([order, kinds, *arguments])
@@ -83,13 +85,8 @@ class Helper:
         with self._turn:
             self._forget()
 
-    def _end_when_idle(self) -> None:
-        """Look after IDLE_S, and again for as long as there is work, whether the process is still needed."""
-        self._runs += 1
-        if self._runs == 1:
-            self._look_later(0)
-
     def _look_later(self, seen: int) -> None:
+        """Look after IDLE_S, and again for as long as there is work, whether the process is still needed."""
         timer = threading.Timer(IDLE_S, self._look, (seen,))
         timer.daemon = True  # The server does not wait for it.
         timer.start()
@@ -173,7 +170,8 @@ def _answer(orders: BinaryIO, answers: BinaryIO) -> None:
     work, chosen = pickle.loads(order)  # noqa: S301
     for name, value in chosen.items():
         if getattr(settings, name, None) != value:
-            _choose(name, value)
+            setattr(settings, name, value)
+            setting_changed.send(sender=settings, setting=name, value=value, enter=True)
     args = [arg if is_bytes else pickle.loads(arg) for is_bytes, arg in zip(kinds, arguments, strict=True)]  # noqa: S301
     del arguments
     try:
@@ -189,11 +187,6 @@ def _answer(orders: BinaryIO, answers: BinaryIO) -> None:
     _write(answers, pickle.dumps(is_done))
     answers.write(END)
     answers.flush()
-
-
-def _choose(name: str, value: Any) -> None:
-    setattr(settings, name, value)
-    setting_changed.send(sender=settings, setting=name, value=value, enter=True)
 
 
 helper = Helper()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
@@ -13,9 +15,10 @@ from taskstore.types.tasks import FAILED_FROM, NewTask
 from ..core.operations import Commit
 from ..managers import limits
 from ..wire import strict_json
-from ..wire.decoding import value_of
 from ..wire.requests import every_problem
-from ..wire.size import refuse_many
+from ..wire.strict_json import refuse_many, value_of
+
+T = TypeVar("T")
 
 MOST_NAMED = 20  # Wrong lines that an error lists.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors start a file with it.
@@ -29,32 +32,43 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
     """
     if group:
         refuse(group_name("group", group))
-    lines = numbered_lines(body)
-    adds: list[Add] = []
+
+    def add_of(number: int, line: bytes) -> Add:
+        tree = strict_json.read(line)
+        if not isinstance(tree, dict):
+            raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
+        if group:
+            tree["group"] = group
+        add = value_of(tree, Add)
+        source = (add.labels or {}).get(FAILED_FROM)
+        refuse([*every_problem(add), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
+        return add
+
+    return tuple(read_lines(body, add_of).values())
+
+
+def read_lines(body: bytes, read_line: Callable[[int, bytes], T]) -> dict[int, T]:
+    """Return what `read_line` makes of each line that is not blank, by the number of the line.
+
+    Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit may add.
+    """
+    read: dict[int, T] = {}
     problems: dict[str, list[str]] = {}
     wrong = 0
-    for number, line in lines:
+    for number, line in _numbered_lines(body):
         try:
-            tree = strict_json.read(line)
-            if not isinstance(tree, dict):
-                raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
-            if group:
-                tree["group"] = group
-            add = value_of(tree, Add)
-            source = (add.labels or {}).get(FAILED_FROM)
-            refuse([*every_problem(add), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
-            adds.append(add)
+            read[number] = read_line(number, line)
         except InvalidInput as refused:
-            problems |= of_line(number, refused)
+            problems |= _of_line(number, refused)
             wrong += 1
             if wrong == MOST_NAMED:
                 break
     if problems:
         raise InvalidInput(problems)
-    return tuple(adds)
+    return read
 
 
-def numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
+def _numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
     """Return the lines that are not blank, with their numbers.
 
     Raises InvalidInput when there are none, LimitExceeded when there are too many.
@@ -88,7 +102,7 @@ def within_scope(commit: Commit) -> Commit:
     return replace(commit, adds=tuple(replace(add, failed_from="") if is_foreign(add) else add for add in commit.adds))
 
 
-def of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
+def _of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:
     """Prefix the errors with the number of the line."""
     return {
         f"line {number}" if path == "body" else f"line {number}: {path}": [

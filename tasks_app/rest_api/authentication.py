@@ -73,7 +73,13 @@ class TokenAuthentication(BaseAuthentication):
             return AnonymousUser(), tokens.ANYBODY
         # Django's request: through DRF's each look costs a microsecond.
         header = request._request.META.get("HTTP_AUTHORIZATION")
-        return None if header is None else (AnonymousUser(), _token_in(request, header))
+        if header is None:
+            return None
+        asked = request._request
+        token = asked.known_token if hasattr(asked, "known_token") else _looked_up(request, _secret(header))
+        if token is None:
+            raise AuthenticationFailed(NO_TOKEN)
+        return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
@@ -100,14 +106,6 @@ class MayDo(BasePermission):
             return True
         self.message = f"{scope_needed(request.auth, endpoint.needs).capitalize()}."
         return False
-
-
-def _token_in(request: Request, header: str) -> Token:
-    asked = request._request
-    token = asked.known_token if hasattr(asked, "known_token") else _looked_up(request, _secret(header))
-    if token is None:
-        raise AuthenticationFailed(NO_TOKEN)
-    return token
 
 
 def _secret(header: str) -> str:

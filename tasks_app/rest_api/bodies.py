@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from django.conf import settings
 from django.http import UnreadablePostError
 from rest_framework.request import Request
@@ -14,8 +11,7 @@ from taskstore.errors import InvalidInput, LimitExceeded
 from ..offload.helper_process import helper
 from ..offload.threads import by_the_helper
 from ..wire import strict_json
-from ..wire.decoding import AskedT, decoded, value_of
-from ..wire.size import is_light
+from ..wire.strict_json import AskedT, decoded, is_light, value_of
 
 
 def read(request: Request, asked: type[AskedT]) -> AskedT:
@@ -48,19 +44,13 @@ def body_of(request: Request) -> bytes:
     if encoding.lower() != "identity":
         raise InvalidInput({"Content-Encoding": ["must be absent or identity: the server does not decompress bodies"]})
     most = settings.TASKSTORE_MAX_REQUEST_BYTES
-    # What is announced is looked at first: what is never sent must not be waited for.
-    if _announced(meta) > most or len(body := _received(request, most + 1)) > most:
-        raise LimitExceeded({"body": [f"must be at most {most} bytes"]})
-    return body
-
-
-def _announced(meta: Mapping[str, Any]) -> int:
     length = meta.get("CONTENT_LENGTH") or "0"
-    return int(length) if length.isascii() and length.isdigit() else 0
-
-
-def _received(request: Request, most: int) -> bytes:
+    announced = int(length) if length.isascii() and length.isdigit() else 0
     try:
-        return request._request.read(most)
+        # What is announced is looked at first: what is never sent must not be waited for.
+        body: bytes = request._request.read(most + 1) if announced <= most else b""
     except UnreadablePostError:
         raise InvalidInput({"body": ["must be complete: the connection broke before its end"]}) from None
+    if max(announced, len(body)) > most:
+        raise LimitExceeded({"body": [f"must be at most {most} bytes"]})
+    return body

@@ -16,7 +16,7 @@ from ..reading.exporting import Export, download
 from ..reading.files import Format
 from ..reading.search import grammar
 from ..wire.requests import ImportRequest, import_of
-from ..wire.size import is_light
+from ..wire.strict_json import is_light
 from . import bodies, large_bodies
 from .async_views import LoopView
 from .base import View, serves

@@ -32,9 +32,8 @@ from ..core.operations import Duplicate, TaskRecord, told_task
 from ..models import Task as StoredTask
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
-from ..wire.decoding import value_of
 from ..wire.requests import claim_of, update_of
-from ..wire.size import is_light
+from ..wire.strict_json import is_light, value_of
 from . import bodies, health, large_bodies
 from .async_views import LoopView
 from .authentication import NO_TOKEN

@@ -27,10 +27,9 @@ from ..offload.threads import beside_the_loop, by_the_helper
 from ..reading import history
 from ..reading.listing import Cursor
 from ..wire import strict_json
-from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
 from ..wire.requests import enqueue_of
-from ..wire.size import is_light
+from ..wire.strict_json import decoded, is_light, value_of
 from . import bodies
 from .async_views import LoopView
 from .base import View, serves

@@ -30,9 +30,8 @@ from ..core.validation import validate
 from ..managers import limits
 from ..models import Task, Token
 from ..wire import strict_json
-from ..wire.decoding import value_of
 from ..wire.requests import claim_of, update_of
-from ..wire.size import LIGHT_BYTES
+from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .async_views import LoopView, resend_key

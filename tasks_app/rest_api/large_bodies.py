@@ -16,8 +16,8 @@ from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
 from ..reading import importing
-from ..wire.decoding import decoded
 from ..wire.requests import ImportRequest, import_of, update_of
+from ..wire.strict_json import decoded
 from .async_views import digest_of
 
 AT_ONCE = 250

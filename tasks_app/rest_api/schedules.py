@@ -20,9 +20,8 @@ from .. import schedules
 from ..core.actors import Actor
 from ..offload.helper_process import helper
 from ..wire import strict_json
-from ..wire.decoding import decoded, value_of
 from ..wire.parameters import written
-from ..wire.size import is_light
+from ..wire.strict_json import decoded, is_light, value_of
 from . import bodies
 from .base import View, serves
 from .search import query_of, refuse_broken_path

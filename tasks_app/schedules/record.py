@@ -32,8 +32,8 @@ from taskstore.types.tasks import NewTask, Problem
 
 from ..core.operations import Commit
 from ..managers import limits
-from ..wire.decoding import value_of
 from ..wire.requests import every_problem, problems_of
+from ..wire.strict_json import value_of
 from . import timetable
 from .timetable import Timetable
 

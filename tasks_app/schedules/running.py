@@ -24,7 +24,7 @@ from ..core.operations import Claim, GroupScope
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import NotASchedule, ScheduleRecord, turn_of
+from .record import NotASchedule, turn_of
 from .verbs import StoredSchedule, available_at_ms, named
 
 LEASE_MS = 4_000  # After that, another server takes over from one that died.
@@ -105,7 +105,15 @@ def settle(task: Task) -> None:
 
 
 def _add_tasks(task: Task) -> None:
-    name, record = _valid(task)
+    found = StoredSchedule.of(task)
+    record, name = found.record, found.name
+    if record is None:
+        raise NotASchedule(found.error)
+    if not name:
+        raise NotASchedule("invalid schedule: the label `name` is required")
+    first = named(name)
+    if first and first.origin != task.origin:
+        raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     now_ms = task.made_at_ms  # The time of the claim by the database's clock.
     turn = turn_of(record, now_ms)
     last = record.last
@@ -118,16 +126,3 @@ def _add_tasks(task: Task) -> None:
     record = msgspec.structs.replace(record, due=turn.next, last=last)
     change = Change(id=task.id, data=record.encode(), error="", timespec_ms=available_at_ms(record), release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
-
-
-def _valid(task: Task) -> tuple[str, ScheduleRecord]:
-    """Return the name and record of a schedule. Raises NotASchedule."""
-    found = StoredSchedule.of(task)
-    if found.record is None:
-        raise NotASchedule(found.error)
-    if not found.name:
-        raise NotASchedule("invalid schedule: the label `name` is required")
-    first = named(found.name)
-    if first and first.origin != task.origin:
-        raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
-    return found.name, found.record

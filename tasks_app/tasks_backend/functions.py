@@ -95,8 +95,22 @@ class Runs:
         if task.takes_context or any(len(signal.receivers) > 1 for signal in SIGNALS):
             with suppress(TaskResultDoesNotExist):  # The task may have been purged while it runs.
                 result = self._backend.get_result(str(context.job_id))
-        if result is None:
-            result = self._known(task, context, args, kwargs)
+        if result is None:  # Without a query: connecting takes longer than many tasks.
+            now = timezone.now()
+            result = TaskResult(
+                task=task,
+                id=str(context.job_id),
+                status=TaskResultStatus.RUNNING,
+                enqueued_at=None,
+                started_at=now,
+                finished_at=None,
+                last_attempted_at=now,
+                args=list(args),
+                kwargs=dict(kwargs),
+                backend=self._backend.alias,
+                errors=[],
+                worker_ids=[context.worker] * context.attempt,
+            )
         _set(result, status=TaskResultStatus.RUNNING)
         task_started.send_robust(type(self._backend), task_result=result)
         return result
@@ -111,26 +125,6 @@ class Runs:
         result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(problem))))
         _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
         task_finished.send_robust(type(self._backend), task_result=result)
-
-    def _known(
-        self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> TaskResult[..., Any]:
-        """Return the result without a query: connecting takes longer than many tasks."""
-        now = timezone.now()
-        return TaskResult(
-            task=task,
-            id=str(context.job_id),
-            status=TaskResultStatus.RUNNING,
-            enqueued_at=None,
-            started_at=now,
-            finished_at=None,
-            last_attempted_at=now,
-            args=list(args),
-            kwargs=dict(kwargs),
-            backend=self._backend.alias,
-            errors=[],
-            worker_ids=[context.worker] * context.attempt,
-        )
 
 
 def _set(result: TaskResult[..., Any], **members: Any) -> None:

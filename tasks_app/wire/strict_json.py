@@ -1,4 +1,4 @@
-"""JSON as the contract wants it, and nothing else: pure.
+"""JSON as the contract wants it, and nothing else: how much a body holds, what it says, and the value asked for.
 
 The standard library's reader, because it lets us see every pair of an object: msgspec and
 orjson take the last of duplicate keys without a word.
@@ -7,9 +7,20 @@ orjson take the last of duplicate keys without a word.
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NoReturn, TypeVar
 
-from taskstore.errors import InvalidInput
+import msgspec
+
+from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types.requests import Asked
+
+from ..managers import limits
+from .wrong_fields import wrong_fields
+
+AskedT = TypeVar("AskedT", bound=Asked)
 
 MOST_DIGITS = 20  # Of an integer of 64 bits, with its sign. More would only cost time to convert.
 MOST_CHARACTERS = 1_000  # Of a number with a fraction or an exponent.
@@ -41,15 +52,12 @@ def wrong(text: str) -> InvalidInput:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise wrong(f'must not repeat a key: "{_duplicate(pairs)}" occurs twice in an object')
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise wrong(f'must not repeat a key: "{twice[:LONGEST_NAME_SHOWN]}" occurs twice in an object')
     if None in members.values():
         return {name: value for name, value in members.items() if value is not None}
     return members
-
-
-def _duplicate(pairs: list[tuple[str, Any]]) -> str:
-    names = [name for name, _ in pairs]
-    return next(name for place, name in enumerate(names) if name in names[:place])[:LONGEST_NAME_SHOWN]
 
 
 def _integer(digits: str) -> int:
@@ -70,3 +78,60 @@ def _constant(name: str) -> NoReturn:
 READER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+
+
+def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
+    """The tree as a value of this type. Raises InvalidInput that names every wrong field."""
+    value: AskedT | None = None
+    with suppress(msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
+        value = msgspec.convert(tree, asked)
+    if value is None or any(value.problems(limits())):
+        raise InvalidInput(wrong_fields(tree, asked))
+    return value
+
+
+def decoded(body: bytes, asked: type[AskedT]) -> Iterator[AskedT]:
+    """The one value of this type that a large body holds; to be done where nobody waits.
+
+    Raises InvalidInput that names every wrong field, LimitExceeded when the body holds more values than it may.
+    """
+    refuse_many(body, limits().values)
+    yield value_of(read(body), asked)
+
+
+# ---- How much a body holds, told before anything is built of it: to build a value of each of three million objects
+# takes seconds, and the interpreter does nothing else meanwhile.
+
+LIGHT_BYTES = 16 * 2**10  # So few bytes are decoded within a few milliseconds, whatever they hold.
+HEAVY_BYTES = 2 * 2**20  # And more than these only to count them takes too long for an event loop.
+LIGHT_VALUES = 5_000
+AT_ONCE = 1_000
+
+# Whatever stands before a value of an object or a list, texts as a whole; nothing that was read is read again.
+_TEXT = rb'"(?:[^"\\]++|(?:\\.)++)*+"'
+_VALUE = rb"(?:[^\",\[{]++|%b)*+[,\[{]" % _TEXT
+_ONE = re.compile(_VALUE, re.DOTALL)
+_MANY = re.compile(rb"(?:%b){%d}+" % (_VALUE, AT_ONCE), re.DOTALL)
+
+
+def is_light(body: bytes) -> bool:
+    """Whether the body is decoded fast enough for an event loop."""
+    if len(body) <= LIGHT_BYTES:
+        return True
+    if len(body) > HEAVY_BYTES:
+        return False
+    # In texts these stand for nothing; then there is less to do than it seems.
+    return sum(map(body.count, (b",", b"[", b"{", b"\\"))) <= LIGHT_VALUES
+
+
+def refuse_many(body: bytes, most: int) -> None:
+    """Raise LimitExceeded when objects and lists hold more than `most` values together. Stops there."""
+    place = 0
+    many, few = divmod(most, AT_ONCE)
+    for pattern, times in ((_MANY, many), (_ONE, few + 1)):
+        for _ in range(times):
+            found = pattern.match(body, place)
+            if found is None:
+                return
+            place = found.end()
+    raise LimitExceeded({"body": [f"must have at most {most} values in all lists and objects together"]})

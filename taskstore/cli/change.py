@@ -114,7 +114,7 @@ def change(
     previewed = {each.name: options[each.name] for each in action.options if each.is_previewed and each.name in options}
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
-        raise nothing_found(session, action, meant(terms).get("ids", []))
+        raise nothing_found(session, action.name, meant(terms).get("ids", []))
     shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
     if not session.is_json:
         session.show(shown)
@@ -133,20 +133,21 @@ def meant(terms: Sequence[str]) -> Options:
     return {"q": " ".join(terms)}
 
 
-def nothing_found(session: Session, action: BulkAction, ids: Sequence[int]) -> Failure:
-    """Explain why a selection finds nothing. `ids`: the selected ids, empty for a search."""
-    reasons, successors = [], []
+def nothing_found(session: Session, verb: str, ids: Sequence[int]) -> Failure:
+    """Explain why tasks that a command named don't exist. `ids`: those it named, empty for a search."""
+    reasons, current_ids, is_replaced = [], [], False
     for id in ids[:MOST_TARGETS]:
         try:
             current = living(session, id)
         except Failure as problem:
             reasons.append(problem.message)
             continue
+        current_ids.append(str(current.id))
         if current.id != id:
+            is_replaced = True
             reasons.append(f"task {id} was replaced by task {current.id}")
-            successors.append(str(current.id))
-    remedy = session.typed(f"{action.name} {' '.join(successors)}")
-    advice = f": use `{remedy}` with the same options" if successors else ""
+    remedy = session.typed(f"{verb} {' '.join(current_ids)}")
+    advice = f": use `{remedy}` with the same options" if is_replaced and len(ids) <= MOST_TARGETS else ""
     return Failure(f"{'; '.join(reasons) or 'no matching tasks'}, so nothing was changed{advice}")
 
 

@@ -9,6 +9,7 @@ Failure          1  refused, or not found
 
 from __future__ import annotations
 
+import os
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -63,7 +64,10 @@ def failure_of(problem: TaskStoreError, needs: str, session: Session) -> Failure
         case StoreBusy() | TooOften():
             return Away(str(problem))
         case StoreUnavailable():
-            return Away(f"{problem} ({session.address}; use --url or TASKSTORE_URL for another server)")
+            remedy = "use --url or TASKSTORE_URL for another server"
+            if not session.where["url"] and not os.environ.get("TASKSTORE_URL"):
+                remedy += ", --data or TASKSTORE_DATA for the one of another data directory on this machine"
+            return Away(f"{problem} ({session.address}; {remedy})")
         case InvalidInput():
             return Mistake(str(problem))
         case CommitRefused() if problem.refusal.bugs:

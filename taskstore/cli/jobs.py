@@ -112,21 +112,21 @@ def list_jobs(session: Session, /, **asked: Any) -> None:
         session.tell(map(as_json, found))
         return
     now = now_ms()
-    session.show(table(COLUMNS, (_cells(each, now) for each in found)))
-
-
-def _cells(found: Job, now: int) -> list[str]:
-    return [
-        str(found.id),
-        found.status,
-        found.function,
-        found.queue,
-        "" if found.status == JobStatus.STARTED else relative(found.available_at_ms, now),
-        str(len(found.attempts) or ""),
-        found.worker,
-        json.dumps(found.result, ensure_ascii=False) if found.status == JobStatus.SUCCEEDED else "",
-        found.error.line if found.error else "",
-    ]
+    rows = (
+        [
+            str(each.id),
+            each.status,
+            each.function,
+            each.queue,
+            "" if each.status == JobStatus.STARTED else relative(each.available_at_ms, now),
+            str(len(each.attempts) or ""),
+            each.worker,
+            json.dumps(each.result, ensure_ascii=False) if each.status == JobStatus.SUCCEEDED else "",
+            each.error.line if each.error else "",
+        ]
+        for each in found
+    )
+    session.show(table(COLUMNS, rows))
 
 
 @command("show", needs=Scope.READ, below=job)

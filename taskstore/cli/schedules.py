@@ -42,19 +42,19 @@ def list_schedules(session: Session, /) -> None:
         session.tell(map(as_json, found))
         return
     now = now_ms()
-    session.show(table(COLUMNS, (_cells(each, now) for each in found)))
-
-
-def _cells(found: Schedule, now: int) -> list[str]:
-    return [
-        found.name,
-        found.in_words or found.cron,
-        found.zone,
-        adds(found),
-        relative(found.last.at_ms, now) if found.last else "",
-        relative(found.next_ms, now) if found.next_ms else "",
-        found.error or ("paused" if found.paused else ""),
-    ]
+    rows = (
+        [
+            each.name,
+            each.in_words or each.cron,
+            each.zone,
+            adds(each),
+            relative(each.last.at_ms, now) if each.last else "",
+            relative(each.next_ms, now) if each.next_ms else "",
+            each.error or ("paused" if each.paused else ""),
+        ]
+        for each in found
+    )
+    session.show(table(COLUMNS, rows))
 
 
 def adds(found: Schedule) -> str:

@@ -10,10 +10,12 @@ from typing import IO, Any
 
 import click
 
+from ..errors import CommitRefused
 from ..types.tasks import Change, NewTask, Order, Task
 from ..units import duration
 from . import parameter_types
 from .base import Scope, command
+from .change import nothing_found
 from .context import Session, as_json, now_ms, telling
 from .errors import Failure
 from .files import pieces
@@ -155,7 +157,9 @@ def update(
     Renew a lease with --at +30s. A task that is leased to another client is not changed: exit code 1.
     """
     labels, given = labels_of(fields), data_of(data, file)
-    task = there(session, id)
+    task = session.store.task(id)
+    if task is None:
+        raise nothing_found(session, "update", [id])
     change = Change(id=id, labels=labels, priority=fields["priority"], release=fields["release"])
     change = replace(change, data=given, error=fields["error"], data_type=fields["data_type"] or None)
     [made] = session.store.commit(updates=[at_time(change, task, at_ms)])
@@ -180,20 +184,18 @@ def labels_of(fields: dict[str, Any]) -> dict[str, str] | None:
     return dict(fields["labels"]) if fields["labels"] or fields["no_labels"] else None
 
 
-def there(session: Session, task_id: int) -> Task:
-    task = session.store.task(task_id)
-    if task is None:
-        history = session.typed(f"history {task_id}")
-        raise Failure(f"task {task_id} does not exist: `{history}` shows its history")
-    return task
-
-
 @command("delete", needs=Scope.WORK)
 @click.argument("ids", type=parameter_types.ID, nargs=-1, required=True, metavar="ID...")
 @parameter_types.client
 def delete(session: Session, ids: Sequence[int]) -> None:
     """Delete tasks, all or none. Fails if a task is leased to another client; operators can `purge` such tasks."""
-    session.store.commit(deletes=ids)
+    try:
+        session.store.commit(deletes=ids)
+    except CommitRefused as refused:
+        missing = refused.refusal.deletes
+        if not missing or refused.refusal.owned:
+            raise
+        raise nothing_found(session, "delete", sorted(ids, key=lambda id: id not in missing)) from None
     if session.is_json:
         session.tell([{"deleted": list(ids)}])
     session.say(f"deleted {'task' if len(ids) == 1 else 'tasks'} {', '.join(map(str, ids))}")

@@ -45,21 +45,21 @@ class Problem:
 
 def problem_of(call: Call[Any], happened: httpx.Response | httpx.TransportError) -> Problem | None:
     """Return why the attempt failed; None if it succeeded."""
+    if isinstance(happened, NEVER_SENT):
+        return Problem(error=InvalidInput({"request": [_why(happened)]}))
+    if isinstance(happened, NOT_SENT):
+        error = StoreUnavailable(f"the server can't be reached: {_why(happened)}")
+        return Problem(error=error, may_pass=True, is_of_access=True)
     if isinstance(happened, httpx.TransportError):
-        return _of_connection(happened)
+        error = StoreUnavailable(f"the connection broke: {_why(happened)}")
+        return Problem(error=error, may_pass=True, may_have_happened=True)
     if happened.is_success or (call.may_be_missing and happened.status_code == 404 and _detail(happened)):
         return None
     return _of_answer(call, happened)
 
 
-def _of_connection(broken: httpx.TransportError) -> Problem:
-    why = str(broken) or type(broken).__name__
-    if isinstance(broken, NEVER_SENT):
-        return Problem(error=InvalidInput({"request": [why]}))
-    if isinstance(broken, NOT_SENT):
-        error = StoreUnavailable(f"the server can't be reached: {why}")
-        return Problem(error=error, may_pass=True, is_of_access=True)
-    return Problem(error=StoreUnavailable(f"the connection broke: {why}"), may_pass=True, may_have_happened=True)
+def _why(broken: httpx.TransportError) -> str:
+    return str(broken) or type(broken).__name__
 
 
 def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:

@@ -227,12 +227,19 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         url, token = access.url, access.token
         timeout_s = patience.timeout_s
         timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
+        headers = {"User-Agent": "taskstore"}
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        if call.key:
+            headers["Idempotency-Key"] = call.key
         happened: Happened = yield httpx.Request(
             call.method,
             _address(url + call.path),
             params=call.query or None,
             content=content,
-            headers=_headers(call, token),
+            headers=headers,
             extensions={"timeout": timeout.as_dict()},
         )
         problem = problem_of(call, happened)
@@ -264,14 +271,3 @@ def read(call: Call[T], answer: httpx.Response) -> T:
 @lru_cache(100)
 def _address(url: str) -> httpx.URL:
     return httpx.URL(url)
-
-
-def _headers(call: Call[Any], token: str) -> dict[str, str]:
-    headers = {"User-Agent": "taskstore"}
-    if call.body is not None:
-        headers["Content-Type"] = "application/json"
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    if call.key:
-        headers["Idempotency-Key"] = call.key
-    return headers

@@ -23,7 +23,6 @@ from ..types.tasks import (
     Order,
     Outcome,
     Problem,
-    Refusal,
     Task,
     ids_without_delete,
 )
@@ -77,18 +76,13 @@ class CommitOnTheWire:
     def tasks_in(self, answer: bytes) -> list[Task]:
         """Return the new tasks: adds, then updates. Raises CommitRefused."""
         outcome = outcome_in(answer)
-        if self._moved and outcome.error:
-            raise CommitRefused(self._refusal(outcome.error))
+        if self._moved and (refusal := outcome.error):
+            changes = [task_id for task_id in refusal.deletes if task_id in self._moved]
+            deletes = tuple(task_id for task_id in refusal.deletes if task_id not in self._moved)
+            raise CommitRefused(replace(refusal, changes=(*refusal.changes, *changes), deletes=deletes))
         tasks = tasks_of(outcome)
         changed = dict(zip(self._updates, tasks[self._adds :], strict=True))
         return [*tasks[: self._adds], *(changed[place] for place in sorted(changed))]
-
-    def _refusal(self, refusal: Refusal) -> Refusal:
-        return replace(
-            refusal,
-            changes=(*refusal.changes, *(task_id for task_id in refusal.deletes if task_id in self._moved)),
-            deletes=tuple(task_id for task_id in refusal.deletes if task_id not in self._moved),
-        )
 
 
 def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterator[Problem]:
@@ -165,10 +159,6 @@ def tasks_of(outcome: Outcome) -> list[Task]:
     return [*outcome.tasks]
 
 
-def _claimed(content: bytes) -> list[Task]:
-    return tasks_of(decoder(Outcome)(content))
-
-
 T = TypeVar("T")
 
 
@@ -203,7 +193,12 @@ class Working:
             "depends": list(depends),
         }
         return Call.of(
-            endpoints.CLAIM, body=body, read=_claimed, key=new_key(), may_happen_twice=True, wait_ms=max(0, wait_ms)
+            endpoints.CLAIM,
+            body=body,
+            read=lambda content: tasks_of(decoder(Outcome)(content)),
+            key=new_key(),
+            may_happen_twice=True,
+            wait_ms=max(0, wait_ms),
         )
 
     def commit(
@@ -300,7 +295,17 @@ class Working:
         `group`: add all tasks to this group instead of their own. Raises InvalidInput, which names the lines.
         """
         query = {"group": group} if group else {}
-        return Call.of(endpoints.IMPORT, query=query, body=_as_lines(lines), key=new_key())
+        if isinstance(lines, str):
+            lines = lines.encode()
+        elif not isinstance(lines, bytes):
+            adds = list(lines)
+            refuse(
+                (f"line {number}: id", "must be 0: an import adds new tasks")
+                for number, add in enumerate(adds, 1)
+                if add.id
+            )
+            lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
+        return Call.of(endpoints.IMPORT, query=query, body=lines, key=new_key())
 
     def heartbeat(
         self,
@@ -342,15 +347,3 @@ def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call
         key=new_key(),
         renamed=sent.renamed,
     )
-
-
-def _as_lines(lines: bytes | str | Iterable[NewTask]) -> bytes:
-    if isinstance(lines, bytes):
-        return lines
-    if isinstance(lines, str):
-        return lines.encode()
-    adds = list(lines)
-    refuse(
-        (f"line {number}: id", "must be 0: an import adds new tasks") for number, add in enumerate(adds, 1) if add.id
-    )
-    return b"\n".join(encoded(add_on_the_wire(add)) for add in adds)

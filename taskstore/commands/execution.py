@@ -9,41 +9,26 @@ import signal
 import time
 from typing import Protocol
 
+from ..jobs.processes import AT_ONCE, Pipe
 from ..types.command_record import Command, Output, Run
 from . import descendants
 from .messages import Clock, Setup
 
-AT_ONCE = 2**16
-ROUNDS = 16  # A process that writes without end must not block everything else.
 
-
-class Capture:
-    """The reading end of a pipe. Keeps up to `most_bytes`: half from the beginning, half from the end."""
+class Capture(Pipe):
+    """The output of a command. Keeps up to `most_bytes`: half from the beginning, half from the end."""
 
     def __init__(self, descriptor: int, most_bytes: int) -> None:
-        os.set_blocking(descriptor, False)
-        self.descriptor = descriptor
+        super().__init__(descriptor)
         self.written = 0  # All bytes so far, kept or not.
         self._half = most_bytes // 2
         self._head, self._tail = bytearray(), bytearray()
-
-    def read(self) -> bool:
-        """Read what is available. Returns False once every writer has closed the pipe."""
-        for _ in range(ROUNDS):
-            try:
-                some = os.read(self.descriptor, AT_ONCE)
-            except BlockingIOError:
-                return True
-            if not some:
-                return False
-            self._take(some)
-        return True
 
     def say(self, line: str) -> None:
         """Append a line of the worker."""
         before = self._tail or self._head
         is_begun = bool(before) and not before.endswith(b"\n")
-        self._take(("\n" * is_begun + line + "\n").encode())
+        self.take(("\n" * is_begun + line + "\n").encode())
 
     def output(self) -> Output:
         head, tail = bytes(self._head), bytes(self._tail[max(0, len(self._tail) - self._half) :])
@@ -62,7 +47,7 @@ class Capture:
     def close(self) -> None:
         os.close(self.descriptor)
 
-    def _take(self, some: bytes) -> None:
+    def take(self, some: bytes) -> None:
         self.written += len(some)
         room = self._half - len(self._head)
         self._head += some[:room]

@@ -153,7 +153,9 @@ class Lists:
                 if message:
                     work.receive(message)
                 if isinstance(message, Ran) and message.left:
-                    logger.info("%s", _left(work, message))
+                    command = work.commands.commands[message.place]
+                    processes = "1 process" if message.left == 1 else f"{message.left} processes"
+                    logger.info("command %s of %s left %s behind: killed", command.id, work.project, processes)
                 if (order := self._order_for(work)) and order is not ordered:
                     link.order(order)
                     ordered = order
@@ -224,12 +226,6 @@ def list_of(task: Task) -> CommandList:
     if not found.commands:
         raise NotACommand("the list has no commands")
     return found
-
-
-def _left(work: Work, ran: Ran) -> str:
-    command = work.commands.commands[ran.place]
-    processes = "1 process" if ran.left == 1 else f"{ran.left} processes"
-    return f"command {command.id} of {work.project} left {processes} behind: killed"
 
 
 def _say_lost(work: Work, why: object) -> None:

@@ -75,7 +75,13 @@ class Live:
                     shown.work.lost.set()
                 shown.seen_at = time.monotonic()
         except CommitRefused as refused:
-            self._refused(shown, refused)
+            if shown.work.task.id in refused.refusal.depends:
+                shown.work.lost.set()
+            elif shown.task_id in named(refused.refusal):
+                shown.task_id, shown.is_gone = 0, True
+            else:
+                logger.warning("list %s: its live output is not shown: %s", shown.work.commands.name, refused)
+                shown.is_gone = True
         except Exception as problem:  # Live output is optional, and a later write may succeed.
             self._outage.begin(problem)
         else:
@@ -92,12 +98,3 @@ class Live:
             new = NewTask(group=output_group(shown.work.project), data=data, labels=labels)
             [task] = self._store.commit(adds=[new], depends=depends)
         shown.task_id, shown.seen_at = task.id, time.monotonic()
-
-    def _refused(self, shown: OutputTask, refused: CommitRefused) -> None:
-        if shown.work.task.id in refused.refusal.depends:
-            shown.work.lost.set()
-        elif shown.task_id in named(refused.refusal):
-            shown.task_id, shown.is_gone = 0, True
-        else:
-            logger.warning("list %s: its live output is not shown: %s", shown.work.commands.name, refused)
-            shown.is_gone = True

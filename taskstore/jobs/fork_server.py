@@ -21,35 +21,23 @@ from typing import Any, NoReturn
 from ..types.job_record import LONGEST_LOG, How, JobError
 from . import child
 from .messages import Assignment, Channel, RunOutcome, Setup, now_ms, tree_of
-from .processes import die_with, end_group, prefer_for_oom_kill
+from .processes import Pipe, die_with, end_group, prefer_for_oom_kill
 from .registry import Functions, resolve, why_not
 
 BYTES_KEPT = 4 * LONGEST_LOG  # A character has at most 4 bytes in UTF-8.
-AT_ONCE = 2**16
-ROUNDS = 32  # A process that writes without end must not block everything else.
 
 
-class Output:
-    """The reading end of the pipe to which a process writes its standard output and error."""
+class Output(Pipe):
+    """The standard output and error of a process."""
 
     def __init__(self, descriptor: int) -> None:
-        os.set_blocking(descriptor, False)
-        self.descriptor = descriptor
+        super().__init__(descriptor)
         self.has_news = False
         self._end = b""
 
-    def read(self) -> bool:
-        """Read what is available. Returns False once every writer has closed the pipe."""
-        for _ in range(ROUNDS):
-            try:
-                some = os.read(self.descriptor, AT_ONCE)
-            except BlockingIOError:
-                return True
-            if not some:
-                return False
-            self._end = (self._end + some)[-BYTES_KEPT:]
-            self.has_news = True
-        return True
+    def take(self, some: bytes) -> None:
+        self._end = (self._end + some)[-BYTES_KEPT:]
+        self.has_news = True
 
     def text(self) -> str:
         """Return the end of the output. Invalid UTF-8 becomes the replacement character."""

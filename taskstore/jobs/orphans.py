@@ -45,18 +45,19 @@ class Orphans:
 
     def look(self) -> None:
         for heard in self._store.clients():
-            if is_dead(heard) and self._looks[heard.client_id] < LOOKS:
-                self._give_back(heard)
-                self._looks[heard.client_id] += 1
-
-    def _give_back(self, heard: Heard) -> None:
-        changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
-        if changes:
-            logger.warning(
-                "worker %s (process %s) is dead: other workers get its jobs (%d)", heard.name, heard.pid, len(changes)
-            )
-        # A refusal means that another worker was faster, which is fine.
-        self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)
+            if not is_dead(heard) or self._looks[heard.client_id] >= LOOKS:
+                continue
+            changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
+            if changes:
+                logger.warning(
+                    "worker %s (process %s) is dead: other workers get its jobs (%d)",
+                    heard.name,
+                    heard.pid,
+                    len(changes),
+                )
+            # A refusal means that another worker was faster, which is fine.
+            self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)
+            self._looks[heard.client_id] += 1
 
     def _held_by(self, client_id: int) -> Iterator[Task]:
         for group in self._groups:

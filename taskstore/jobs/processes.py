@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 SPARE_BYTES = 8 * 2**20  # Allowed beyond the present use, so that the process can report that it hit the limit.
 OOM_SCORE = 500  # Of 1000: when memory runs out, Linux kills a job before its worker.
+
+AT_ONCE = 2**16  # Bytes of a read from a pipe.
+READS = 32  # A process that writes without end must not block everything else.
 
 IS_LINUX = sys.platform == "linux"
 _prctl = ctypes.CDLL(None).prctl if IS_LINUX else None  # Loaded before any fork.
@@ -32,6 +36,30 @@ def prefer_for_oom_kill() -> None:
     """Have Linux kill this process before others when memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+
+
+class Pipe(ABC):
+    """The reading end of a pipe to which a process writes its output."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+
+    def read(self) -> bool:
+        """Read what is available. Returns False once every writer has closed the pipe."""
+        for _ in range(READS):
+            try:
+                some = os.read(self.descriptor, AT_ONCE)
+            except BlockingIOError:
+                return True
+            if not some:
+                return False
+            self.take(some)
+        return True
+
+    @abstractmethod
+    def take(self, some: bytes) -> None:
+        """Keep what was read."""
 
 
 @contextmanager

@@ -159,16 +159,13 @@ class Desk:
     def _listen(self) -> None:
         try:
             while (message := self._connection.recv()) is not END:
-                self._hear(message)
+                if isinstance(message, tuple):
+                    task, number, worker = message
+                    self._doing = task.id, Context(number, worker)
+                    self._orders.put((task, self._doing[1]))
+                elif self._doing and self._doing[0] == message:
+                    self._doing[1].lost.set()
         except (EOFError, OSError):
             if self._doing:
                 os._exit(1)  # The worker has died, so the result can't be committed.
         self._orders.put(None)
-
-    def _hear(self, message: Any) -> None:
-        if isinstance(message, tuple):
-            task, number, worker = message
-            self._doing = task.id, Context(number, worker)
-            self._orders.put((task, self._doing[1]))
-        elif self._doing and self._doing[0] == message:
-            self._doing[1].lost.set()

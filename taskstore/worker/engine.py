@@ -160,17 +160,15 @@ class Engine(Generic[W]):
 
     def _claim_until_stopped(self) -> None:
         try:
-            while limit := self._wait_for_room():
-                self._claim(limit)
+            while True:
+                with self.change:
+                    # Keep the answer, because a second call may return less.
+                    room = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
+                if self.stopping.is_set():
+                    return
+                self._claim(room)
         except Exception as problem:
             self.fail(problem)
-
-    def _wait_for_room(self) -> int:
-        """Wait until tasks can be claimed, and return how many; 0: the worker stops."""
-        with self.change:
-            # Keep the answer, because a second call may return less.
-            limit = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
-            return 0 if self.stopping.is_set() else limit
 
     def _claim(self, limit: int) -> None:
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S

@@ -235,7 +235,12 @@ class Functions:
             raise
         try:
             if attempt.take_settling():
-                self._settle(attempt, Outcome(how=How.LOST) if attempt.is_lost else outcome)
+                is_lost = attempt.is_lost
+                task = self._engine.keeper.let_go(attempt.held)
+                if is_lost or outcome.how is How.LOST:
+                    self._tell(attempt, Outcome(how=How.LOST) if is_lost else outcome)
+                else:  # This waits for an unavailable store.
+                    self._engine.settling.write([self._entry(attempt, task, outcome)])
         except Exception as problem:
             _say_not_settled(problem)
         finally:
@@ -247,14 +252,6 @@ class Functions:
         if attempt.number > attempt.handler.max_attempts:
             return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
         return self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
-
-    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Commit the outcome, waiting for an unavailable store."""
-        task = self._engine.keeper.let_go(attempt.held)
-        if outcome.how is How.LOST:
-            self._tell(attempt, outcome)
-        else:
-            self._engine.settling.write([self._entry(attempt, task, outcome)])
 
     def _entry(self, attempt: Attempt, task: Task, outcome: Outcome) -> Entry:
         return Entry(

@@ -103,17 +103,14 @@ class Archive:
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
-        self.manifest = self._manifest()
-
-    def _manifest(self) -> Manifest:
-        with self._archive.open(MANIFEST) as part:
+        with archive.open(MANIFEST) as part:
             text = part.read(LARGEST_MANIFEST)
         made_as = msgspec.json.decode(text, type=Formatted).format
         if made_as > FORMAT:
             raise CannotRun(
                 f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it with that version"
             )
-        return msgspec.json.decode(text, type=Manifest)
+        self.manifest = msgspec.json.decode(text, type=Manifest)
 
     def rows(self, name: str, kinds: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table, with values of these types."""

@@ -11,10 +11,9 @@ from django.utils import timezone
 from tasks_app.access import audit, sessions
 from tasks_app.access.tokens import THIS_MACHINE, of_nodes
 from tasks_app.database import ID_JUMP, triggers
-from taskstore_project import os_user, startup_migration
-from taskstore_project.base_command import CannotRun
+from taskstore_project import startup_migration
+from taskstore_project.base_command import CannotRun, actor, grouped
 from taskstore_project.data_directory import made_if_done
-from taskstore_project.text_table import grouped
 
 from .databases import Session, changing
 from .file import Archive, Manifest, opened
@@ -113,7 +112,7 @@ def revoke_tokens_of_servers() -> None:
 def write_down(manifest: Manifest) -> None:
     moment = datetime.fromtimestamp(manifest.made_at_ms / 1_000, UTC)
     audit.record(
-        os_user.actor(),
+        actor(),
         "restore",
         selection=f"backup of {moment:%Y-%m-%d %H:%M:%S} UTC",
         done=manifest.tasks,

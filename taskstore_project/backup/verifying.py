@@ -8,8 +8,8 @@ from typing import Any
 
 from tasks_app.access import audit
 from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
-from taskstore_project import os_user
 from taskstore_project.backup.databases import Session, changing, looking
+from taskstore_project.base_command import actor
 
 SHOWN = 5  # Broken rows that are listed.
 COUNTED_IN = ("tasks_app_countdelta", "tasks_app_grouptotal")  # In the order of folding.
@@ -153,5 +153,5 @@ def mend_counts() -> int:
         # A group without tasks has no row.
         session.execute("DELETE FROM tasks_app_grouptotal WHERE tasks = 0 AND leases = 0 AND failed = 0")
         if wrong:
-            audit.record(os_user.actor(), "mend counts", selection=f"groups: {len(wrong)}", done=0)
+            audit.record(actor(), "mend counts", selection=f"groups: {len(wrong)}", done=0)
     return len(wrong)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from django.db.migrations.recorder import MigrationRecorder
 
-from taskstore_project.text_table import grouped
+from taskstore_project.base_command import grouped
 
 from .databases import Session, looking
 from .file import FORMAT, Manifest, drafted

@@ -85,10 +85,12 @@ class Crew:
         """A worker that serves. Raises CannotRun when it ends before."""
         row = self._free_rows.pop()
         orders = {**self._orders, "meters": [self._memory, self._size, row]}
+        # Where Python finds this project, also in a checkout that is not the current directory.
+        search_path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))
         # In a session of its own: Ctrl-C is for this process, which tells its workers itself.
         worker = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "taskstore_project.serving.worker_process", json.dumps(orders),
-            env={**os.environ, "PYTHONPATH": _search_path()}, pass_fds=[self._descriptor, self._memory],
+            env={**os.environ, "PYTHONPATH": search_path}, pass_fds=[self._descriptor, self._memory],
             # Its end of the pipe tells a worker that this process has died.
             stdin=PIPE, stdout=PIPE, start_new_session=True,
         )  # fmt: skip
@@ -149,8 +151,3 @@ class Crew:
             if worker.returncode is None:
                 worker.kill()
                 await worker.wait()
-
-
-def _search_path() -> str:
-    """Where Python finds this project, also in a checkout that is not the current directory."""
-    return os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")]))

@@ -16,13 +16,10 @@ def tell(state: str) -> None:
     address = os.environ.get(ADDRESS)
     if not address:
         return
+    # Linux has sockets without a file, too: as a variable can't hold their NUL, it stands there as an @.
+    name = "\0" + address[1:] if address.startswith("@") else address
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as datagrams:
-            datagrams.sendto(state.encode(), _name(address))
+            datagrams.sendto(state.encode(), name)
     except OSError as problem:
         log.warning("can't report %s to %s=%s: %s", state, ADDRESS, address, problem.strerror)
-
-
-def _name(address: str) -> str:
-    """Linux has sockets without a file, too: as a variable can't hold their NUL, it stands there as an @."""
-    return "\0" + address[1:] if address.startswith("@") else address

@@ -7,11 +7,6 @@ from ..people import make_user, signed_in
 
 
 @pytest.fixture
-def viewer(db) -> Client:
-    return signed_in(make_user("vera", "viewer"))
-
-
-@pytest.fixture
 def payload_viewer(db) -> Client:
     return signed_in(make_user("paul", "viewer", "see payloads"))
 
@@ -20,11 +15,6 @@ def payload_viewer(db) -> Client:
 def blind_operator(db) -> Client:
     """May change tasks, but not see what they hold."""
     return signed_in(make_user("otto", "operator"))
-
-
-@pytest.fixture
-def operator(db) -> Client:
-    return signed_in(make_user("olaf", "operator", "see payloads"))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tasks_app.access import audit, tokens
 from tasks_app.core.actors import Actor
 from tasks_app.models import EndedTask, Scope, Task, Token
 
-from ..people import ADMINISTRATORS, EVERYBODY, NOBODY, OPERATORS, one_of_each_role, signed_in
+from ..people import ADMINISTRATORS, EVERYBODY, NOBODY, OPERATORS, signed_in
 from .pages import add, claim
 
 pytestmark = pytest.mark.once
@@ -52,11 +52,6 @@ PAGES = {
 APPS = "^(?P<app_label>tasks_app|auth)/$"
 # What leads to the console's sign-in, and out; test_site.py is about these.
 BEFORE_ROLES = {"login/", "logout/"}
-
-
-@pytest.fixture
-def people(db) -> dict[str, User]:
-    return one_of_each_role()
 
 
 @pytest.fixture

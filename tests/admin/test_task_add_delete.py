@@ -10,6 +10,7 @@ from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.errors import StoreBusy
 
 from ..bulk.test_dead_letters import letter
+from ..console.store import ids
 from .pages import BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
 
 ADD = f"{TASKS}add/"
@@ -21,10 +22,6 @@ def delete_page(task):
 
 def undo_link():
     return f'<a href="/console/operations/{BulkOperation.objects.latest("pk").pk}">Undo it</a>.'
-
-
-def ids():
-    return set(Task.objects.get_queryset().values_list("id", flat=True))
 
 
 def select(client, *tasks, **more):
@@ -237,7 +234,7 @@ def test_it_asks_into_which_group_it_moves(operator):
     assert "To group" in page
     for to, words in (
         ("", "This field is required."),
-        ("new", "existing group, and new is not"),
+        ("new", "existing group, and new does not exist"),
         ("mail", "other than"),
     ):
         assert words in text_of(select(operator, *tasks, action="move", post="yes", to=to)), to

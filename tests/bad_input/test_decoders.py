@@ -17,7 +17,7 @@ from tasks_app.grpc_api import requests
 from tasks_app.grpc_api.refs import Refs, refuse_repeated
 from tasks_app.grpc_api.requests import duration_in, new_tasks_in, time_in
 from tasks_app.wire import strict_json
-from tasks_app.wire.decoding import value_of
+from tasks_app.wire.strict_json import value_of
 from taskstore.errors import InvalidInput
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.types.bulk import BulkPreviewRequest, BulkRequest

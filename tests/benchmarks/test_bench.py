@@ -2,17 +2,12 @@
 
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import pytest
 from django.db import connection
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
 
 # Those that stand on the database of this run, the first of them without a server.
 POSTGRESQL, SQLITE = ["psycopg", "uvicorn", "uvicorn-before"], ["daphne-sqlite", "daphne-sqlite-before"]
@@ -20,24 +15,8 @@ CONTENDERS = POSTGRESQL if connection.vendor == "postgresql" else SQLITE
 
 
 @pytest.fixture
-def disk():
-    # Not pytest's own folder: PostgreSQL may run as another user, who has to reach it.
-    folder = Path(tempfile.mkdtemp(prefix="taskstore-test-bench-"))
-    folder.chmod(0o711)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def bench(tmp_path, disk):
-    def run(*arguments):
-        command = [sys.executable, "manage.py", "bench", "--folder", str(disk), *arguments]
-        environment = clean_environment(tmp_path / "data")
-        return subprocess.run(
-            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-
-    return run
+def bench(lab_command):
+    return partial(lab_command, "bench")
 
 
 @pytest.mark.stress

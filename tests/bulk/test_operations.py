@@ -123,7 +123,11 @@ def test_also_a_group_whose_name_ends_like_a_pattern_is_purged_whole(selection):
 
 def test_it_moves_into_a_group_that_is_there_or_may_be_created():
     add(count=3)
-    for to, words in (("mail", "other than"), ("new", "existing group, and new is not"), ("", "must not be empty")):
+    for to, words in (
+        ("mail", "other than"),
+        ("new", "existing group, and new does not exist"),
+        ("", "must not be empty"),
+    ):
         with pytest.raises(InvalidInput) as refused:
             begin(Move, to=to)
         assert words in refused.value.fields["to"][0]

@@ -2,38 +2,15 @@
 
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import pytest
 from django.db import connection
 
-from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
-
 
 @pytest.fixture
-def disk():
-    # Not pytest's own folder: PostgreSQL may run as another user, who has to reach it.
-    folder = Path(tempfile.mkdtemp(prefix="taskstore-test-chaos-"))
-    folder.chmod(0o711)
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def chaos(tmp_path, disk):
-    def run(*arguments):
-        command = [sys.executable, "manage.py", "chaos", "--folder", str(disk), *arguments]
-        environment = clean_environment(tmp_path / "data")
-        return subprocess.run(
-            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-
-    return run
+def chaos(lab_command):
+    return partial(lab_command, "chaos")
 
 
 @pytest.mark.once

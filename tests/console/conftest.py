@@ -1,13 +1,16 @@
-"""People of each role with a browser of Django's, and a clock to set."""
+"""People with a browser of Django's or with Chromium, and a clock to set."""
+
+from collections.abc import Iterator
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tasks_app import database
 from tasks_app.models import Task
 
+from ..behaviour.conftest import Clock
 from ..people import make_user, one_of_each_role, signed_in
+from . import browsing
 
 PASSWORD = "correct horse battery"
 
@@ -23,37 +26,29 @@ def roles(db) -> dict[str, User]:
 
 
 @pytest.fixture
-def viewer(db) -> Client:
-    return signed_in(make_user("vera", "viewer"))
-
-
-@pytest.fixture
-def operator(db) -> Client:
-    """May change tasks and see what they hold."""
-    return signed_in(make_user("olaf", "operator", "see payloads"))
-
-
-@pytest.fixture
 def admin(db) -> Client:
     return signed_in(make_user("ada", "admin"))
 
 
 @pytest.fixture
-def clock(db, monkeypatch) -> "Clock":
+def submitter(db) -> Client:
+    """May submit commands, and see what they are and write."""
+    return signed_in(make_user("suse", "viewer", "see payloads", "commands"))
+
+
+@pytest.fixture
+def clock(db, monkeypatch) -> Clock:
     return Clock(Task.objects.now_ms(), monkeypatch)
 
 
-class Clock:
-    """The database's clock, stopped: it goes on when it is told to."""
+@pytest.fixture
+def person(chromium, live_server) -> browsing.Person:
+    """An operator in front of Chromium."""
+    return browsing.Person(chromium, live_server.url, browsing.operator())
 
-    def __init__(self, now_ms: int, patch: pytest.MonkeyPatch) -> None:
-        self.patch = patch
-        self.set(now_ms)
 
-    def set(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        for dialect in database.DIALECTS.values():
-            self.patch.setattr(dialect, "clock", f"CAST({now_ms} AS bigint)")
-
-    def advance(self, by_ms: int) -> None:
-        self.set(self.now_ms + by_ms)
+@pytest.fixture
+def without_scripts(browser, live_server) -> Iterator[browsing.Person]:
+    """The same without JavaScript."""
+    with browser.new_context(java_script_enabled=False) as context:
+        yield browsing.Person(context.new_page(), live_server.url, browsing.operator())

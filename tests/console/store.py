@@ -27,6 +27,10 @@ def claim(group: str = "mail", count: int = 1, duration_ms: int = 60_000, owner:
     return Task.objects.claim(group, owner=owner, duration_ms=duration_ms, limit=count, order=Order.OLDEST)
 
 
+def ids() -> set[int]:
+    return set(Task.objects.get_queryset().values_list("id", flat=True))
+
+
 def fail(task: Task, error: str = "no such recipient") -> Task:
     """The worker gives the task back with an error."""
     change = Change(id=task.id, error=error, release=True)

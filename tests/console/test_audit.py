@@ -89,6 +89,14 @@ def test_a_mistake_is_named_beside_its_field_and_nothing_is_looked_for(operator)
     assert "after: must be a position in the list" in page(operator, status=400, after="x")
 
 
+@pytest.mark.parametrize(("path", "others"), [(PAGE, {}), (f"{PAGE}/export", {"format": "csv"})])
+def test_an_unknown_parameter_is_refused(operator, path, others):
+    record()
+    html = texts(unescape(page(operator, path, status=400, actor="bob", **others)))
+    assert "is not a known parameter; use one of by, action, group" in html
+    assert "all failed tasks" not in html  # The entry.
+
+
 def test_without_an_entry_it_says_why(operator):
     assert "No changes yet" in page(operator)
     assert "manage.py token create" in page(operator)

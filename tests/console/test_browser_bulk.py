@@ -10,16 +10,11 @@ from tasks_app.bulk import Requeue, Selection
 from tasks_app.models import AuditEntry, BulkOperation, Task
 
 from ..people import make_user
-from .browsing import Person, operator
+from .browsing import Person
 from .store import add, change_all, fail
 from .test_browser_selection import GROUP, alive, claimed, press_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
-
-
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
 
 
 def test_it_asks_with_the_focus_on_cancel(person):

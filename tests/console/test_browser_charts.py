@@ -14,11 +14,6 @@ from .store import add, keep_level
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
-
-
 def last_minute() -> int:
     return Task.objects.now_ms() // 60_000 - 1
 

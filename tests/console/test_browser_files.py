@@ -7,16 +7,10 @@ from playwright.sync_api import expect
 
 from tasks_app.models import AuditEntry, Task
 
-from .browsing import Person, operator
 from .store import add
 from .test_browser_pages import complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
-
-
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
 
 
 def test_a_search_is_kept_found_again_exported_and_imported(person, tmp_path):

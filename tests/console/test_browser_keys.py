@@ -3,15 +3,9 @@
 import pytest
 from playwright.sync_api import expect
 
-from .browsing import Person, operator
 from .store import add, claim, fail
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
-
-
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,11 @@ from playwright.sync_api import expect
 from tasks_app.models import AuditEntry, Task
 from taskstore.types.tasks import State
 
-from .browsing import Person, operator
 from .store import add, claim, fail
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 GROUP = "/console/group?name=mail"
-
-
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
-
-
-@pytest.fixture
-def without_scripts(browser, live_server):
-    with browser.new_context(java_script_enabled=False) as context:
-        yield Person(context.new_page(), live_server.url, operator())
 
 
 def alive():
@@ -145,7 +133,7 @@ def test_it_moves_tasks_to_a_group_that_is_suggested(person):
     assert person.page.locator("datalist option").evaluate_all("all => all.map(one => one.value)") == ["reports"]
     to.fill("archive")
     person.button("Move 2 tasks").click()
-    expect(person.dialog.get_by_text("Must be an existing group, and archive is not")).to_be_visible()
+    expect(person.dialog.get_by_text("Must be an existing group, and archive does not exist")).to_be_visible()
     person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 2 tasks").click()
     expect(person.page.get_by_text("Moved 2 tasks from mail to archive.")).to_be_visible()

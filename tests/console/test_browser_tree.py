@@ -9,7 +9,6 @@ from taskstore.types.tasks import NewTask
 
 from ..jobs.workers import eventually
 from ..test_rates import happen
-from .browsing import Person, operator
 from .store import ANN, add
 from .test_browser_charts import last_minute
 
@@ -18,21 +17,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.once]
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def groups(live_server):
     for name in ("mail", "mail/in", "mail/out", "reports/a", "reports/b", f"{HOSTILE}/a", f"{HOSTILE}/b"):
         add(name)
-
-
-@pytest.fixture
-def person(chromium, live_server, groups) -> Person:
-    return Person(chromium, live_server.url, operator())
-
-
-@pytest.fixture
-def without_scripts(browser, live_server, groups):
-    with browser.new_context(java_script_enabled=False) as context:
-        yield Person(context.new_page(), live_server.url, operator())
 
 
 def see(person, names):

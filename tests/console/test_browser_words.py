@@ -13,11 +13,6 @@ from .store import add, claim
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 
-@pytest.fixture
-def person(chromium, live_server) -> Person:
-    return Person(chromium, live_server.url, operator())
-
-
 def times(person):
     """The times of the list: what is shown, and the moment itself."""
     return person.page.locator("tbody time").evaluate_all("all => all.map(one => [one.textContent, one.dateTime])")

@@ -144,7 +144,7 @@ def test_it_moves_tasks_to_a_group_that_is_there(operator):
     [
         ("", "not be empty"),
         ("mail", "a group other than"),
-        ("nowhere", "existing group, and nowhere is not"),
+        ("nowhere", "existing group, and nowhere does not exist"),
         ("x" * 256, "t most 255"),
     ],
 )

@@ -10,25 +10,14 @@ from taskstore.types.command_record import CommandStatus
 from taskstore.types.tasks import State
 
 from ..command_lists.commands import commands_in, lists_in, submitted
-from ..people import make_user, signed_in
 from .commands import command_of, completed, ended, running_list
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
 
 PAGE = "/console/commands/project?project=default"
 ALL = {"project": "default", "all": "1", "expected": "1"}
 LINES = {"project": "default", "lines": "true"}
 COMMAND_ACTIONS = ("retry", "stash", "unstash", "archive")
-
-
-@pytest.fixture(autouse=True)
-def commands_are_on(settings) -> None:
-    settings.TASKSTORE_COMMANDS = True
-
-
-@pytest.fixture
-def submitter(db):
-    return signed_in(make_user("suse", "viewer", "see payloads", "commands"))
 
 
 def asked(client, query):

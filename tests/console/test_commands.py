@@ -9,31 +9,13 @@ from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
 
 from ..command_lists.commands import submitted
-from ..people import make_user, signed_in
 from .commands import BOB, command_of, completed, ended, running_list
 from .store import add, claim
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
 
 HOSTILE = '<script>alert("x")</script>'
 PROJECT = "commands/project?project=default"
-
-
-@pytest.fixture(autouse=True)
-def commands_are_on(settings) -> None:
-    settings.TASKSTORE_COMMANDS = True
-
-
-@pytest.fixture
-def submitter(db):
-    """May submit commands, and see what they are and write."""
-    return signed_in(make_user("suse", "viewer", "see payloads", "commands"))
-
-
-def text_of(client, path, status=200):
-    response = client.get(f"/console/{path}")
-    assert response.status_code == status
-    return response.content.decode()
 
 
 def writes(task: Task, command_id: str, **written) -> None:
@@ -44,6 +26,12 @@ def writes(task: Task, command_id: str, **written) -> None:
 
 
 # ---- Projects
+
+
+def text_of(client, path, status=200):
+    response = client.get(f"/console/{path}")
+    assert response.status_code == status
+    return response.content.decode()
 
 
 def test_a_server_that_takes_no_commands_says_how_to_switch_them_on(submitter, settings):

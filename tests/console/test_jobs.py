@@ -12,16 +12,11 @@ from taskstore.types.tasks import NewTask
 from ..jobs_store.jobs import ERROR, begun, enqueued, failed, find, heard, one_of_each, started, succeeded
 from ..people import make_user, signed_in
 from .store import change_all
+from .test_commands import text_of
 
 pytestmark = pytest.mark.django_db
 
 HOSTILE = '<script>alert("x")</script>'
-
-
-def text_of(client, path, status=200):
-    response = client.get(f"/console/{path}")
-    assert response.status_code == status
-    return response.content.decode()
 
 
 def test_a_fresh_store_says_what_a_job_is_and_how_to_enqueue_one(operator):

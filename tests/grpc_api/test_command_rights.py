@@ -3,9 +3,9 @@
 import grpc
 import pytest
 
-from tasks_app.models import Scope, Task
+from tasks_app.models import Scope
 
-from ..console.store import add
+from ..console.store import add, ids
 from .client import message, outcome, ref
 
 NEW, OPEN = "commands/default/new", "commands/default/open"
@@ -60,7 +60,3 @@ def test_everybody_who_may_look_sees_them(connect, settings):
     client = connect(Scope.WORK)
     assert client.query(NEW).id == task.id
     assert client.ids(NEW) == [task.id]
-
-
-def ids():
-    return set(Task.objects.get_queryset().values_list("id", flat=True))

@@ -3,6 +3,8 @@
 import pytest
 from django.db import connection
 
+from tasks_app.models import Scope
+
 from .api import Api
 
 
@@ -10,6 +12,11 @@ from .api import Api
 def api(db):
     """A worker that may touch every group."""
     return Api()
+
+
+@pytest.fixture
+def operator(db):
+    return Api(Scope.OPERATE)
 
 
 @pytest.fixture(params=["served", "served_by_uvicorn"] if connection.vendor == "postgresql" else ["served"])

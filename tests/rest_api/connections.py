@@ -12,8 +12,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer  # type: ignore[import-untyped]
 
 from tasks_app.rest_api.lane import Lane
-from taskstore_project.serving.lane_connection import LaneConnection
-from taskstore_project.serving.uvicorn_protocol import Protocol
+from taskstore_project.serving.uvicorn_server import Protocol
 from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 from tests.served import PATIENCE_S, Served
 
@@ -121,21 +120,20 @@ class Connection:
         else:
             self.transport = TwistedTransport()
             self.protocol = self.transport.protocol = server.http_factory.buildProtocol(None)
-            self.protocol.lane = LaneConnection(self.protocol, lane)
+            self.protocol.use(lane)
             self.protocol.makeConnection(self.transport)
 
     @property
     def is_answering(self) -> bool:
         """Whether a request that has come as a whole is not answered yet."""
         protocol = self.protocol
-        if self.transport.is_closed or (isinstance(protocol, Protocol) and protocol._is_refused):
+        if self.transport.is_closed or protocol.is_refused:
             return False
         if not isinstance(protocol, Protocol):
-            is_busy = protocol._handlingRequest and not protocol.is_refused
-            return bool(is_busy or protocol.lane.is_answering)
+            return bool(protocol.is_answering or protocol.lane.is_answering)
         cycle = protocol.cycle
         is_in_cycle = cycle and not (cycle.response_complete or cycle.more_body or cycle.disconnected)
-        return bool(protocol._lane.is_answering or protocol.pipeline or is_in_cycle)
+        return bool(protocol.lane.is_answering or protocol.pipeline or is_in_cycle)
 
     @property
     def sent(self) -> bytes:

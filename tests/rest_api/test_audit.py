@@ -16,11 +16,6 @@ from .api import Api, answered
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def operator(db):
-    return Api(Scope.OPERATE)
-
-
 def record(actor="ann", action="requeue", group="mail", selection="all tasks", reason="", **fields):
     return audit.record(Actor(actor, reason=reason), action, group=group, selection=selection, done=1, **fields)
 

@@ -5,7 +5,7 @@ import pytest
 from tasks_app import bulk
 from tasks_app.models import BulkOperation, Scope, Task
 
-from ..console.store import add, claim, fail
+from ..console.store import add, claim, fail, ids
 from .api import Api
 
 pytestmark = pytest.mark.django_db
@@ -45,10 +45,6 @@ def refusal(api, path, body, status=400):
     answered, answer = api.post(path, body)
     assert answered == status
     return answer["errors"] if status == 400 else answer["detail"]
-
-
-def ids():
-    return set(Task.objects.get_queryset().values_list("id", flat=True))
 
 
 def test_a_preview_says_what_is_meant_and_changes_nothing(api):
@@ -142,7 +138,7 @@ def test_a_preview_of_nonsense_names_what_is_wrong(api, body, field, words):
         ({"expected": None}, "expected", "required"),
         ({"bound": 0}, "bound", "must be between 1 and"),
         ({"to": "x"}, "to", "must be given only with move, not with purge"),
-        ({"verb": "move", "to": "new"}, "to", "existing group, and new is not"),
+        ({"verb": "move", "to": "new"}, "to", "existing group, and new does not exist"),
         ({"verb": "edit"}, "error", "must be given unless a priority is"),
         ({"verb": "requeue", "spread_minutes": 10**9}, "spread_minutes", "between 0 (all at once) and 43200"),
         ({"verb": "edit", "error": "\ud800", "key": "a"}, "error", "it contains a lone surrogate"),

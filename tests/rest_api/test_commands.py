@@ -11,14 +11,9 @@ from ..command_lists.commands import commands_in, submitted
 from ..command_lists.stages import completed, heard, is_in, open_list, running_list, writes
 from .api import Api
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
 
 SUBMIT = {"commands": [{"cmd": "echo 'A'; sleep 2; echo 'B'"}]}
-
-
-@pytest.fixture(autouse=True)
-def commands_are_on(settings):
-    settings.TASKSTORE_COMMANDS = True
 
 
 @pytest.fixture

@@ -10,11 +10,6 @@ from .api import Api
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def operator(db):
-    return Api(Scope.OPERATE)
-
-
 def deleted(api, job_id):
     response = api.http.delete(f"/jobs/{job_id}")
     return response.status_code, response.json()

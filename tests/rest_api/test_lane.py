@@ -21,9 +21,8 @@ from tasks_app.writer.writer import Writer
 from taskstore import endpoints
 from taskstore.types.rights import Action
 from taskstore.types.tasks import NewTask
-from taskstore_project.serving import uvicorn_protocol
-from taskstore_project.serving.lane_connection import LONGEST_HEAD, MOST_HELD
-from taskstore_project.serving.uvicorn_protocol import Protocol
+from taskstore_project.serving.connection import LONGEST_HEAD, MOST_HELD
+from taskstore_project.serving.uvicorn_server import Protocol
 from tests.served import PATIENCE_S
 
 from .api import ANN, BOB, Clock
@@ -257,14 +256,6 @@ def test_an_answer_that_was_prepared_for_other_tasks_is_not_sent():
     assert asked._prepared[0] is first
 
 
-def test_requests_are_counted(worker):
-    server = worker.served._server
-    if hasattr(server, "server_state"):
-        before = server.server_state.total_requests
-        assert worker.is_taken()
-        assert server.server_state.total_requests == before + 1
-
-
 # ---- Connections
 
 
@@ -380,23 +371,14 @@ def test_what_a_client_took_that_went_meanwhile_is_given_back(worker, monkeypatc
     assert worker.lane.taken == 1
 
 
-def end(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the server does when it is told to end."""
-    if isinstance(connection.protocol, Protocol):
-        connection.protocol.shutdown()
-    else:
-        monkeypatch.setattr(connection.protocol.factory, "is_ending", True)
-        connection.protocol.end_after_answer()
-
-
 @pytest.mark.parametrize("missing", [0, 1, len(CLAIM)])
-def test_at_the_end_of_the_server_it_answers_and_closes(worker, monkeypatch, missing):
+def test_at_the_end_of_the_server_it_answers_and_closes(worker, missing):
     whole = request_of(worker.secret)
 
     async def scenario():
         connection = worker.connection()
         connection.receive(whole[: len(whole) - missing])
-        end(connection, monkeypatch)
+        connection.protocol.end_after_answer()
         assert not connection.sent
         connection.receive(whole[len(whole) - missing :])
         await connection.answered()
@@ -411,28 +393,26 @@ def test_at_the_end_of_the_server_it_answers_and_closes(worker, monkeypatch, mis
 def test_the_server_does_not_wait_for_the_rest_of_a_kept_request(worker, monkeypatch):
     kept: list[AskedOnLane] = []
     monkeypatch.setattr(Writer, "take", lambda writer, asked: kept.append(asked))
-    monkeypatch.setattr(uvicorn_protocol, "GRACE_S", 0)
 
     async def scenario():
         connection = worker.connection()
         connection.receive(request_of(worker.secret))
         connection.receive(b"POST /cl")
         kept[0].succeed([])
-        end(connection, monkeypatch)
+        connection.protocol.end_after_answer()
         assert connection.sent.count(NOTHING) == 1
         async with asyncio.timeout(PATIENCE_S):
             while not connection.transport.is_closed:
                 await asyncio.sleep(0.01)
-                if not isinstance(connection.protocol, Protocol):
-                    connection.protocol.factory.close_idle()
+                connection.protocol.close_if_idle()
 
     worker.served.run(scenario())
 
 
-def test_a_server_that_ends_takes_nothing_more_on_the_lane(worker, monkeypatch):
+def test_a_server_that_ends_takes_nothing_more_on_the_lane(worker):
     async def scenario():
         connection = worker.connection()
-        end(connection, monkeypatch)
+        connection.protocol.end_after_answer()
         connection.receive(request_of(worker.secret))
         await connection.answered()
         return connection

@@ -13,8 +13,8 @@ from django.test import override_settings
 
 from tasks_app.models import Scope
 from tasks_app.offload.helper_process import Helper, helper
-from tasks_app.wire import size, strict_json
-from tasks_app.wire.decoding import decoded
+from tasks_app.wire import strict_json
+from tasks_app.wire.strict_json import decoded
 from taskstore.errors import InvalidInput, LimitExceeded, StoreBusy
 from taskstore.types.requests import ClaimRequest, UpdateRequest
 
@@ -30,8 +30,8 @@ def api(db):
 
 @pytest.fixture
 def everything_is_large(monkeypatch):
-    monkeypatch.setattr(size, "LIGHT_BYTES", 0)
-    monkeypatch.setattr(size, "LIGHT_VALUES", -1)
+    monkeypatch.setattr(strict_json, "LIGHT_BYTES", 0)
+    monkeypatch.setattr(strict_json, "LIGHT_VALUES", -1)
 
 
 def test_a_large_update_does_what_a_small_one_does(api, everything_is_large):
@@ -49,8 +49,8 @@ def test_a_large_update_does_what_a_small_one_does(api, everything_is_large):
 def test_a_large_request_with_a_key_is_the_same_as_a_small_one(api, monkeypatch):
     asked = {"clientid": ANN, "adds": [{"group": "mail"}], "key": "k"}
     small = api.post("/update", asked)
-    monkeypatch.setattr(size, "LIGHT_BYTES", 0)
-    monkeypatch.setattr(size, "LIGHT_VALUES", -1)
+    monkeypatch.setattr(strict_json, "LIGHT_BYTES", 0)
+    monkeypatch.setattr(strict_json, "LIGHT_VALUES", -1)
     assert api.post("/update", asked) == small
     assert api.post("/update", {**asked, "adds": []})[0] == 409
 
@@ -162,7 +162,7 @@ def test_the_helper_ends_with_its_server():
     lines = (
         "import os, django; django.setup()",
         "from tasks_app.offload.helper_process import helper",
-        "from tasks_app.wire.decoding import decoded",
+        "from tasks_app.wire.strict_json import decoded",
         "from taskstore.types.requests import ClaimRequest",
         'helper.run(decoded, b\'{"clientid": 1, "group": "mail"}\', ClaimRequest)',
         "print(helper.pid, flush=True)",

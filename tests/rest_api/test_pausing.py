@@ -8,11 +8,6 @@ from .api import ANN, Api
 from .workers import Worker, on_a_loop, until_waiting
 
 
-@pytest.fixture
-def operator(db):
-    return Api(Scope.OPERATE)
-
-
 def test_claims_find_nothing_until_it_is_resumed(operator):
     task = operator.add()
     status, answer = operator.post("/groups/mail/pause", {"reason": "the mail server is down"})

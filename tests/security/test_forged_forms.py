@@ -8,16 +8,11 @@ from tasks_app.models import AuditEntry, Task, Token
 
 from ..admin import test_rights as admin
 from ..admin.test_rights import ids  # noqa: F401 - a fixture.
-from ..people import one_of_each_role, signed_in
+from ..people import signed_in
 
 pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 MODELS = (Task, Token, AuditEntry, User, Group)
-
-
-@pytest.fixture
-def people() -> dict[str, User]:
-    return one_of_each_role()
 
 
 @pytest.fixture

@@ -81,13 +81,12 @@ if __name__ == "__main__":
         TASKSTORE_DRAIN_SECONDS=0,
     )
 
-    from taskstore_project.serving import http_limits as settled
+    from taskstore_project.serving import server as settled
+    from taskstore_project.serving.daphne_server import Server as Daphne
     from taskstore_project.serving.listening import local_url, resolve
+    from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 
     settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])
-    # Each reads what is settled when it is imported.
-    from taskstore_project.serving.daphne_server import Server as Daphne
-    from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 
     address = resolve("127.0.0.1", 0)
     with address.bind() as bound:

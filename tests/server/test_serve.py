@@ -109,7 +109,7 @@ def claim_in_time(server, token):
 def test_a_claim_that_waits_in_another_process_is_woken(two_servers, store):
     first, second = two_servers
     here_s, there_s = [], []
-    for _ in range(25):
+    for _ in range(13):
         here_s.append(until_woken_s(first, first, store.token))
         there_s.append(until_woken_s(first, second, store.token))
     # The first few come before the processes know of each other. The look once a second would take half of one longer

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
-from functools import cached_property
 
-import psycopg
-
-from taskstore import Client
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.types.commands import Submission
 
 from ..load import GROUP
 from .client import Party
-from .jobs import WorkersClient, one, wait_until, working
+from .jobs import AtOurServer, WorkersClient, wait_until, working
 
 CHUNK = 1_000
 NOTHING = ":"  # As quick as a line can be.
 
 
-class CommandsClient(WorkersClient):
-    def prepare(self) -> None:
-        """Nothing: the server has made the tables."""
-
+class CommandsClient(AtOurServer, WorkersClient):
     def commands(self, number: int) -> dict[str, float]:
         """Submit commands, start the workers when all are in lists, and look on until all are completed."""
         before = self.finished()  # Those of an earlier round.
@@ -38,28 +29,16 @@ class CommandsClient(WorkersClient):
         # By what is usually expected ten would be a list.
         asked = [Submission(cmd=NOTHING, expected_duration=1)] * CHUNK
         for start in range(0, number, CHUNK):
-            self._store.commands.submit(GROUP, asked[: number - start])
+            self.store.commands.submit(GROUP, asked[: number - start])
 
     def workers(self) -> list[list[str]]:
-        server = self.where["servers"][0]
-        os.environ.update(TASKSTORE_URL=server["url"], TASKSTORE_TOKEN=server["token"])
-        return [[sys.executable, "-m", "taskstore_project", "commands", "worker", GROUP]] * self.load.clients
+        return [[*self.in_store("commands"), "worker", GROUP]] * self.load.clients
 
     def finished(self) -> int:
         return self._count(CommandStatus.COMPLETED)
 
     def _count(self, status: CommandStatus) -> int:
-        question = 'SELECT count(*) FROM tasks_app_task WHERE "group" = %s'
-        return one(self._database.execute(question, [group_of(GROUP, status)]).fetchone())
-
-    @cached_property
-    def _store(self) -> Client:
-        server = self.where["servers"][0]
-        return Client(server["url"], token=server["token"])
-
-    @cached_property
-    def _database(self) -> psycopg.Connection:
-        return psycopg.connect(self.where["url"], autocommit=True)
+        return self.tasks_of(group_of(GROUP, status))
 
 
 class XargsClient(Party):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -10,8 +11,13 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import psycopg
+
+from taskstore import Client
 
 from .. import CannotMeasure
 from ..figures import percentile
@@ -87,6 +93,33 @@ class JobClient(WorkersClient):
     @abstractmethod
     def enqueue_look_at_clock(self, file: str) -> None:
         """Enqueue one that says when it ran, as a program does that enqueues one job."""
+
+
+class AtOurServer(Party):
+    """Works at a server of this store, which the benchmark runs."""
+
+    def prepare(self) -> None:
+        """Nothing: the server has made the tables."""
+
+    def in_store(self, *words: str) -> list[str]:
+        """The command line that runs a command of this store for the server."""
+        server = self.where["servers"][0]
+        os.environ.update(TASKSTORE_URL=server["url"], TASKSTORE_TOKEN=server["token"])
+        return [sys.executable, "-m", "taskstore_project", *words]
+
+    def tasks_of(self, group: str) -> int:
+        """How many tasks the group has."""
+        question = 'SELECT count(*) FROM tasks_app_task WHERE "group" = %s'
+        return one(self._database.execute(question, [group]).fetchone())
+
+    @cached_property
+    def store(self) -> Client:
+        server = self.where["servers"][0]
+        return Client(server["url"], token=server["token"])
+
+    @cached_property
+    def _database(self) -> psycopg.Connection:
+        return psycopg.connect(self.where["url"], autocommit=True)
 
 
 def module(name: str, *arguments: str) -> list[str]:

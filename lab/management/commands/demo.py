@@ -22,9 +22,8 @@ from lab.demo.wordcount import WordCount, differences
 from lab.demo.wordcount_worker import LEASE_MS, Refused, ServerAway, Store, words_of
 from tasks_app.models import Task
 from taskstore_project import startup_migration
-from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to, typed
+from taskstore_project.base_command import CannotRun, ProjectCommand, grouped, number_up_to, typed
 from taskstore_project.data_directory import ServerFile
-from taskstore_project.text_table import grouped
 
 COUNTS_DIFFER = 1
 INTERRUPTED = 130

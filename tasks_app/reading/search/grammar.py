@@ -232,11 +232,10 @@ def _owner(text: str) -> int | str:
 def _age(text: str) -> Bound:
     duration = DURATION.fullmatch(text[1:])
     if text[0] not in "<>":
-        raise ValueError("specify older or younger, as in age:>1h or age:<10min")
+        raise ValueError("must begin with > for older or < for newer, as in age:>1h or age:<10min")
     if not duration:
-        raise ValueError(
-            f"{text[1:] or 'nothing'} is not an age; write a number and one of {', '.join(UNITS_MS)}: age:>1h"
-        )
+        units = ", ".join(UNITS_MS)
+        raise ValueError(f"must be a number and one of {units}, as in age:>1h{sentences.but_not_text(text[1:])}")
     return Bound(ms=int(duration[1]) * UNITS_MS[duration[2]], is_upper=text[0] == "<")
 
 
@@ -244,11 +243,11 @@ def _available(text: str) -> Bound:
     relative_ms, absolute_ms = _relative_ms(text[1:]), _absolute_ms(text[1:])
     ms = absolute_ms if relative_ms is None else relative_ms
     if text[0] not in "<>":
-        raise ValueError("say whether before or after, as in available:<now or available:>now+1h")
+        raise ValueError("must begin with < for before or > for after, as in available:<now or available:>now+1h")
     if ms is None:
         raise ValueError(
-            f"{text[1:] or 'nothing'} is not a time; write now, now+1h (or {', '.join(UNITS_MS)}),"
-            " or a UTC date or time such as 2026-01-31T12:00"
+            f"must be now, now+1h (or {', '.join(UNITS_MS)}),"
+            f" or a UTC date or time such as 2026-01-31T12:00{sentences.but_not_text(text[1:])}"
         )
     return Bound(ms=ms, is_upper=text[0] == "<", is_relative=relative_ms is not None)
 

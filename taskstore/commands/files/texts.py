@@ -62,7 +62,16 @@ def task_text(command: Command) -> str:
 
 def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") -> Command:
     """Parse `<name>.task` and the command's outputs. Raises NotFiles, which lists each invalid line."""
-    lines = _lines(content)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as problem:
+        number = 1 + content.count(b"\n", 0, problem.start)
+        raise NotFiles([f"line {number}: must be valid UTF-8"]) from None
+    *lines, rest = text.split("\n")
+    if rest:
+        raise NotFiles(["the last line has no end"])
+    if len(lines) not in (BEFORE_A_RUN, len(FIELDS)):
+        raise NotFiles([f"must have 7 lines, or 10 after a run, not {len(lines)}"])
     wrong = list(_wrong_fields(name, lines))
     if wrong:
         raise NotFiles(wrong)
@@ -126,21 +135,6 @@ def is_number(text: str) -> bool:
 def shown(text: str) -> str:
     """Return the text in one line, with the control characters of terminals escaped."""
     return text if text.isprintable() else ascii(text)[1:-1]
-
-
-def _lines(content: bytes) -> Sequence[str]:
-    """Split a `.task` into its lines. Raises NotFiles if their number is wrong or the last one has no end."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as problem:
-        number = 1 + content.count(b"\n", 0, problem.start)
-        raise NotFiles([f"line {number}: must be valid UTF-8"]) from None
-    *lines, rest = text.split("\n")
-    if rest:
-        raise NotFiles(["the last line has no end"])
-    if len(lines) not in (BEFORE_A_RUN, len(FIELDS)):
-        raise NotFiles([f"must have 7 lines, or 10 after a run, not {len(lines)}"])
-    return lines
 
 
 def _run(lines: Sequence[str], out: bytes, err: bytes) -> Run | None:

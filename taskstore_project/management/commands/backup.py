@@ -7,9 +7,8 @@ from pathlib import Path
 from django.core.management.base import CommandParser
 
 from taskstore_project import backup
-from taskstore_project.base_command import ProjectCommand
+from taskstore_project.base_command import ProjectCommand, grouped
 from taskstore_project.startup_migration import need_store
-from taskstore_project.text_table import grouped
 
 
 class Command(ProjectCommand):

@@ -8,8 +8,7 @@ from django.core.management.base import CommandParser
 
 from tasks_app.database import newest_id
 from taskstore_project import backup
-from taskstore_project.base_command import ProjectCommand
-from taskstore_project.text_table import grouped
+from taskstore_project.base_command import ProjectCommand, grouped
 
 
 class Command(ProjectCommand):

@@ -13,10 +13,8 @@ from django.utils import timezone
 from tasks_app.access import tokens
 from tasks_app.models import Scope, Token
 from taskstore.errors import InvalidInput
-from taskstore_project import os_user
-from taskstore_project.base_command import CannotRun, ProjectCommand, typed
+from taskstore_project.base_command import CannotRun, ProjectCommand, actor, lines_of, typed
 from taskstore_project.startup_migration import need_store
-from taskstore_project.text_table import lines_of
 
 MOST_DAYS = 36_500
 COLUMNS = ("id", "name", "scope", "groups", "clients", "created", "expires", "last used", "state")
@@ -71,7 +69,7 @@ class Command(ProjectCommand):
     ) -> None:
         expires_at = timezone.now() + expires if expires else None
         try:
-            _, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients), os_user.actor())
+            _, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients), actor())
         except InvalidInput as mistake:
             raise CannotRun(str(mistake)) from None
         self.stdout.write(secret)
@@ -81,7 +79,7 @@ class Command(ProjectCommand):
             self.stdout.write(line)
 
     def revoke(self, token: Token) -> None:
-        tokens.revoke(token, os_user.actor())
+        tokens.revoke(token, actor())
 
 
 def days(text: str) -> timedelta:

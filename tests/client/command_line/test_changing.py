@@ -169,6 +169,16 @@ def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, wor
     assert ann.task(task.id)
 
 
+def test_a_move_into_a_new_group_names_the_option_that_creates_it(command, ann):
+    ann.add("mail")
+    told = command("move", "group:mail", "--to", "maul", "--yes")
+    assert (told.code, ann.groups()) == (2, ["mail"])
+    assert (
+        "to: must be an existing group, and maul is not: name another group, or set the option create (--create"
+        in told.err
+    )
+
+
 @pytest.mark.parametrize("options", [("move", "--to", "mail"), ("edit", "--error", "x"), ("requeue",), ("purge",)])
 def test_an_id_that_was_replaced_names_its_successor(command, ann, served, options):
     verb, *rest = options

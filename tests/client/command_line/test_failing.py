@@ -10,13 +10,16 @@ from .conftest import run
 
 
 @pytest.mark.once
-def test_a_server_that_is_away_is_exit_code_3(monkeypatch):
+def test_a_server_that_is_away_is_exit_code_3(monkeypatch, tmp_path):
     monkeypatch.setattr("taskstore.cli.context.PATIENCE_S", 0)
     url = f"http://127.0.0.1:{free_port()}"
     told = run("groups", "--url", url)
     assert (told.code, told.out) == (3, "")
     assert f"({url}; use --url or TASKSTORE_URL for another server)\n" in told.err
     assert told.err.count("\n") == 1
+    monkeypatch.setenv("TASKSTORE_DATA", str(tmp_path))
+    monkeypatch.delenv("TASKSTORE_URL", raising=False)
+    assert ", --data or TASKSTORE_DATA for the one of another data directory on this machine)\n" in run("groups").err
 
 
 @pytest.mark.parametrize(

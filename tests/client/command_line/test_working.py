@@ -61,7 +61,7 @@ def test_an_update_leaves_what_it_does_not_name(command, ann):
     assert ann.stats().groups[0].scheduled == 1
     gone = command("update", str(task.id), "x")
     assert (gone.code, gone.out) == (1, "")
-    assert f"`taskstore history {task.id} --url " in gone.err
+    assert f"task {task.id} was replaced by task " in gone.err
 
 
 def test_a_lease_is_renewed_and_given_back(command, ann):
@@ -95,3 +95,27 @@ def test_what_is_typed_wrongly_is_exit_code_2(command, ann, arguments, words):
     assert told.code == 2
     assert words in told.err
     assert ann.groups() == ["other"]
+
+
+@pytest.mark.parametrize("arguments", [("update", "new"), ("delete",)])
+def test_an_id_that_was_replaced_names_its_successor(command, ann, served, arguments):
+    verb, *data = arguments
+    first, other, ended = ann.add("mail"), ann.add("mail"), ann.add("mail")
+    [held] = ann.claim("mail", order="oldest")
+    ann.delete(ended.id)
+    ids = [str(first.id)] if verb == "update" else [str(other.id), str(first.id)]
+    told = command(verb, *ids, *data)
+    meant = " ".join([str(held.id)] if verb == "update" else [str(held.id), str(other.id)])
+    assert (told.code, told.err) == (
+        1,
+        f"taskstore: task {first.id} was replaced by task {held.id}, so nothing was changed: "
+        f"use `taskstore {verb} {meant} --url {served.url} --token TOKEN` with the same options\n",
+    )
+    told = command(verb, str(ended.id), *data)
+    assert told.code == 1
+    assert f"task {ended.id} has ended: deleted by client" in told.err
+    told = command(verb, "999999", *data)
+    assert (told.code, told.err) == (
+        1,
+        "taskstore: task 999999 does not exist, or its history has expired, so nothing was changed\n",
+    )

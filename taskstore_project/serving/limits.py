@@ -1,7 +1,8 @@
-"""How large the body of a request may be. Both servers ask before they keep any of it."""
+"""How large a request may be, and the answers to those that never reach the application. Both servers use them."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -13,7 +14,9 @@ from django.conf import settings
 from tasks_app.access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
 from taskstore_project.sessions import is_signed_in
 
-from .http_limits import closing_answer, refusal_of
+MOST_HEAD_BYTES = 32 * 1024  # Request line and headers; a claim of a thousand ids fits.
+NOT_HTTP = {"request": ["must be valid HTTP/1.1"]}  # What is wrong, as the API tells it.
+MOST_SOCKET_BYTES = 64 * 1024  # Pages send a word or two over their socket.
 
 FORM_BYTES = 2**20  # A form of someone who is not signed in, and all fields beside the data of a task.
 ENCODED = 6  # A form sends the end of a line as %0D%0A; any other byte takes three at most.
@@ -34,27 +37,24 @@ class Body:
 
     def refusal(self, size: int) -> bytes | None:
         """Return the answer that ends the request if it may not have `size` bytes; else None."""
-        if size > self._most_bytes:
-            return self._too_large()
-        if self._charge.raise_to(size):
-            return None
-        return refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n")
-
-    def end(self) -> None:
-        """The request is answered, or its client has gone."""
-        self._charge.end()
-
-    def _too_large(self) -> bytes:
-        """Return a page for browsers, JSON for everyone else."""
+        if size <= self._most_bytes:
+            if self._charge.raise_to(size):
+                return None
+            return refusal_of(HTTPStatus.TOO_MANY_REQUESTS, REASON, f"Retry-After: {RETRY_AFTER_S}\r\n")
         if not apps.ready:  # The server of another application, which has no pages of ours.
             reason = f"The request must be at most {self._most_bytes} bytes."
             return refusal_of(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         # It needs the models, and servers know this module before them.
         from taskstore_project.error_pages import too_large
 
+        # A page for browsers, JSON for everyone else.
         response = too_large(_path_of(self._target), self._headers, self._most_bytes)
         lines = "".join(f"{name}: {value}\r\n" for name, value in response.items())
         return closing_answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, lines, response.content)
+
+    def end(self) -> None:
+        """The request is answered, or its client has gone."""
+        self._charge.end()
 
 
 def unchecked_bytes() -> int:
@@ -87,3 +87,30 @@ def _path_of(target: str) -> str:
         except ValueError:  # It is no address, and gets the smallest limit.
             return ""
     return unquote(re.split("[?#]", target, maxsplit=1)[0])
+
+
+def detail(reason: str, **more: object) -> bytes:
+    """The body of an answer that never reached the application."""
+    return json.dumps({"detail": reason, **more}).encode()
+
+
+def refusal_of(status: HTTPStatus, reason: str, headers: str = "", **more: object) -> bytes:
+    """Return an answer in JSON to a request that never reached the application. The connection closes with it."""
+    return closing_answer(status, f"Content-Type: application/json\r\n{headers}", detail(reason, **more))
+
+
+def not_http() -> bytes:
+    """Return the answer to bytes that are not HTTP."""
+    return refusal_of(HTTPStatus.BAD_REQUEST, "The request must be valid HTTP/1.1.", errors=NOT_HTTP)
+
+
+def long_head() -> bytes:
+    """Return the answer to a request line and headers of more than MOST_HEAD_BYTES."""
+    reason = f"Request line and headers must be at most {MOST_HEAD_BYTES} bytes together."
+    return refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
+
+
+def closing_answer(status: HTTPStatus, headers: str, body: bytes) -> bytes:
+    """Return the bytes of a whole answer after which the connection closes."""
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\n{headers}"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

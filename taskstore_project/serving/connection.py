@@ -1,0 +1,338 @@
+"""A connection of either server: what its client may send and how slowly, what the lane takes of it, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+
+from .limits import Body, refusal_of, unchecked_bytes
+
+if TYPE_CHECKING:  # Servers of other applications do without: it needs the models.
+    from tasks_app.rest_api.hot_path import Answer
+    from tasks_app.rest_api.lane import Lane, Request
+
+LINGER_S = 10  # How long a refused body is read and thrown away.
+
+LEAST_RATE = 4_096  # Bytes a second, of a body that takes longer than the patience.
+LOOKS = 4  # In the time of the patience.
+
+LONGEST_HEAD = 1_024  # With its end. Longer ones are not known to the lane.
+MOST_HELD = 16 * 2**10  # Bytes of what follows a request that is not answered yet: beyond that nothing is read.
+
+Part = tuple[int, int]  # The number of a head or a body on its connection, and how many bytes of it have come.
+
+
+class Connection(ABC):
+    """What both servers keep to. A server's own class reports what it parses, and says how it writes and closes."""
+
+    is_refused = False
+    is_ending = False  # It closes with its next answer.
+    is_paused = False  # Nothing is read, because the application has not taken what came.
+
+    _parts = 0  # Heads and bodies that have ended.
+    _part_bytes = 0  # Of what has come since then.
+    _is_in_body = False
+
+    def use(self, lane: Lane | None) -> None:
+        """Call it before the first byte."""
+        self.lane = LaneConnection(self, lane)
+        # Of the requests that are not answered yet; None while a body is too short to be checked.
+        self._bodies: deque[Body | None] = deque()
+
+    def receive(self, data: bytes) -> None:
+        """Take what the client has sent."""
+        if self.is_refused or not (data := self.lane.take(data)):
+            return
+        parts = self._parts
+        self.parse(data)
+        if parts == self._parts and not self._is_in_body:
+            self._part_bytes += len(data)
+
+    # ---- What the server's parser reports
+
+    def head_came(self) -> None:
+        self._end_part(is_in_body=True)
+        self._bodies.append(None)
+
+    def takes_body(self, size: int) -> bool:
+        """Whether the body may have so many bytes, and the client as many at work. The request is refused otherwise."""
+        # Of a request that is answered already nothing is kept.
+        if size > unchecked_bytes() and self._bodies:
+            body = self._bodies[-1] = self._bodies[-1] or Body(*self.head)
+            if answer := body.refusal(size):
+                self.refuse(answer)
+        return not self.is_refused
+
+    def body_came(self, size: int) -> bool:
+        """So much of the body has come, before it is kept. Returns whether it may be."""
+        self._part_bytes = size
+        return self.takes_body(size)
+
+    def message_came(self) -> None:
+        self._end_part(is_in_body=False)
+
+    def answered(self) -> None:
+        """The application has answered the first of the requests that were left to it."""
+        if self._bodies and (body := self._bodies.popleft()):
+            body.end()
+        self.lane.learn()
+
+    def lost(self) -> None:
+        """The client has gone, or nothing more is taken from it."""
+        while self._bodies:
+            if body := self._bodies.popleft():
+                body.end()
+
+    def _end_part(self, *, is_in_body: bool) -> None:
+        self._parts += 1
+        self._part_bytes, self._is_in_body = 0, is_in_body
+
+    # ---- Slow clients, refusals and the end
+
+    @property
+    def due(self) -> Part | None:
+        """What the client has to go on sending; None while it is not its turn."""
+        part_bytes = self._part_bytes + self.lane.begun_bytes
+        is_begun = self._is_in_body or part_bytes or not self._parts
+        is_ours = self.is_paused or self.lane.is_answering or (self.is_answering and not self._is_in_body)
+        return (self._parts, part_bytes) if is_begun and not (is_ours or self.is_refused) else None
+
+    def refuse_slow(self) -> None:
+        if self._parts or self._part_bytes or self.lane.begun_bytes:
+            self.refuse(refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly."))
+        else:
+            self.abort()  # A browser would take it for the answer to what it asks later.
+
+    def refuse(self, answer: bytes) -> None:
+        """Answer by ourselves, take no other request, and close when the client has read it.
+
+        What the client still sends is thrown away for a while: closing at once would
+        reset the connection, and the answer would be lost with it.
+        """
+        if not self.is_refused:
+            self.is_refused = True
+            self.lost()
+            self.say_last(answer)
+            asyncio.get_running_loop().call_later(LINGER_S, self.abort)
+
+    def end_after_answer(self) -> None:
+        """Close once the request at hand is answered; without one, with the next answer."""
+        self.is_ending = True
+        if begun := self.lane.release():
+            self.receive(begun)
+        self.mark_last()
+
+    def close_if_idle(self) -> None:
+        """Close it unless a request is answered, or its body is received. A head that has begun does not count."""
+        if self.is_refused or not (self._is_in_body or self.is_answering or self.lane.is_answering):
+            self.close()
+
+    def send(self, answer: Answer) -> None:
+        """Send an answer of the lane in one piece."""
+        self._parts += 2
+        start, end = self.frame_of(answer)
+        self.write(b"%b%d%b%b" % (start, len(answer.body), end, answer.body))
+        if self.is_ending:
+            self.close()
+        else:
+            self.stay_open()
+
+    # ---- What each server has its own way for
+
+    @property
+    @abstractmethod
+    def head(self) -> tuple[str, Mapping[str, str], str]:
+        """Target, headers by their names in small letters, and address of the client of the request that comes in."""
+
+    @property
+    @abstractmethod
+    def is_answering(self) -> bool:
+        """Whether the application has a request to answer."""
+
+    @property
+    @abstractmethod
+    def is_between_requests(self) -> bool:
+        """Whether the next byte begins a request, none is under way, and its answer could be sent at once."""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool: ...
+
+    @abstractmethod
+    def parse(self, data: bytes) -> None:
+        """Take bytes that the lane leaves to the server."""
+
+    @abstractmethod
+    def frame_of(self, answer: Answer) -> tuple[bytes, bytes]:
+        """Return the bytes of an answer before and after its length, as the server writes them."""
+
+    @abstractmethod
+    def say_last(self, answer: bytes) -> None:
+        """Write an answer in place of the application's, and nothing after it."""
+
+    @abstractmethod
+    def mark_last(self) -> None:
+        """Say in the answer to the request at hand that the connection closes."""
+
+    @abstractmethod
+    def stay_open(self) -> None:
+        """Begin to wait for the next request."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it when everything is written."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close it at once."""
+
+    @abstractmethod
+    def pause_reading(self) -> None: ...
+
+    @abstractmethod
+    def resume_reading(self) -> None: ...
+
+
+class Watch:
+    """Looks for clients that hardly send what they have begun: each holds a connection and memory as long as it likes.
+
+    It looks now and then, as clocks of their own would cost each request more than all connections cost a look.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Callable[[], Iterable[Connection]]) -> None:
+        self._loop, self._connections = loop, connections
+        self._began_s: dict[tuple[Connection, int], float] = {}
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self._loop.call_later(patience_s() / LOOKS, self._look)
+
+    def _look(self) -> None:
+        now_s, before = self._loop.time(), self._began_s
+        self._began_s = {}
+        for connection in self._connections():
+            if (part := connection.due) is None:
+                continue
+            number, size = part
+            began_s = before.get((connection, number), now_s)
+            if now_s - began_s >= patience_s() + size / LEAST_RATE:
+                connection.refuse_slow()
+            else:
+                self._began_s[connection, number] = began_s
+        self._look_later()
+
+
+class Reader:
+    """Cuts off a client that reads nothing of what it was sent."""
+
+    def __init__(self, cut_off: Callable[[], None]) -> None:
+        self._cut_off = cut_off
+        self._timer: asyncio.TimerHandle | None = None
+
+    def pause(self) -> None:
+        """No more can be written until it reads."""
+        self._timer = asyncio.get_running_loop().call_later(patience_s(), self._cut_off)
+
+    def resume(self) -> None:
+        """It has read some, or has gone."""
+        if self._timer:
+            self._timer.cancel()
+
+
+def patience_s() -> float:
+    """How long a client may take for the head of a request, and for reading nothing of its answer."""
+    seconds: float = settings.TASKSTORE_SLOW_CLIENT_SECONDS
+    return seconds
+
+
+class LaneConnection:
+    """Decides which bytes of a connection the lane takes. The others go the long way, in their order."""
+
+    __slots__ = ("_begun", "_held", "_http", "_is_asked", "_lane", "_request", "_unknown")
+
+    def __init__(self, http: Connection, lane: Lane | None) -> None:
+        self._http, self._lane = http, lane
+        self._unknown = b""  # The head of the request that has gone the long way.
+        self._request: Request | None = None
+        self._begun = b""  # Of a request whose head is known, until its body is complete.
+        self._is_asked = False
+        self._held = b""  # What came before the answer was sent.
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is due. Bytes that come now are kept until it is sent."""
+        return self._is_asked or bool(self._held)
+
+    @property
+    def begun_bytes(self) -> int:
+        """Of a request that the lane has to wait for."""
+        return len(self._begun)
+
+    @property
+    def has_gone(self) -> bool:
+        return not self._http.is_open
+
+    def take(self, data: bytes) -> bytes:
+        """Take the bytes, if they are for the lane. Returns those that have to go the long way: all or none."""
+        if self._lane is None:
+            return data
+        if self.is_answering:
+            self._held += data
+            if len(self._held) > MOST_HELD:
+                self._http.pause_reading()
+            return b""
+        data = self.release() + data
+        if not self._http.is_between_requests:
+            return data
+        self._unknown = b""
+        end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD) if data.startswith(b"POST /") else -1
+        if end < 0:
+            return data
+        request = self._lane.find(data[:end])
+        if request is None:
+            self._unknown = data[:end]
+            return data
+        body_at = end + 4
+        if len(data) < body_at + request.length:
+            self._begun = data
+            return b""
+        self._is_asked = True  # The answer may come at once.
+        # What follows another request would be read at once on the long way, where it may be refused.
+        if len(data) > body_at + request.length or not self._lane.ask(request, data[body_at:], self):
+            self._is_asked = False
+            return data
+        return b""
+
+    def learn(self) -> None:
+        """The long way has answered the first of the requests that were left to it."""
+        if self._unknown and self._lane is not None:
+            self._lane.learn(self._unknown)
+            self._unknown = b""
+
+    def answer(self, answer: Answer) -> None:
+        self._is_asked = False
+        if self._http.is_open:
+            self._http.send(answer)
+        if self._held:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def release(self) -> bytes:
+        """Return the beginning of a request, which has to go the long way if no more is waited for."""
+        begun, self._begun = self._begun, b""
+        return begun
+
+    def _go_on(self) -> None:
+        held, self._held = self._held, b""
+        if self._http.is_open:
+            self._http.receive(held)
+            # Also when the lane has taken what was held: then nothing is held, and no other answer would come here.
+            self._http.resume_reading()
