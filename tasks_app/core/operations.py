@@ -104,6 +104,8 @@ class Commit:
 
     @property
     def data_bytes(self) -> int:
+        if not (self.adds or self.updates):
+            return 0  # Most commits only delete, and each is asked twice.
         return sum([len(add.data) for add in self.adds]) + sum([len(change.data or b"") for change in self.updates])
 
 

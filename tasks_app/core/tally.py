@@ -113,12 +113,15 @@ def _of(group: str, deltas: dict[str, Delta]) -> Delta:
 
 def _claim(removals: Iterable[Removal], drafts: Iterable[TaskRecord], deltas: dict[str, Delta], now_ms: int) -> None:
     """Count what a claim did. Each draft takes the place of a task in its group: only the leases become more."""
+    group, delta = None, Delta()
     for (task, _, _), draft in zip(removals, drafts, strict=True):
-        delta = _of(task.group, deltas)
-        was_leased = task.leased
+        if task.group != group:
+            group = task.group
+            delta = _of(group, deltas)
+        was_leased = task.leased_since_ms > 0
         delta.claimed += 1
         delta.taken_over += was_leased
-        delta.leases += draft.leased - was_leased
+        delta.leases += (draft.leased_since_ms > 0) - was_leased
         delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
 
 

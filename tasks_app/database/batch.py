@@ -149,7 +149,9 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
         successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place
-        written.ended.append((*kept_of(task), now_ms, commit, effect.owner, ending.value, operator, reason, successor))
+        # Not `value`, a property that takes as long as all else in this line.
+        how = ending._value_
+        written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))
 
 
 def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:

@@ -1,8 +1,8 @@
 """What a writer knows of groups that are claimed from all the time, for half a second: pure, but for the clock.
 
 Each claim may get any of the thousand longest available tasks. To read their ids costs more than all else
-that a claim does, so they are read once and handed out one by one. Whoever takes one of them looks whether it
-is there still, and whether something of a higher priority has come.
+that a claim does, so they are read once and handed out one by one, with some more that take their places.
+Whoever takes one of them looks whether it is there still, and whether something of a higher priority has come.
 
 A scan starts at the mark, the oldest available time that was found last: rows that are gone stay in
 an index until nobody can see them any more, and at the head of a busy group there may be a million.
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from ..core.operations import TaskRecord
 
 CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
+BATCHES_AHEAD, MOST_AHEAD = 8, 8_000  # For so many batches like this one ids are read, and at most so many.
 KEPT_S = 0.5
 AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
 NO_MARK_MS = -(2**63)
@@ -30,16 +31,25 @@ class Pool:
     read_s: float
     mark_ms: int
     priority: int = 0
-    ids: list[int] = field(default_factory=list)  # Of that priority. None where there are fewer than CANDIDATES.
+    # Of that priority. None where there are fewer than CANDIDATES.
+    ids: list[int] = field(default_factory=list)
+    next_ids: list[int] = field(default_factory=list)  # Available for less long than these; of them the longest last.
     is_plain: bool = True  # Whether claims from the group may be plain: see plain.py.
 
+    def __len__(self) -> int:
+        return len(self.ids) + len(self.next_ids)
+
     def take(self, number: int) -> list[int]:
-        """So many of the ids, at random. They are not in it any more."""
+        """So many of the ids, at random. They are not in it any more: each makes room for the first of the next."""
         taken = []
         for _ in range(number):
-            place = random.randrange(len(self.ids))
-            self.ids[place], self.ids[-1] = self.ids[-1], self.ids[place]
-            taken.append(self.ids.pop())
+            place = int(random.random() * len(self.ids))
+            taken.append(self.ids[place])
+            if self.next_ids:
+                self.ids[place] = self.next_ids.pop()
+            else:
+                self.ids[place] = self.ids[-1]
+                self.ids.pop()
         return taken
 
 
@@ -64,46 +74,56 @@ class Pools:
 
     def mark_of(self, group: str) -> int:
         pool = self._pools.get(group)
-        return pool.mark_ms if pool else NO_MARK_MS
+        return NO_MARK_MS if pool is None else pool.mark_ms
 
     def knows(self, group: str, number: int) -> bool:
         """Whether so many ids could be taken now, by plain claims."""
         pool = self._pools.get(group)
-        is_there = pool is not None and pool.is_plain and len(pool.ids) >= number
+        is_there = pool is not None and pool.is_plain and len(pool) >= number
         return is_there and time.monotonic() - self._forgotten_s <= KEPT_S
 
     def put_back(self, group: str, ids: Iterable[int]) -> None:
         """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
-        if pool := self._pools.get(group):
-            pool.ids[:0] = ids
+        if (pool := self._pools.get(group)) is not None:
+            left = [*ids, *pool.ids]
+            pool.ids, pool.next_ids = left[:CANDIDATES], [*pool.next_ids, *left[CANDIDATES:]]
             pool.is_plain = False
 
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
         """A priority and so many ids of it; None where that many are not known."""
         pool = self._pools.get(group)
-        return (pool.priority, pool.take(number)) if pool and len(pool.ids) >= number else None
+        return (pool.priority, pool.take(number)) if pool is not None and len(pool) >= number else None
 
     def must_read(self, group: str, number: int) -> bool:
         """Whether this batch should also read what the next ones need. Not for a claim now and then."""
         pool = self._pools.get(group)
-        if pool is None or (pool.ids and len(pool.ids) < number):
+        if pool is None or (pool.ids and len(pool) < number):
             return group in self._busy
         return not pool.ids and group in self._busy and time.monotonic() - pool.read_s > AGAIN_S
 
+    @staticmethod
+    def number_to_read(number: int) -> int:
+        """How many ids to read when a batch claims this many."""
+        return CANDIDATES + min(BATCHES_AHEAD * number, MOST_AHEAD)
+
     def note(self, group: str, levels: Sequence[tuple[int, list[int], int]], taken: Iterable[int]) -> None:
-        """What was read: priority, ids and the oldest available time of each level, the highest priority first."""
+        """What was read: priority, ids and the oldest available time of each level, the highest priority first.
+
+        The ids: the longest available first.
+        """
         if not levels:
             self.forget(group)
             return
         priority, ids, _ = levels[0]
         pool = Pool(time.monotonic(), min(mark_ms for *_, mark_ms in levels), priority)
-        if len(ids) == CANDIDATES:
+        if len(ids) >= CANDIDATES:
             gone = {*taken}
-            pool.ids = [task_id for task_id in ids if task_id not in gone]
-            preferred = [task_id for task_id in pool.ids if task_id % self.writers == self.own_class]
+            left = [task_id for task_id in ids if task_id not in gone]
+            preferred = [task_id for task_id in left if task_id % self.writers == self.own_class]
             # Where few are left, the other writers don't claim from this group: their classes are for all.
-            if len(preferred) * 2 * self.writers >= len(pool.ids):
-                pool.ids = preferred
+            if len(preferred) * 2 * self.writers >= len(left):
+                left = preferred
+            pool.ids, pool.next_ids = left[:CANDIDATES], left[: CANDIDATES - 1 : -1]
         self._pools[group] = pool
 
     def know(self, group: str, ids: Sequence[int]) -> None:
@@ -126,5 +146,5 @@ class Pools:
         """These tasks are there now, too."""
         for draft in drafts:
             pool = self._pools.get(draft.group)
-            if pool and draft.available_at_ms < pool.mark_ms:
+            if pool is not None and draft.available_at_ms < pool.mark_ms:
                 pool.mark_ms = draft.available_at_ms

@@ -157,7 +157,7 @@ class PostgreSQL(Candidates):
         locks = [(changed, "FOR UPDATE"), (depended, "FOR KEY SHARE")]
         named = [asked.ask(self.tasks_of(ids, f"ORDER BY id {lock} {skip}")) for ids, lock in locks if ids]
         candidates = {group: asked.ask(self._lock_candidates(group, demand)) for group, demand in demands.items()}
-        pools = {group: asked.ask(self._read_pool(group)) for group in to_read}
+        pools = {group: asked.ask(self._read_pool(group, demands[group])) for group in to_read}
         earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
         first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
         kept = asked.ask(self.kept_answers(keys)) if keys else []

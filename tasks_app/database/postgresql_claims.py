@@ -35,7 +35,7 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, group, self._pools.mark_of(group), demand.limit],
+            [group, group, group, group, self._pools.mark_of(group), CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
@@ -69,15 +69,15 @@ class Candidates(Dialect):
             [self.list_of(ids), group, group, priority, group, priority, group],
         )
 
-    def _read_pool(self, group: str) -> Statement:
+    def _read_pool(self, group: str, demand: Demand) -> Statement:
         return Statement(
             f"""
-            SELECT priority, array_agg(id), min(available_at_ms)
+            SELECT priority, array_agg(id ORDER BY available_at_ms, id), min(available_at_ms)
             FROM ({self._available}) AS candidates
             GROUP BY priority
             ORDER BY priority DESC
             """,
-            [group, group, group, group, self._pools.mark_of(group)],
+            [group, group, group, group, self._pools.mark_of(group), self._pools.number_to_read(demand.limit)],
         )
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -112,7 +112,7 @@ class Candidates(Dialect):
             ))
             """,
             [
-                *(group, group, group, group, NO_MARK_MS),
+                *(group, group, group, group, NO_MARK_MS, CANDIDATES),
                 self.list_of(task.id for task in locked),
                 demand.limit - len(locked),
             ],
@@ -122,7 +122,7 @@ class Candidates(Dialect):
     def _available(self) -> str:
         """A query for the longest available tasks of a group, of each priority.
 
-        Its parameters: the group, four times, and the available time at which the scan starts.
+        Its parameters: the group, four times, the available time at which the scan starts, and how many it finds.
         """
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
         # Priority and time are compared together, because only `task_claim` has them in this order: as long as
@@ -144,7 +144,7 @@ class Candidates(Dialect):
                 AND (priority, available_at_ms) >= (priorities.priority, %s)
                 AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
                 ORDER BY priority, available_at_ms, id
-                LIMIT {CANDIDATES}
+                LIMIT %s
             ) AS longest_available
             WHERE priorities.priority IS NOT NULL
         """

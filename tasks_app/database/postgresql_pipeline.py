@@ -147,10 +147,18 @@ def _row_encoder(columns: Sequence[tuple[int, Column]], varied: Container[str]) 
             parts.append(f"{pack}({', '.join(heads)})")
             continue
         for place, column in run:
-            known = f"known{len(parts)}"
-            values[known] = Encoded(column.type_name)
-            is_looked_up = column.type_name not in NOT_LOOKED_UP and column.name not in varied
-            parts.append(f"{known}[row[{place}]]" if is_looked_up else f"{known}.of(row[{place}])")
+            known, nothing, value = f"known{len(parts)}", f"nothing{len(parts)}", f"row[{place}]"
+            values[known] = encoded = Encoded(column.type_name)
+            if column.type_name == "jsonb" and column.is_filled:
+                values[nothing] = encoded.of({})
+                parts.append(f"{known}.of({value}) if {value} else {nothing}")
+            elif column.type_name in FIXED:
+                values[nothing] = encoded.of(None)
+                parts.append(f"{nothing} if {value} is None else {known}.of({value})")
+            elif column.type_name in NOT_LOOKED_UP or column.name in varied:
+                parts.append(f"{known}.of({value})")
+            else:
+                parts.append(f"{known}[{value}]")
     function: Callable[[Row], bytes] = eval(f"lambda row: join(({', '.join(parts)},))", values)  # noqa: S307 - Ours.
     return function
 
@@ -179,7 +187,7 @@ class Encoded(dict[Any, bytes]):
 
     def __missing__(self, value: Any) -> bytes:
         encoded = self.of(value)
-        if value is None or (isinstance(value, str) and len(value) <= LONGEST_TEXT):
+        if value is None or len(value) <= LONGEST_TEXT:
             if len(self) >= MOST_TEXTS:
                 self.clear()
             self[value] = encoded
@@ -286,6 +294,9 @@ class Pipeline:
 
     async def answers(self, sent: Sent, within_s: float | None = None) -> list[list[Row]]:
         self._patience_until_s = self._loop.time() + within_s if within_s else float("inf")
+        if within_s and self._alarm and self._alarm.when() > self._patience_until_s:
+            self._alarm.cancel()
+            self._alarm = None
         if within_s and self._alarm is None:
             self._alarm = self._loop.call_later(within_s, self._look_at_the_clock)
         await sent.end

@@ -1,4 +1,4 @@
-"""The fast lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
+"""The express lane: `POST /claim` and `/update` from the bytes of a connection to the writer, and back.
 
 It answers only what it understands completely: a request head that it has learnt, a token that is trusted now, a small
 body that is valid. Everything else takes the long way, through the server's parser and the views, and that decides
@@ -18,7 +18,7 @@ import msgspec
 from django.conf import settings
 
 from taskstore.errors import InvalidInput, TaskStoreError
-from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.requests import ClaimRequest, UpdateRequest
 from taskstore.types.scalars import Int64
 
 from ..access import tokens
@@ -90,7 +90,7 @@ class Request(NamedTuple):
 class Body(NamedTuple):
     """What the body of a request asks for, and the operation that comes of it for a token, without its key."""
 
-    asked: AskedOperation
+    asked: ClaimRequest | UpdateRequest
     operation: Operation
 
 
@@ -207,7 +207,7 @@ class Lane:
             read = _as_the_views_read(grant, body, is_claim=is_claim)
             if read is None:
                 return None
-            if is_claim and len(body) <= LONGEST_KNOWN:
+            if is_claim and len(body) <= LONGEST_KNOWN and not read.asked.key:  # A key makes each another one.
                 if self._claims >= self.most_known:
                     self._forget_grants()
                 self._claims += 1
@@ -237,7 +237,7 @@ def _deletes(grant: Grant, body: bytes) -> Body | None:
 
 def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
     """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
-    asked: AskedOperation
+    asked: ClaimRequest | UpdateRequest
     operation: Operation
     try:
         if is_claim:
@@ -304,7 +304,7 @@ class AskedOnLane(Asked):
                 meters.note_refusal(error)
             self.connection.answer(failure_of(self.view, error))
         except Exception:
-            log.exception("can't process a request")
+            log.exception("can't answer a request")
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:

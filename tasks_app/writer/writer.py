@@ -36,7 +36,7 @@ MOST_TURNS = 8  # Of the event loop, for what arrives together to become one bat
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
-MOST_AT_ONCE = 300  # Tasks of a batch, and bytes of their data: what is more is done beside the event loop.
+MOST_AT_ONCE = 1_000  # Tasks of a batch, and bytes of their data: what is more is done beside the event loop.
 MOST_BYTES_AT_ONCE = 4 * 2**20
 
 _running: dict[str, Writer] = {}

@@ -105,7 +105,7 @@ class Connection(ABC):
 
     def refuse_slow(self) -> None:
         if self._parts or self._part_bytes or self.lane.begun_bytes:
-            self.refuse(refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request came too slowly."))
+            self.refuse(refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request was sent too slowly."))
         else:
             self.abort()  # A browser would take it for the answer to what it asks later.
 

@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
 from tasks_app.database.batch import Done
+from tasks_app.database.demand import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task
@@ -174,7 +175,7 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
     """Else each look for what there is to claim would read the whole group."""
     dialect = PostgreSQL("default", waits=False)
-    statement = dialect._read_pool("mail")
+    statement = dialect._read_pool("mail", Demand(limit=100))
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
     # As if it had never been looked through, whatever other tests left.
     dialect.rows("DELETE FROM pg_statistic WHERE starelid = 'tasks_app_task'::regclass")
@@ -183,7 +184,7 @@ def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_
     dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
     dialect.rows(*settings_of_batches(is_local=True, is_opportunistic=False))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
-    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0)"))
+    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0, 1800)"))
     dialect.rows("DEALLOCATE pool")
     assert "using task_claim" in plan
     assert "using task_listing" not in plan

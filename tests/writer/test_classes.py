@@ -60,3 +60,24 @@ def test_processes_find_out_how_many_they_are(transactional_db, monkeypatch):
             await ann.stop()
 
     asyncio.run(meet())
+
+
+def test_a_claim_chooses_among_the_thousand_that_are_left_and_available_longest():
+    pools, left = Pools(), [*range(1, 2 * CANDIDATES + 1)]
+    pools.note("mail", [(0, [*left], 0)], ())
+    while left:
+        _, [task_id] = pools.take("mail", 1) or (0, [0])
+        assert task_id in left[:CANDIDATES]
+        left.remove(task_id)
+    assert pools.take("mail", 1) is None
+
+
+def test_what_could_not_be_claimed_is_chosen_again_among_as_many():
+    pools = Pools()
+    pools.note("mail", [(0, [*range(1, CANDIDATES + 3)], 0)], ())
+    _, ids = pools.take("mail", 5) or (0, [])
+    pools.put_back("mail", ids)
+    pool = pools._pools["mail"]
+    assert len(pool.ids) == CANDIDATES
+    assert {*ids} <= {*pool.ids}
+    assert sorted(pool.ids + pool.next_ids) == [*range(1, CANDIDATES + 3)]

@@ -45,3 +45,18 @@ def test_a_server_that_does_not_even_hear_of_that_is_left(monkeypatch):
     error, is_closed = asyncio.run(patient(0.1, prepare=silence))
     assert error.sqlstate is None
     assert is_closed
+
+
+def test_each_wait_has_an_end_of_its_own():
+    async def scenario():
+        pipeline = await Pipeline.connect(parameters_of("default"))
+        try:
+            await pipeline.run([("SELECT 1::text", ())], 0.05)
+            await pipeline.run([("SELECT pg_sleep(0.2)::text", ())])  # No limit: that of the one before is over.
+            await pipeline.run([("SELECT 1::text", ())], 3_600)
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                await pipeline.run(SLEEP, 0.1)
+        finally:
+            await pipeline.close()
+
+    asyncio.run(scenario())
