@@ -26,7 +26,7 @@ from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
 from .control.progress import Reports, report
-from .core.operations import Claim, Commit, TaskRecord
+from .core.operations import Claim, Commit, TaskRecord, told_task
 from .database import dialect_of
 from .database.outage import translated
 from .models import Client
@@ -111,7 +111,7 @@ class LocalStore:
             deletes=tuple(deletes),
             depends=tuple(depends),
         )
-        return list(map(answer_of, StoredTask.objects.perform(commit)))
+        return list(map(told_task, StoredTask.objects.perform(commit)))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():

@@ -36,6 +36,7 @@ RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
 IN_THAT_GROUP = "already in that group"
 THERE_ALREADY = "already there"
 CHANGED_SINCE = "changed since"
+KEY_TAKEN = "another task holds its key"
 ENDED_SINCE = "ended since"
 
 
@@ -208,6 +209,7 @@ class Purge(Action):
             data=bytes(item.data),
             timespec_ms=_time_before(item, now_ms),
             failed_from=item.labels.get(FAILED_FROM, ""),
+            unique=item.unique or None,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

@@ -48,6 +48,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "chain": chain,
             "last": last,
             "plain": [(name, getattr(last, name)) for name in PLAIN if hasattr(last, name)],
+            "unique": chain.living.unique if chain.living else "",
             "state": state,
             "now_ms": now_ms,
             "story": story_of(chain, now_ms),

@@ -126,6 +126,7 @@ def chores(dialect: Dialect) -> list[Chore]:
     """Return the chores of one round, which delete what has expired."""
     return [
         forget_answers,
+        forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
         forget_work,
@@ -143,7 +144,7 @@ def chores(dialect: Dialect) -> list[Chore]:
 def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> Steps[bool]:
     """Delete up to STEP matching rows. Returns whether there may be more."""
     chosen = f"SELECT {key} FROM {table} WHERE {which} LIMIT {STEP}"
-    [rows] = yield [Statement(f"DELETE FROM {table} WHERE {key} IN ({chosen}) RETURNING 1", parameters)]
+    [rows] = yield [Statement(f"DELETE FROM {table} WHERE ({key}) IN ({chosen}) RETURNING 1", parameters)]
     return len(rows) == STEP
 
 
@@ -152,6 +153,12 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+def forget_keys(dialect: Dialect) -> Steps[bool]:
+    """Delete the keys that were kept for a time after their tasks had ended."""
+    which = f"ended > 0 AND until_ms <= (SELECT {dialect.clock}) ORDER BY until_ms"
+    return (yield from _forget("tasks_app_uniquekey", '"group", key', which, []))
 
 
 # ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days

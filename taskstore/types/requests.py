@@ -34,6 +34,8 @@ from .scalars import (
     ServerSet,
     Timespec,
     TimespecAlias,
+    UniqueFor,
+    UniqueKey,
     Wait,
     prepare,
 )
@@ -96,6 +98,7 @@ class WithData(Asked, frozen=True, kw_only=True):
     labels: Labels | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     data_type: DataType | UnsetType = UNSET
+    unique: UniqueKey | UnsetType = UNSET
     ownerid: ServerSet = UNSET
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
@@ -124,6 +127,11 @@ class WithData(Asked, frozen=True, kw_only=True):
         return None if self.data_base64 is UNSET else self.data_base64
 
     @property
+    def given_key(self) -> str | None:
+        """The unique key; None if it is not given."""
+        return None if self.unique is UNSET else self.unique
+
+    @property
     def named(self) -> dict[str, Any]:
         """The given values of the fields that adds and updates have in the same words."""
         return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
@@ -139,6 +147,7 @@ class Add(WithData, frozen=True, kw_only=True):
             description="The id of a task that this commit deletes: the new task is its successor. Ignored otherwise."
         ),
     ] = 0
+    unique_for: UniqueFor = 0
 
     def new_task(self) -> NewTask:
         """Return a task that starts a chain, whatever its id."""
@@ -146,6 +155,8 @@ class Add(WithData, frozen=True, kw_only=True):
             group=self.group,
             data=self.given_data or b"",
             timespec_ms=self.timespec_ms,
+            unique=self.given_key,
+            unique_for_ms=self.unique_for,
             **self.named,
         )
 
@@ -187,6 +198,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
             data=self.given_data,
             timespec_ms=self.timespec_ms,
             release=self.release,
+            unique=self.given_key,
             **self.named,
         )
 
@@ -209,7 +221,14 @@ class Update(WithData, frozen=True, kw_only=True):
         data, named = self.given_data, self.named
         if not self.keep:
             data, named = data or b"", EMPTIED | named
-        return Change(id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, **named)
+        return Change(
+            id=self.id,
+            data=data,
+            timespec_ms=self.timespec_ms,
+            release=self.release,
+            unique=self.given_key,
+            **named,
+        )
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):

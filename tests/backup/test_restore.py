@@ -37,7 +37,7 @@ def filled(transactional_db):
     adds = [
         NewTask(group="mail", data=b"1", labels={"für": "Bob", "a": 'b"c'}, priority=-7),
         NewTask(group="a/b \u202e", data=LARGE, data_type="type.googleapis.com/Letter"),
-        NewTask(group="mail", data=b"\x00\xff", error="no\nluck", timespec_ms=4_102_444_800_000),
+        NewTask(group="mail", data=b"\x00\xff", error="no\nluck", timespec_ms=4_102_444_800_000, unique="Bob"),
         NewTask(group="reports"),
     ]
     mail, _, _, report = Task.objects.commit(owner=ANN, adds=adds)

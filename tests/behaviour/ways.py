@@ -45,6 +45,9 @@ class Seen:
     origin: int
     claims: int
     created_at_ms: int
+    unique: str
+    duplicate: bool = False
+    ending: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,7 +337,13 @@ def content(answer: httpx.Response) -> Any:
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
-    return {"group": add.group, "labels": add.labels, "priority": add.priority, "id": add.id, **fields_on_the_wire(add)}
+    return {
+        "group": add.group,
+        "labels": add.labels,
+        "priority": add.priority,
+        "id": add.id,
+        **fields_on_the_wire(add),
+    } | ({"unique_for": add.unique_for_ms} if add.unique_for_ms else {})
 
 
 def change_on_the_wire(change: Change) -> dict[str, Any]:
@@ -346,7 +355,7 @@ def change_on_the_wire(change: Change) -> dict[str, Any]:
 
 
 def fields_on_the_wire(item: NewTask | Change) -> dict[str, Any]:
-    said = {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type}
+    said = {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type, "unique": item.unique}
     if item.data is not None:
         said |= {"data": item.data.decode()} if is_text(item.data) else {"data_base64": in_base64(item.data)}
     return {name: value for name, value in said.items() if value is not None}
@@ -365,6 +374,8 @@ def is_text(data: bytes) -> bool:
 
 
 def seen_on_the_wire(task: dict[str, Any]) -> Seen:
+    if task.get("duplicate") and "group" not in task:
+        return not_shown(**task)
     data = base64.b64decode(task["data_base64"]) if task["data"] is None else task["data"].encode()
     return Seen(
         id=task["id"],
@@ -379,7 +390,17 @@ def seen_on_the_wire(task: dict[str, Any]) -> Seen:
         origin=task["origin"],
         claims=task["claims"],
         created_at_ms=task["created"],
+        unique=task.get("unique", ""),
+        duplicate=task.get("duplicate", False),
     )
+
+
+def not_shown(id: int | None, duplicate: bool, ending: str = "") -> Seen:
+    """A duplicate that has ended, or that the client can't see: that is all there is in the answer."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("available_at_ms", "owner", "priority", "origin", "claims", "created_at_ms"), 0
+    ) | dict.fromkeys(("group", "data_type", "error", "unique"), "")
+    return Seen(id=id or 0, data=b"", labels={}, duplicate=duplicate, ending=ending, **nothing)
 
 
 def step_on_the_wire(step: dict[str, Any]) -> Step:

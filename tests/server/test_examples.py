@@ -216,6 +216,13 @@ def forecast(line: str) -> dict[str, Any]:
     return {"left": int(found[1]), "rate": float(found[2] or 0), "seconds": float(found[3] or 0)}
 
 
+def test_of_many_equal_orders_one_reminder_is_added(of_each_way, rest):
+    rest.commit(adds=[{"group": "orders", "data": name} for name in ("Ann", "Bob", "Ann", "Ann", "Bob", "Ann")])
+    said = of_each_way["rest"].run("once", times=3)
+    assert sorted(line.rpartition(" ")[0] for line in said) == ["added"] * 2 + ["waits already"] * 4
+    assert sorted(task["data"] for task in rest.tasks("reminders")) == ["Ann", "Bob"]
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_example_is_explained(way):
     explained = (PROJECT / "docs" / "patterns.md").read_text()
