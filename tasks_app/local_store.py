@@ -18,12 +18,15 @@ from typing import Any, Self
 
 from django.db import Error, close_old_connections
 
+from taskstore.client.errors import NotFound
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
 from taskstore.types.clients import Heard
+from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
-from .core.operations import Claim, Commit, TaskRecord
+from .control.progress import Reports, report
+from .core.operations import Claim, Commit, TaskRecord, told_task
 from .database import dialect_of
 from .database.outage import translated
 from .models import Client
@@ -108,7 +111,7 @@ class LocalStore:
             deletes=tuple(deletes),
             depends=tuple(depends),
         )
-        return list(map(answer_of, StoredTask.objects.perform(commit)))
+        return list(map(told_task, StoredTask.objects.perform(commit)))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():
@@ -136,6 +139,12 @@ class LocalStore:
         with _fresh_connections():
             clients.hear(said)
 
+    def report_progress(self, id: int, done: float, text: str = "") -> Progress:
+        with _fresh_connections():
+            if reported := report(id, owner=self.id, done=done, text=text):
+                return reported
+        raise NotFound(f"Task {id} does not exist.")
+
     def clients(self) -> list[Heard]:
         with _fresh_connections():
             return [seen.as_answer() for seen in clients.seen()]
@@ -155,9 +164,10 @@ class LocalStore:
             self._ready.set_exception(problem)
 
     async def _work(self) -> None:
-        scheduler, stop = Scheduler(), asyncio.Event()
+        companions, stop = (Scheduler(), Reports(self._using)), asyncio.Event()
         writer = Writer.start(self._using)
-        writer.keep(scheduler)
+        for companion in companions:
+            writer.keep(companion)
         watching = asyncio.create_task(self._watch(writer))
         self._ready.set_result((asyncio.get_running_loop(), stop))
         try:

@@ -26,7 +26,7 @@ from taskstore.types.tasks import Change, NewTask, Order, State
 
 from . import database
 from .core.meters import meters
-from .core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, Operator, TaskRecord
+from .core.operations import EVERY_GROUP, Claim, Commit, Duplicate, GroupScope, Operation, Operator, TaskRecord
 from .core.validation import refuse_forbidden, task_ids, validate
 from .database.labels import BEARS_SOME
 from .writer import totals
@@ -159,7 +159,9 @@ class TaskManager(models.Manager["Task"]):
     ) -> list[Task]:
         """Change everything that is named, or nothing, if all `depends` exist.
 
-        Returns the new tasks in the order adds, then updates. Raises CommitRefused with every
+        Returns the new tasks in the order adds, then updates. In the place of an add whose `unique` key was taken it
+        returns the task that holds the key, with `duplicate` True: of one that has ended only its id and its `ending`,
+        of one that is out of the scope the id 0. Raises CommitRefused with every
         reason when something is gone or leased to another client (drop the work, claim again),
         InvalidInput when a value makes no sense. Source: contract.md section 3, `/update`.
         """
@@ -220,11 +222,12 @@ class TaskManager(models.Manager["Task"]):
             meters.note_refusal(error)
             raise
         totals.now_and_then_fold(using)
+        added = [record for record in records if not isinstance(record, Duplicate)]
         # Claims may wait for these tasks, and no writer sees what others commit.
         if writer is not None:
-            for group in {record.group for record in records}:
+            for group in {record.group for record in added}:
                 transaction.on_commit(partial(writer.look_into, group), using=using)
-        elif supplied := {record.group for record in records if not record.leased}:
+        elif supplied := {record.group for record in added if not record.leased}:
             tell_once_committed(supplied, using)
         return records
 

@@ -15,7 +15,7 @@ from taskstore.errors import Immutable
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, State
 
-from .core.operations import GroupScope, TaskRecord
+from .core.operations import Duplicate, GroupScope, TaskRecord
 from .database import collation_of
 from .database.labels import LabelIndex
 from .database.rows import whole_data
@@ -69,6 +69,11 @@ class Task(models.Model):
     made_at_ms = models.BigIntegerField()  # When this id was made.
     made_by_commit = models.BigIntegerField()
     payload = models.BigIntegerField(default=0)  # The number of its row in Payload; 0: the data is here.
+    unique = models.TextField(default="")  # The key that its chain holds; empty: none. See UniqueKey.
+
+    # Of a task that `commit` returns in the place of an add whose key was taken.
+    duplicate: bool = False
+    ending: str = ""  # How it has ended; empty: it has not.
 
     objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
@@ -104,7 +109,10 @@ class Task(models.Model):
     @classmethod
     def of(cls, record: TaskRecord) -> Self:
         """The row that a record describes, without asking the database."""
-        return cls.from_db(None, TaskRecord._fields, record)
+        task = cls.from_db(None, TaskRecord._fields, record)
+        if isinstance(record, Duplicate):
+            task.duplicate, task.ending = True, record.ending
+        return task
 
     def state(self, now_ms: int) -> State:
         """Ready, claimed, expired or scheduled. Whether it failed is beside that: `is_failed`."""
@@ -142,6 +150,30 @@ class Payload(models.Model):
 
     def __str__(self) -> str:
         return f"payload {self.id}"
+
+
+class UniqueKey(models.Model):
+    """A key that a chain of tasks holds, or that is kept from others for a time after the chain has ended."""
+
+    pk = models.CompositePrimaryKey("group", "key")
+    group = NameField(max_length=255)  # That the add named, wherever the task is now.
+    key = NameField(max_length=255)
+    origin = models.BigIntegerField()  # Of the chain.
+    until_ms = models.BigIntegerField()  # Until when it is kept, even if the chain ends.
+    ended = models.BigIntegerField()  # The last id of the chain; 0: it lives.
+    ending = models.TextField()  # As in EndedTask; empty: it lives.
+    ended_in = NameField(max_length=255)  # The group of the last id.
+
+    class Meta:
+        indexes = [
+            # The key of a chain that ends.
+            models.Index(fields=["origin"], name="key_of_chain"),
+            # What is kept no longer.
+            models.Index(fields=["until_ms"], name="key_kept", condition=~models.Q(ended=0)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} in {self.group}"
 
 
 class EndedTask(models.Model):
@@ -320,6 +352,19 @@ class Client(models.Model):
         return self.name or f"client {self.id}"
 
 
+class ProgressReport(models.Model):
+    """How far a task is, by the word of its owner. What belongs to an earlier lease or an ended task goes later."""
+
+    origin = models.BigIntegerField(primary_key=True)
+    claims = models.IntegerField()  # Of the task: they identify the lease.
+    done = models.FloatField()  # From 0 to 1.
+    text = models.CharField(max_length=255)
+    at_ms = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"task {self.origin}: {self.done:.0%}"
+
+
 class Scope(models.TextChoices):
     """What a token may do; each of the first three includes the ones before it."""
 
@@ -441,6 +486,7 @@ class BulkItem(models.Model):
     created_at_ms = models.BigIntegerField(default=0)
     data = models.BinaryField(default=b"")  # Of a task that was purged.
     data_type = models.TextField()
+    unique = models.TextField(default="")
 
     class Meta:
         constraints = [

@@ -9,6 +9,7 @@ from functools import partial
 from .access.policy import commands_are_on
 from .bulk import Runner
 from .commands import ListMaker
+from .control.progress import Reports
 from .grpc_api.port import GrpcPort
 from .schedules import Scheduler
 from .writer.writer import Companion, Writer
@@ -30,7 +31,7 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
         companions.append(partial(GrpcServer, grpc))
     if commands_are_on():
         companions.append(ListMaker)
-    return partial(_start, [*companions, Runner, Scheduler])
+    return partial(_start, [*companions, Runner, Scheduler, Reports])
 
 
 def _start(companions: Sequence[Callable[[], Companion]]) -> Writer:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .errors import JobUnfinished as JobUnfinished
     from .errors import KeyReused as KeyReused
     from .errors import LimitExceeded as LimitExceeded
+    from .errors import NotHeld as NotHeld
     from .errors import StoreBusy as StoreBusy
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import TaskStoreError as TaskStoreError
@@ -71,6 +72,7 @@ _NAMES_OF = {
         "JobUnfinished",
         "KeyReused",
         "LimitExceeded",
+        "NotHeld",
         "StoreBusy",
         "StoreUnavailable",
         "TaskStoreError",
@@ -137,6 +139,7 @@ __all__ = [
     "NewTask",
     "NotAllowed",
     "NotFound",
+    "NotHeld",
     "Order",
     "Refusal",
     "Result",

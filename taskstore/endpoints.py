@@ -45,7 +45,17 @@ from .types.groups import GroupPause, Stats
 from .types.history import History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobRequest, JobsPage, RequeueRequest
-from .types.requests import Add, Asked, ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
+from .types.progress import Progress
+from .types.requests import (
+    Add,
+    Asked,
+    ClaimRequest,
+    ClientRequest,
+    ProgressRequest,
+    ReasonRequest,
+    TasksRequest,
+    UpdateRequest,
+)
 from .types.rights import Action
 from .types.scalars import GROUP_LENGTH
 from .types.schedules import SCHEDULE_NAME_LENGTH, Schedule, ScheduleRequest
@@ -138,6 +148,7 @@ FAILURES = TOKEN_FAILURES | {
 }
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
+NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
 
 TEXT = {"type": "string"}
@@ -380,6 +391,19 @@ HEARTBEAT = Endpoint(
     body=ClientRequest,
     answer=Heard,
     failures=FAILURES,
+)
+PROGRESS = Endpoint(
+    name="progress",
+    method="PUT",
+    path="/progress/{id}",
+    needs=Action.WORK,
+    description="Report how far a leased task is. Only the client that holds it can.\n\n"
+    "`id` is any id of its chain. At most one report a second is stored, the last one; a crash may lose it. The "
+    "report makes no successor. The task, job or command shows it as `progress` until the lease ends.",
+    parameters=(IN_PATH,),
+    body=ProgressRequest,
+    answer=Progress,
+    failures=FAILURES | NOT_FOUND | NOT_HELD,
 )
 CLIENTS = Endpoint(
     name="clients",

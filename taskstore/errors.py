@@ -6,6 +6,7 @@ TaskStoreError
       TooManyGroups    the limit on groups is reached: use an existing one
   Forbidden            the caller may see these tasks but not change them: the message says what is missing
   CommitRefused        a task that the commit names is gone or leased: discard the work, claim again
+  NotHeld              the task is not leased to this client, so it can't report its progress: stop working on it
   JobUnfinished        the job has not finished, so it can't be deleted or requeued: wait
   KeyReused            the idempotency key was used with another request: use a new key
   Immutable            a task row was about to be changed in place: use the method that the message names
@@ -77,6 +78,15 @@ class CommitRefused(TaskStoreError):
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
         super().__init__(_sentence(refusal))
+
+
+class NotHeld(TaskStoreError):
+    """The task is not leased to this client, so the client can't report its progress. Nothing was changed.
+
+    Another client may have the task now: stop working on it.
+    """
+
+    code = "not_held"
 
 
 class JobUnfinished(TaskStoreError):

@@ -12,6 +12,7 @@ from tasks_app.models import AuditEntry
 FILLED = (
     "tasks_app_task",
     "tasks_app_payload",
+    "tasks_app_uniquekey",
     "tasks_app_endedtask",
     "tasks_app_token",
     "tasks_app_bulkoperation",
@@ -24,6 +25,7 @@ FILLED = (
     "tasks_app_workdone",
     "tasks_app_level",
     "tasks_app_client",
+    "tasks_app_progressreport",
     "tasks_app_endedsession",
 )
 

@@ -18,6 +18,7 @@ from django.core.signals import request_finished
 from django.db import close_old_connections, connections
 from django.dispatch import receiver
 
+from tasks_app.control.progress import Reports
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.grpc_api.serving import GrpcServer
 from tasks_app.rest_api.lane import Lane
@@ -115,7 +116,9 @@ class Served:
         self._begun.set_result(asyncio.get_running_loop())
 
     async def _start_writer(self) -> Writer:
-        return Writer.start()
+        writer = Writer.start()
+        writer.keep(Reports())
+        return writer
 
     async def _stop_writer(self) -> None:
         await self.writer.stop()

@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "tasks_app.checks": STORE | {"tasks_app.reading"},
     "tasks_app.management": {"tasks_app.tasks_backend", "taskstore.jobs", "taskstore.types"},
     "tasks_app.migrations": {"tasks_app.database", "tasks_app.models"},
-    "tasks_app.serving": STORE | BY_ITSELF | {"tasks_app.access", "tasks_app.grpc_api"},
+    "tasks_app.serving": STORE | BY_ITSELF | {"tasks_app.access", "tasks_app.control", "tasks_app.grpc_api"},
 }
 # The product may import all of these, the lab the product too.
 PACKAGES = ("taskstore", "tasks_app", "taskstore_project", "lab")

@@ -299,7 +299,17 @@ ADMIN = {
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
 NO_CHANGES = {"theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; the last two only read.
-OF_WORKERS = {"update", "claim", "import", "heartbeat", "enqueue", "submit_commands", "tasks_by_body", "bulk_preview"}
+OF_WORKERS = {
+    "update",
+    "claim",
+    "import",
+    "heartbeat",
+    "progress",
+    "enqueue",
+    "submit_commands",
+    "tasks_by_body",
+    "bulk_preview",
+}
 # Pages of the admin that change nothing, or refuse to.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",

@@ -13,10 +13,14 @@
 //   data-live-made="17"        the head of a list of tasks, made when there were so many of them,
 //   data-live-made-at="<ms>"   at that time by the database's clock, and
 //   data-live-of="ready"       in this state, or "total"; of `data-live-group`, or else of all groups
+//   data-live-progress="17"    the progress of the task with this first id, hidden while it has none, shown as it was
+//   data-live-progress-at="<ms>" at that time, with a <progress>, and
+//   data-live-percent, data-live-text
 
 const STATES = ["ready", "claimed", "expired", "scheduled", "failed", "finished"]; // The last one only where it is not 0.
 const NONE = [0, 0, 0, 0, 0, 0];
 const MOST_WATCHED = 200; // As in tasks_app/live/consumer.py, and
+const MOST_PROGRESS = 100; // Tasks of a page.
 const LONGEST_WATCHED = 40_000; // bytes of names, which is less than it takes.
 const OF_ALL = "[data-live-total], [data-live-groups], [data-live-list], [data-live-empty], [data-live-made]:not([data-live-group])";
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
@@ -31,6 +35,7 @@ let flashes = 0; // Of the message that is being shown.
 export class Counts {
   #groups = new Map(); // By name; null: the group is gone.
   #folders = new Map();
+  #progress = new Map(); // By the first id of the task; null: it has none.
   #total = null;
   #holding = null; // In how many groups there is a task; a ready one, and so on.
   #found = null; // How many groups the filter finds.
@@ -43,19 +48,24 @@ export class Counts {
     const groups = namesOf("liveGroup", "[data-live-group]");
     const folders = namesOf("liveFolder", "[data-live-folder]");
     const filter = folders.length || document.querySelector("[data-live-list]") ? searched() : "";
-    return { ...first(groups, folders), filter, totals: document.querySelector(OF_ALL) !== null };
+    const progress = namesOf("liveProgress", "[data-live-progress]").slice(0, MOST_PROGRESS);
+    const named = first(groups, folders, MOST_WATCHED - progress.length);
+    const more = progress.length ? { progress } : {};
+    return { ...named, filter, totals: document.querySelector(OF_ALL) !== null, ...more };
   }
 
   replace(content, atMs) {
     this.#groups = new Map();
     this.#folders = new Map();
+    this.#progress = new Map();
     this.#found = this.#total = this.#holding = null;
     this.change(content, atMs);
   }
 
-  change({ groups = {}, folders = {}, total, holding, found, summed }, atMs) {
+  change({ groups = {}, folders = {}, progress = {}, total, holding, found, summed }, atMs) {
     for (const [name, numbers] of Object.entries(groups)) this.#groups.set(name, numbers);
     for (const [name, numbers] of Object.entries(folders)) this.#folders.set(name, numbers);
+    for (const [id, reported] of Object.entries(progress)) this.#progress.set(id, reported);
     this.#total = total ?? this.#total;
     this.#holding = holding ?? this.#holding;
     this.#found = found ?? this.#found;
@@ -74,6 +84,7 @@ export class Counts {
       this.#showTotals();
       this.#showNews();
       this.#showTaskNews();
+      this.#showProgress();
     });
   }
 
@@ -126,6 +137,21 @@ export class Counts {
     }
   }
 
+  #showProgress() {
+    for (const place of document.querySelectorAll("[data-live-progress]")) {
+      const reported = this.#progress.get(place.dataset.liveProgress);
+      if (reported === undefined) continue; // Not known yet.
+      const [done, text, atMs] = reported ?? [0, "", 0];
+      // Without a report, the page may be the newer one only if it has just been made.
+      if (reported ? atMs < Number(place.dataset.liveProgressAt) : this.#atMs < Number(place.dataset.liveProgressAt)) continue;
+      place.hidden = reported === null;
+      if (!reported) continue;
+      place.querySelector("progress").value = done;
+      set(place.querySelector("[data-live-percent]"), `${Math.floor(done * 100 + 1e-6)}${NARROW_SPACE}%`);
+      set(place.querySelector("[data-live-text]"), text);
+    }
+  }
+
   #tellWhatIsNotIn(list) {
     const rows = [...list.querySelectorAll("[data-live-group]")].map((row) => row.dataset.liveGroup);
     const gone = rows.filter((name) => this.#groups.get(name) === null).length;
@@ -141,11 +167,11 @@ function namesOf(key, places) {
 }
 
 // As many of the names as the server takes.
-function first(groups, folders) {
+function first(groups, folders, most) {
   const watched = { groups: [], folders: [] };
   let bytes = 0;
   const all = [...groups.map((name) => ["groups", name]), ...folders.map((name) => ["folders", name])];
-  for (const [kind, name] of all.slice(0, MOST_WATCHED)) {
+  for (const [kind, name] of all.slice(0, most)) {
     bytes += new TextEncoder().encode(JSON.stringify(name)).length + 1;
     if (bytes > LONGEST_WATCHED) break;
     watched[kind].push(name);

@@ -38,7 +38,7 @@ REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
 REST = ("available_at", *PLAIN, "labels", "error")
-FACTS = ("id", "state", "held_by", "available", "claims", "origin", "created", "made")
+FACTS = ("id", "state", "held_by", "available", "claims", "unique", "origin", "created", "made")
 WIDGETS = {
     **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
     "content": AdminTextareaWidget(),

@@ -36,6 +36,7 @@ RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
 IN_THAT_GROUP = "already in that group"
 THERE_ALREADY = "already there"
 CHANGED_SINCE = "changed since"
+KEY_TAKEN = "another task holds its key"
 ENDED_SINCE = "ended since"
 
 
@@ -162,7 +163,7 @@ class Move(Action):
             yield "to", "must be a group other than the one that the tasks are in"
         elif not self.create and not Task.objects.get_queryset().in_group(self.to).exists():
             remedy = "name another group, or set the option create (--create on the command line)"
-            yield "to", f"must be an existing group, and {self.to} is not: {remedy}"
+            yield "to", f"must be an existing group, and {self.to} does not exist: {remedy}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
         return Skip(IN_THAT_GROUP) if task.group == self.to else changed(task, state, group=self.to)
@@ -208,6 +209,7 @@ class Purge(Action):
             data=bytes(item.data),
             timespec_ms=_time_before(item, now_ms),
             failed_from=item.labels.get(FAILED_FROM, ""),
+            unique=item.unique or None,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

@@ -18,12 +18,12 @@ from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import Commit
+from ..core.operations import Commit, Duplicate, TaskRecord
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .actions import action_of
+from .actions import KEY_TAKEN, action_of
 from .chunks import Chunk, Planned, next_chunk, next_undo_chunk
 from .selection import began_by
 
@@ -206,7 +206,7 @@ def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]
         BulkOperation.objects.filter(pk=operation.pk).update(
             place=chunk.place,
             done=F("done") + numbers[BulkItem.Outcome.DONE],
-            skipped=F("skipped") + len(chunk.skipped),
+            skipped=F("skipped") + len(chunk.skipped) + numbers[BulkItem.Outcome.SKIPPED],
             failed=F("failed") + numbers[BulkItem.Outcome.FAILED],
         )
 
@@ -216,6 +216,7 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
     actor = began_by(operation)
     ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     left = {planned.task or -planned.origin: planned for planned in portion}
+    answer: list[TaskRecord] = []
     while left:
         steps = [planned.step for planned in left.values()]
         commit = Commit(
@@ -227,7 +228,7 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
             operator=actor.operator(ending, bulk=operation.pk),
         )
         try:
-            Task.objects.perform(commit)
+            answer = Task.objects.perform(commit)
             break
         except CommitRefused as refused:
             # A worker was faster. Its successors have new ids, so the retries end.
@@ -240,7 +241,18 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
                 raise
             # One task must not fail the others.
             return _halves(list(left.values()), operation, error)
-    return Counter({BulkItem.Outcome.DONE: len(left)})
+    added = [planned for planned in left.values() if isinstance(planned.step, NewTask)]
+    taken = [planned for planned, task in zip(added, answer, strict=False) if isinstance(task, Duplicate)]
+    BulkItem.objects.bulk_create(
+        [
+            BulkItem(
+                operation=operation.pk, origin=planned.origin, outcome=BulkItem.Outcome.SKIPPED, why=KEY_TAKEN, task=0
+            )
+            for planned in taken
+        ],
+        ignore_conflicts=True,
+    )
+    return Counter({BulkItem.Outcome.DONE: len(left) - len(taken), BulkItem.Outcome.SKIPPED: len(taken)})
 
 
 def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) -> Counter[str]:

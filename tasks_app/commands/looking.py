@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from taskstore.types.command_record import (
     COMMAND_LABEL,
     LIST_LABEL,
@@ -16,7 +18,9 @@ from taskstore.types.command_record import (
     place_of,
 )
 from taskstore.types.commands import CommandSeen, CommandWhole, ListWhole
+from taskstore.types.progress import Progress
 
+from ..control.progress import progress_of
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
 from ..reading.listing import PAGE
@@ -74,11 +78,17 @@ def _with_runs(project: str, first_id: str, scope: GroupScope) -> CommandWhole |
     else:
         return None
     is_running = newest.status is CommandStatus.RUNNING
-    return CommandWhole(
-        newest=newest,
-        earlier=tuple(map(beginning_of, earlier)),
-        tail=max(live, key=lambda each: each.at, default=None) if is_running else None,
-    )
+    tail = max(live, key=lambda each: each.at, default=None) if is_running else None
+    if tail:
+        newest = replace(newest, progress=_progress(newest, tail))
+    return CommandWhole(newest=newest, earlier=tuple(map(beginning_of, earlier)), tail=tail)
+
+
+def _progress(seen: CommandSeen, tail: LiveOutput) -> Progress | None:
+    """Return what the running command has reported. The list's commands before it have reported in the same place."""
+    found = next(iter(progress_of(Task.objects.get_queryset().defer("data").filter(id=seen.task)).values()), None)
+    started_s = tail.due - seen.expected_duration
+    return found if found and tail.due and found.at_ms >= started_s * 1_000 else None
 
 
 def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: GroupScope) -> CommandSeen | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from taskstore.types.command_record import LIST_LABEL, OF_LISTS, RESULTS, Command, CommandStatus, NotACommand
 from taskstore.types.commands import CommandSeen, ListPage, ListSeen, ResultPage
 
+from ..control.progress import progress_of
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..managers import TaskQuerySet
 from ..models import Task
@@ -60,6 +61,7 @@ def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSee
     """Return the lists of these tasks of a project, in their order."""
     workers = summaries.workers_of(task.owner for task in tasks)
     reports = summaries.reports_by_list(project)
+    progress = progress_of(tasks)
     found = []
     for task in tasks:
         name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
@@ -81,6 +83,7 @@ def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSee
                 done=done,
                 at_ms=task.leased_since_ms if is_running else task.made_at_ms,
                 place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+                progress=progress.get(task.origin),
             )
         )
     return found

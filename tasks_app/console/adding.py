@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods
 
 from taskstore.errors import InvalidInput
 from taskstore.types.checks import group_name
-from taskstore.types.scalars import GROUP_LENGTH, LATEST_MS, MOST_PRIORITY
+from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY
 from taskstore.types.tasks import NewTask
 
 from ..access import audit
@@ -25,7 +25,14 @@ from .words import labels_in, number_in
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 # The fields of the form, by the field of the task that an error names.
-FIELDS = {"group": "group", "data": "text", "labels": "labels", "priority": "priority", "timespec": "delay"}
+FIELDS = {
+    "group": "group",
+    "data": "text",
+    "labels": "labels",
+    "priority": "priority",
+    "timespec": "delay",
+    "unique": "unique",
+}
 
 
 class NewTaskForm(forms.Form):
@@ -37,6 +44,7 @@ class NewTaskForm(forms.Form):
     unit = forms.ChoiceField(choices=[(unit, unit) for unit in UNITS_MS])
     priority = forms.CharField(initial="0")
     labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    unique = forms.CharField(required=False, max_length=KEY_LENGTH, strip=False)
 
     def clean_group(self) -> str:
         name: str = self.cleaned_data["group"]
@@ -73,6 +81,7 @@ class NewTaskForm(forms.Form):
             timespec_ms=-given["delay"] * UNITS_MS[given["unit"]],
             labels=given["labels"],
             priority=given["priority"],
+            unique=given["unique"] or None,
         )
 
 
@@ -87,13 +96,18 @@ def add(request: HttpRequest) -> HttpResponse:
         try:
             with transaction.atomic():
                 [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
-                details = {"ids": [task.id]}
-                audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
+                if not task.duplicate:
+                    details = {"ids": [task.id]}
+                    audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
         except InvalidInput as refused:
             for path, texts in refused.fields.items():
                 field = path.removeprefix("adds[0].").partition(".")[0]
                 form.add_error(FIELDS.get(field), forms.ValidationError(texts))
         else:
-            messages.success(request, f"Added task {task.id} to {task.group}.")
+            if task.duplicate:
+                has_ended = " It has ended, but keeps the key for some time." if task.ending else ""
+                messages.warning(request, f"Nothing was added: task {task.id} holds this key.{has_ended}")
+            else:
+                messages.success(request, f"Added task {task.id} to {task.group}.")
             return redirect("console:task", task.id)
     return render(request, "console/add.html", {"form": form}, status=422 if form.is_bound else 200)

@@ -18,6 +18,7 @@ from taskstore.types.command_record import (
     PREFIX,
     Command,
     CommandStatus,
+    LiveOutput,
     Output,
     place_of,
     why_no_project,
@@ -288,13 +289,20 @@ def command(request: HttpRequest) -> HttpResponse:
             "ended_ms": _ms(run.ended) if run else 0,
             "runs": [(each, LOOKS[each.status]) for each in (found.newest, *found.earlier)],
             "newest": found.newest,
-            "tail": {"at_ms": _ms(tail.at), "out": show(tail.out), "err": show(tail.err)} if tail else None,
+            "tail": _tail(seen, tail) if tail else None,
+            "list_origin": running.list.origin if running else 0,
             "is_final": found.newest.status in FINAL,
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
             **rights_of(request),
         },
     )
+
+
+def _tail(seen: CommandSeen, tail: LiveOutput) -> dict[str, Any]:
+    """Return the output of a running command. `since_ms`: its start, before which another one reported progress."""
+    started_s = tail.due - seen.expected_duration if tail.due else tail.at
+    return {"at_ms": _ms(tail.at), "since_ms": _ms(started_s), "out": show(tail.out), "err": show(tail.err)}
 
 
 @require_safe

@@ -136,17 +136,21 @@ def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
     commit = importing.within_scope(
         Commit(owner=NOBODY, adds=tuple(add.imported() for add in checked.adds), scope=actor.scope)
     )
-    tasks = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=actor.scope)
+    answered = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=actor.scope)
+    tasks = [task for task in answered if not task.duplicate]
+    skipped = len(answered) - len(tasks)
     audit.record(
         actor,
         "import",
         group=checked.groups[0] if len(checked.groups) == 1 else "",
         selection=f"{len(tasks)} tasks from {form.source}",
         done=len(tasks),
+        skipped=skipped,
         details={"groups": checked.groups[:MOST_IN_AUDIT], "ids": [task.id for task in tasks[:MOST_IN_AUDIT]]},
     )
     noun = "task" if len(tasks) == 1 else "tasks"
-    messages.success(request, f"Imported {words.number(len(tasks))} {noun} into {checked.where}.")
+    taken = f" Skipped {words.number(skipped)}, because their keys are taken." if skipped else ""
+    messages.success(request, f"Imported {words.number(len(tasks))} {noun} into {checked.where}.{taken}")
 
 
 def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpResponse:

@@ -206,6 +206,7 @@ def _list(
         "functions": sorted({each.job.function for each in shown}),
         "problems": refused.fields if refused else {},
         "now_ms": now_ms,
+        "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         "command": command_to_enqueue(request),
     }
     return render(request, "console/jobs.html", context, status=400 if refused else 200)

@@ -16,6 +16,7 @@ from taskstore.types.tasks import PLAIN, State
 from ..access.policy import Action, may
 from ..conf import retention
 from ..control import leases
+from ..control.progress import progress_of
 from ..models import Task
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload
@@ -47,10 +48,13 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "chain": chain,
             "last": last,
             "plain": [(name, getattr(last, name)) for name in PLAIN if hasattr(last, name)],
+            "unique": chain.living.unique if chain.living else "",
             "state": state,
             "now_ms": now_ms,
             "story": story_of(chain, now_ms),
             "history": retention.in_words(),
+            "progress": progress_of([chain.living]).get(chain.origin) if chain.living else None,
+            "sees_payloads": may(user, Action.SEE_PAYLOADS, chain.group),
             "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
             "may_operate": may(user, Action.OPERATE, chain.group),
             "is_ready_already": state is State.READY

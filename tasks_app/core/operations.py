@@ -6,8 +6,9 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from taskstore.types.tasks import (
     NewTask,
     Order,
     Refusal,
+    Task,
+    answer_of,
 )
 
 
@@ -166,6 +169,15 @@ class Query(Claim):
 Operation = Commit | Claim
 
 
+class OtherKey(Refusal, frozen=True, kw_only=True):
+    """A refusal because a successor was to get another key."""
+
+    wrong: tuple[tuple[str, str], ...]  # The paths of the fields, with what is right.
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class Prohibited(Refusal, frozen=True, kw_only=True):
     """A refusal because of who asks. Other reasons are not told."""
 
@@ -198,6 +210,7 @@ class TaskRecord(NamedTuple):
     made_at_ms: int  # When this id was made.
     made_by_commit: int  # The number of the commit that made it.
     payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
+    unique: str = ""  # The key that the chain holds; empty: none. The group of the key is in HeldKey.
 
     @property
     def leased(self) -> bool:
@@ -211,6 +224,42 @@ class TaskRecord(NamedTuple):
 
 # Not `_replace` or `_make`, which take three times as long; three records are made for each claim.
 record_made_of: Callable[[Sequence[Any]], TaskRecord] = partial(tuple.__new__, TaskRecord)
+
+
+class Duplicate(TaskRecord):
+    """The task that holds the key of an add, in its place. Ended, or not to be seen (id 0): only its id is known."""
+
+    ending: str = ""  # How it has ended; empty: it has not.
+
+    @classmethod
+    def of(cls, task: TaskRecord) -> Duplicate:
+        return cls._make(task)
+
+    @classmethod
+    def without_task(cls, task_id: int = 0, ending: str = "", origin: int = 0) -> Duplicate:
+        duplicate = cls(task_id, "", 0, 0, b"", "", "", {}, 0, origin, 0, 0, 0, 0, 0)
+        duplicate.ending = ending
+        return duplicate
+
+
+def told_task(task: TaskRecord) -> Task:
+    """The task as it is answered with, whether it is new or the holder of a key."""
+    return answer_of(task, ending=task.ending) if isinstance(task, Duplicate) else answer_of(task)
+
+
+Key = tuple[str, str]  # The group that the add named, and the key.
+
+
+class HeldKey(NamedTuple):
+    """A key that a chain holds, or that is kept from others for a time after its end."""
+
+    group: str
+    key: str
+    origin: int  # Of the chain; 0: of the task that is just added.
+    until_ms: int  # Until when it is kept, even if the chain ends.
+    ended: int = 0  # The last id of the chain; 0: it lives.
+    ending: str = ""
+    ended_in: str = ""  # The group in which it ended.
 
 
 class Removal(NamedTuple):
@@ -228,6 +277,28 @@ class Effect(NamedTuple):
     drafts: tuple[TaskRecord, ...] = ()
     owner: int = 0
     operator: Operator | None = None
+    taken: tuple[tuple[int, HeldKey], ...] = ()  # The keys that drafts take, with the places of these drafts.
+    # Where an add was a duplicate: for each task of the answer its place among the drafts, or the holder of the key.
+    # A holder may be a draft itself: then it is minus its place, minus 1.
+    places: tuple[int | Duplicate, ...] | None = None
+
+    def answer(self, tasks: list[TaskRecord]) -> list[TaskRecord]:
+        """The tasks to answer with; `tasks`: what has become of the drafts."""
+        return tasks if self.places is None else in_places(tasks, self.places)
+
+
+def in_places(tasks: Sequence[TaskRecord], places: Iterable[int | Duplicate]) -> list[TaskRecord]:
+    """The tasks of an answer in their order; see Effect.places."""
+    return [
+        place if isinstance(place, Duplicate) else tasks[place] if place >= 0 else Duplicate.of(tasks[-place - 1])
+        for place in places
+    ]
+
+
+class PutOff(Enum):
+    """Why an operation can't be decided together with those before it in its batch. The next batch knows more."""
+
+    KEY = "the holder of a key that it names is changed by an operation before it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from taskstore.types.tasks import (
     Change,
     Ending,
     NewTask,
+    Problem,
     Refusal,
     holds_results,
 )
@@ -26,10 +27,15 @@ from taskstore.types.tasks import (
 from .operations import (
     Claim,
     Commit,
+    Duplicate,
     Effect,
     GroupScope,
+    HeldKey,
+    Key,
     Operation,
+    OtherKey,
     Prohibited,
+    PutOff,
     Query,
     Removal,
     TaskRecord,
@@ -37,15 +43,16 @@ from .operations import (
     record_made_of,
 )
 
-Answer = Effect | Refusal
+Answer = Effect | Refusal | PutOff
 
 
 class World:
     """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
 
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
-    those that were locked for queries, the longest available first. `fed_by` reads the data of a schedule: the group
-    that it adds tasks to, or nothing.
+    those that were locked for queries, the longest available first. `keys` holds the keys that adds name and that are
+    held, or kept; `holders` the living tasks that hold them, by origin. `fed_by` reads the data of a schedule: the
+    group that it adds tasks to, or nothing.
     """
 
     def __init__(
@@ -55,6 +62,8 @@ class World:
         candidates: Mapping[str, Sequence[TaskRecord]] | None = None,
         earliest: Mapping[str, Sequence[TaskRecord]] | None = None,
         *,
+        keys: Mapping[Key, HeldKey] | None = None,
+        holders: Mapping[int, TaskRecord] | None = None,
         fed_by: Callable[[bytes], str],
     ) -> None:
         self.now_ms = now_ms
@@ -62,6 +71,9 @@ class World:
         self._candidates = {group: deque(tasks) for group, tasks in (candidates or {}).items()}
         self._earliest = {group: deque(tasks) for group, tasks in (earliest or {}).items()}
         self._gone: set[int] = set()
+        self._keys = dict(keys or {})
+        self._holders = holders or {}
+        self._taken: set[Key] = set()  # By operations before this one.
         self.fed_by = fed_by
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
@@ -110,21 +122,56 @@ class World:
                 if task.id not in self._gone and task.available_at_ms <= moment_ms and not is_held(task, self.now_ms):
                     yield task
 
-    def take(self, removals: Iterable[Removal]) -> None:
-        self._gone.update([removal.task.id for removal in removals])
+    def holder_of(self, key: Key, freed: Mapping[int, Removal]) -> TaskRecord | HeldKey | PutOff | None:
+        """Who holds the key: a living task, a chain that has ended, or nobody. `freed`: chains that end now."""
+        if key in self._taken:
+            return PutOff.KEY
+        held = self._keys.get(key)
+        if held is None:
+            return None
+        if end := freed.get(held.origin):
+            held = _kept(held, end)
+        if held.ended:
+            return held if held.until_ms > self.now_ms else None
+        task = self._holders.get(held.origin)
+        # Where it is not there, its chain goes on or has ended meanwhile.
+        return PutOff.KEY if task is None or task.id in self._gone else task
+
+    def take(self, effect: Effect) -> None:
+        self._gone.update([removal.task.id for removal in effect.removals])
+        if self._keys:
+            freed = freed_by(effect)
+            for key, held in self._keys.items():
+                if end := freed.get(held.origin):
+                    self._keys[key] = _kept(held, end)
+        self._taken.update([(held.group, held.key) for _, held in effect.taken])
+
+
+def freed_by(effect: Effect) -> dict[int, Removal]:
+    """The chains with a key that end by the effect, by origin."""
+    return {
+        removal.task.origin: removal
+        for removal in effect.removals
+        if removal.task.unique and (removal.successor is None or not effect.drafts[removal.successor].unique)
+    }
+
+
+def _kept(held: HeldKey, end: Removal) -> HeldKey:
+    """The key once its chain has ended."""
+    return held._replace(ended=end.task.id, ending=end.ending.value, ended_in=end.task.group)
 
 
 def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
     """Say what comes of each operation, in order, each seeing what the ones before it left.
 
-    A refused operation changes nothing. The answers are in the order of the operations.
+    A refused operation changes nothing, nor does one that is put off. The answers are in the order of the operations.
     """
     answers: list[Answer] = []
     for operation in operations:
         # Nearly all commits finish a task, and nothing is against it: then no reason is asked for twice.
         answer = _effect_of_deletions(operation, world) or refusal_of(operation, world) or _effect_of(operation, world)
         if isinstance(answer, Effect):
-            world.take(answer.removals)
+            world.take(answer)
         answers.append(answer)
     return answers
 
@@ -167,8 +214,27 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     if forbidden:
         return Prohibited(forbidden=forbidden)
     if not (changes or deletes or depends or owned or bugs):
+        if (operation.updates or operation.deletes) and (wrong := tuple(_other_keys(operation, world))):
+            return OtherKey(wrong=wrong)
         return None  # Nearly always: no refusal is made only to be asked whether it is one.
     return Refusal(changes=changes, deletes=deletes, depends=depends, owned=owned, bugs=bugs)
+
+
+def _other_keys(commit: Commit, world: World) -> Iterator[Problem]:
+    """Where a successor was to get a key that is not the one that its task holds."""
+    named: list[tuple[str, NewTask | Change]] = [
+        (f"updates[{place}]", change) for place, change in enumerate(commit.updates) if change.unique is not None
+    ]
+    named += [(f"adds[{place}]", add) for place, add in enumerate(commit.adds) if add.id and add.unique is not None]
+    for path, item in named:
+        task = world.find(item.id, commit.scope)
+        if task is not None and item.unique != task.unique:
+            right = (
+                f'"{task.unique}" or absent: a successor keeps its key'
+                if task.unique
+                else "absent: the task has no key"
+            )
+            yield f"{path}.unique", f"must be {right}"
 
 
 def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, ...]:
@@ -231,7 +297,7 @@ def _bugs(commit: Commit) -> Iterable[str]:
             yield f"task {task_id} is named {times} times within updates and deletes: name it once"
 
 
-def _effect_of(operation: Operation, world: World) -> Effect:
+def _effect_of(operation: Operation, world: World) -> Effect | PutOff:
     if isinstance(operation, Claim):
         return _effect_of_claim(operation, world)
     return _effect_of_commit(operation, world)
@@ -253,12 +319,78 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
 
 def _leased(task: TaskRecord, now_ms: int, available_at_ms: int, owner: int) -> TaskRecord:
     # As `_successor` would make it, in a third of the time.
-    _, group, _, _, data, data_type, error, labels, priority, origin, claims, _, created_ms, _, _, payload = task
-    kept = (data, data_type, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload)
+    _, group, _, _, data, data_type, error, labels, priority, origin, claims, _, created_ms, _, _, payload, key = task
+    kept = (data, data_type, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload, key)
     return record_made_of((0, group, available_at_ms, owner, *kept))
 
 
-def _effect_of_commit(commit: Commit, world: World) -> Effect:
+def _effect_of_commit(commit: Commit, world: World) -> Effect | PutOff:
+    effect = _effect_of_all(commit, world)
+    for add in commit.adds:
+        if add.unique:
+            return _without_duplicates(commit, effect, world)
+    return effect
+
+
+def _without_duplicates(commit: Commit, effect: Effect, world: World) -> Effect | PutOff:
+    """The effect of a commit without the adds whose keys are taken. Its deletes count before its adds."""
+    freed = freed_by(effect)
+    # The holders that the commit itself replaces.
+    replaced = {
+        removal.task.id: removal.successor
+        for removal in effect.removals
+        if removal.successor is not None and removal.task.origin not in freed
+    }
+    taken: dict[Key, tuple[int, HeldKey]] = {}
+    holders: dict[int, int | Duplicate] = {}  # By the place of the add that is not made; a number: of a draft.
+    for place, add in enumerate(commit.adds):
+        key = add.key
+        if key is None:
+            continue
+        if key in taken:
+            holders[place] = taken[key][0]
+            continue
+        holder = world.holder_of(key, freed)
+        origin = add.origin.id if add.origin else 0
+        if isinstance(holder, PutOff):
+            return holder
+        if isinstance(holder, TaskRecord):
+            is_seen = commit.scope.allows(holder.group)
+            living = Duplicate.of(holder) if is_seen else Duplicate.without_task()
+            holders[place] = replaced.get(holder.id, living)
+        elif holder and holder.origin != origin:
+            is_seen = commit.scope.allows(holder.ended_in)
+            ended = Duplicate.without_task(holder.ended, holder.ending, holder.origin)
+            holders[place] = ended if is_seen else Duplicate.without_task()
+        else:
+            # A chain that comes back takes its own key, for as long as it was kept.
+            until_ms = holder.until_ms if holder else world.now_ms + add.unique_for_ms if add.unique_for_ms else 0
+            taken[key] = place, HeldKey(*key, origin, until_ms)
+    made = [place for place in range(len(effect.drafts)) if place not in holders]
+    now_at = {place: number for number, place in enumerate(made)}
+    return effect._replace(
+        drafts=tuple([effect.drafts[place] for place in made]),
+        removals=tuple(
+            [
+                removal if removal.successor is None else removal._replace(successor=now_at[removal.successor])
+                for removal in effect.removals
+            ]
+        ),
+        taken=tuple([(now_at[place], held) for place, held in taken.values()]),
+        places=tuple([_place_of(place, holders, now_at) for place in range(len(effect.drafts))]) if holders else None,
+    )
+
+
+def _place_of(place: int, holders: Mapping[int, int | Duplicate], now_at: Mapping[int, int]) -> int | Duplicate:
+    """As in Effect.places."""
+    if place not in holders:
+        return now_at[place]
+    holder = holders[place]
+    return holder if isinstance(holder, Duplicate) else -now_at[holder] - 1
+
+
+def _effect_of_all(commit: Commit, world: World) -> Effect:
+    """What the commit does if no key is taken."""
     successors = _successors_among(commit.adds, commit.deletes)
     first_places = frozenset(successors.values())  # Not looked for among the values for each add: that is quadratic.
     adds = [
@@ -316,6 +448,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
         created_at_ms=world.now_ms,
         made_at_ms=world.now_ms,
         made_by_commit=0,
+        unique=add.unique or "" if replaces is None else _key_in(add.group, replaces),
     )
     if replaces is not None and add.moving is not None:
         return _changed(replaces, add.moving, commit.owner, world.now_ms)
@@ -385,8 +518,14 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
         error=error,
         labels=_with_source(labels, source),
         priority=task.priority if change.priority is None else change.priority,
+        unique=_key_in(group, task),
         leased_since_ms=_lease_begin(task, owner, now_ms) if available_at_ms > now_ms and not change.release else 0,
     )
+
+
+def _key_in(group: str, task: TaskRecord) -> str:
+    """The key of a successor in this group. A task that moves to the finished jobs or commands has ended."""
+    return "" if task.unique and holds_results(group) else task.unique
 
 
 def _data_type(task: TaskRecord, change: Change) -> str:

@@ -11,8 +11,15 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.checks import group_name, is_utf8, text
-from taskstore.types.scalars import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS, Limits
+from taskstore.types.checks import group_name, is_utf8, text, unique_key
+from taskstore.types.scalars import (
+    INT64_MAX,
+    INT64_MIN,
+    LATEST_MS,
+    MOST_CLAIMED,
+    MOST_WAIT_MS,
+    Limits,
+)
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
@@ -22,6 +29,7 @@ from taskstore.types.tasks import (
     NewTask,
     Problem,
     TaskField,
+    holds_results,
     ids_without_delete,
 )
 
@@ -158,6 +166,18 @@ def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
             yield f"{path}.group", sentences.NOT_EMPTY
     for check in CHECKS:
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
+    yield from _wrong_key(path, item)
+
+
+def _wrong_key(path: str, item: NewTask | Change) -> Iterator[Problem]:
+    if not isinstance(item, NewTask):
+        yield from unique_key(f"{path}.", item.unique)
+        return
+    yield from unique_key(f"{path}.", item.unique, item.unique_for_ms)
+    if item.unique and not item.id and holds_results(item.group):
+        yield f"{path}.unique", f'must be absent: tasks of the group "{item.group}" have ended'
+    if item.unique and item.unique_for_ms > 0 and item.id:
+        yield f"{path}.unique_for", "must be absent for a successor, which keeps its key"
 
 
 def _own(check: Check, item: NewTask | Change) -> Any:
@@ -196,10 +216,14 @@ def _is_surely_right(operation: Operation, limits: Limits) -> bool:
     names_ids = False
     for add in adds:
         names_ids = names_ids or add.id != 0
+        if add.unique is not None or add.unique_for_ms:
+            return False
         if not _is_right_item(add, limits):
             return False
     for change in operation.updates:
-        if not INT64_MIN <= change.id <= INT64_MAX or change.group == "" or not _is_right_item(change, limits):
+        if change.unique is not None or change.group == "":
+            return False
+        if not INT64_MIN <= change.id <= INT64_MAX or not _is_right_item(change, limits):
             return False
     return not names_ids or isinstance(operation, Update) or not any(ids_without_delete(adds, deletes))
 

@@ -13,7 +13,7 @@ from taskstore.types.tasks import Refusal
 
 from ..conf import retention
 from ..core import idempotency
-from ..core.operations import Claim, Commit, Effect, Operation, Supply, TaskRecord
+from ..core.operations import Claim, Commit, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
 from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
 
@@ -22,7 +22,9 @@ class Undecided(Enum):
     """What can't be said yet about an operation, because of other transactions. Nothing was changed."""
 
     LOCKED = "a task that it names is locked"
-    CONTENDED = "tasks are available, but all of them are locked or being added"
+    CONTENDED = (
+        "tasks are available, but all of them are locked or being added; or another transaction decides about a key"
+    )
 
 
 # What comes of an operation: its new tasks, or the error to raise.
@@ -54,6 +56,11 @@ class Seen:
     # Where ids were drawn for the drafts once all was locked: these, and the places of the named tasks in their table.
     ids: Sequence[int] | None = None
     places: Mapping[int, str] = field(default_factory=dict)
+    # Of the keys that adds name: those that are held or kept, the living tasks that hold them, by origin, and those
+    # that another transaction is deciding about.
+    keys: Mapping[Key, HeldKey] = field(default_factory=dict)
+    holders: Mapping[int, TaskRecord] = field(default_factory=dict)
+    contended: frozenset[Key] = frozenset()
 
 
 @dataclass(slots=True)
@@ -69,7 +76,10 @@ class Written:
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
     items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS
+    taken: list[Row] = field(default_factory=list)  # TAKEN_COLUMNS; the place is that of the draft in drafts.
+    freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
     work: Work = NOTHING
+    now_ms: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
@@ -88,7 +98,12 @@ class Written:
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    written = Written(has_ids=seen.ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms))
+    written = Written(
+        has_ids=seen.ids is not None,
+        places=seen.places,
+        deltas=_delta_rows(deltas, seen.now_ms),
+        now_ms=seen.now_ms,
+    )
     ids = iter(seen.ids or ())
     commits = 0
     history = retention.kept()
@@ -100,7 +115,8 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
             if outcome.operator and outcome.operator.bulk:
                 written.items += _items(outcome, outcome.operator.bulk, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
-            text = idempotency.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:])
+            places = outcome.places if isinstance(outcome, Effect) else None
+            text = idempotency.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:], places)
             key, digest = operation.key.key, operation.key.digest
             written.kept.append((key, digest, seen.now_ms, text, first, len(written.drafts)))
     written.work = work_in(deltas.values(), commits)
@@ -116,22 +132,23 @@ def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
 def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision) -> bool:
     if isinstance(operation, Claim) and isinstance(outcome, Effect):
         return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
-    return isinstance(outcome, Effect | Refusal)
+    return isinstance(outcome, Effect | Refusal) and not isinstance(outcome, OtherKey)
 
 
 def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, written: Written, history: str) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
     written.drafts += [numbered(draft, commit, next(ids, 0)) for draft in effect.drafts]
+    written.taken += [(held.group, held.key, held.until_ms, first + number) for number, held in effect.taken]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
         if task.payload and (place is None or effect.drafts[place].payload != task.payload):
             written.payloads_gone.append(task.payload)
+        if task.unique and (place is None or not effect.drafts[place].unique):
+            written.freed.append((task.origin, task.id, ending.value, task.group))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
-        successor = place if place is None else first + place
-        if written.has_ids and successor is not None:
-            successor = written.drafts[successor].id
+        successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place
         # Not `value`, a property that takes as long as all else in this line.
         how = ending._value_
         written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taskstore.types.tasks import Order, Refusal
 
 from ..core import idempotency
-from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
+from ..core.operations import Claim, Commit, Key, Operation, Query, TaskRecord
 from .rows import Row, record_of
 
 
@@ -23,6 +23,19 @@ def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, list[TaskRecord]
         key: (digest, idempotency.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
         for key, digest, answer, ids in rows
     }
+
+
+def named_keys(operations: Iterable[Operation]) -> list[Key]:
+    """The keys that adds would take, in the order in which they are locked."""
+    return sorted(
+        {
+            key
+            for operation in operations
+            if isinstance(operation, Commit)
+            for add in operation.adds
+            if add.unique and (key := add.key)
+        }
+    )
 
 
 def changed_ids(operations: Iterable[Operation]) -> set[int]:

@@ -15,12 +15,12 @@ from django.db import connections
 
 from taskstore.types.tasks import NOBODY
 
-from ..core.operations import Operation, Query, Supply
+from ..core.operations import HeldKey, Key, Operation, Query, Supply
 from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS
 from .demand import Queried, queried_by
 from .labels import BEARS_SOME
-from .rows import COLUMNS, Row, Statement, Steps, T, quoted, whole_data
+from .rows import COLUMNS, Row, Statement, Steps, T, quoted, record_of, whole_data
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"
@@ -130,6 +130,47 @@ class Dialect(ABC):
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])
+
+    @abstractmethod
+    def held_keys(self, keys: Sequence[Key]) -> Statement:
+        """Those of the keys that are held or kept, in the order of KEY_COLUMNS."""
+
+    def note_held(self, rows: Sequence[Row], seen: Seen) -> Steps[None]:
+        """Note these keys, and the living tasks that hold them: as they are now, nobody locks them."""
+        held = [HeldKey(*row) for row in rows]
+        seen.keys = {(each.group, each.key): each for each in held}
+        if not (origins := sorted({each.origin for each in held if not each.ended})):
+            return
+        is_of_chain = self.is_listed.replace("id", "origin", 1)
+        later = f"SELECT {self.selected} FROM tasks_app_task WHERE {is_of_chain} AND origin <> id"
+        found = yield [self.tasks_of(origins), Statement(later, [self.list_of(origins)])]
+        # Where a chain goes on between the two statements, the second one has the newer task.
+        seen.holders = {task.origin: task for rows in found for task in map(record_of, rows) if task.unique}
+
+    def freeing(self, written: Written) -> Sequence[Statement]:
+        """Statements after which the chains that end have let go of their keys, and nobody has those that are taken."""
+        statements: list[Statement] = []
+        if written.freed:
+            is_of_chain = self.is_listed.replace("id", "origin", 1)
+            origins = self.list_of([row[0] for row in written.freed])
+            statements.append(
+                Statement(
+                    f"DELETE FROM tasks_app_uniquekey WHERE {is_of_chain} AND ended = 0 AND until_ms <= %s",
+                    [origins, written.now_ms],
+                )
+            )
+            statements.append(self.keep_keys(written.freed))
+        if written.taken:
+            statements.append(self.drop_kept([(group, key) for group, key, *_ in written.taken]))
+        return statements
+
+    @abstractmethod
+    def keep_keys(self, freed: Sequence[Row]) -> Statement:
+        """Note how the chains ended whose keys are kept from others for a time. `freed`: FREED_COLUMNS."""
+
+    @abstractmethod
+    def drop_kept(self, keys: Sequence[Key]) -> Statement:
+        """Delete those of the keys whose chains have ended."""
 
     def probe(self) -> Steps[None]:
         """Write a row that is gone at the end of the transaction: to find out whether anything can be written."""

@@ -107,7 +107,7 @@ def asked_by(operations: Sequence[Operation]) -> Asked | None:
             if operation.operator:
                 return None
             for add in operation.adds:
-                if len(add.data) >= PAYLOAD_BYTES or not add.group:
+                if len(add.data) >= PAYLOAD_BYTES or not add.group or add.unique:
                     return None
             for change in operation.updates:
                 if change.data is not None and len(change.data) >= PAYLOAD_BYTES:
@@ -241,7 +241,7 @@ class PlainPostgreSQL(PostgreSQL):
         if not (written.has_ids and self.row_packers):
             return (yield from super().write(written))
         self._pools.lower(written.drafts)
-        statements = []
+        statements = list(self.freeing(written)) if written.freed else []
         if written.removed:
             places = '","'.join([written.places[task_id] for task_id in written.removed])
             statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,16 +12,27 @@ from django.db import connections, transaction
 
 from taskstore.errors import CommitUnknown
 
-from ..core.operations import Operation
+from ..core.operations import Key, Operation
 from .batch import Seen, Written
-from .demand import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
+from .demand import (
+    best_first,
+    changed_ids,
+    demands_of,
+    depended_ids,
+    kept_by_key,
+    keys_of,
+    named_keys,
+    queried_by,
+)
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .postgresql_claims import Candidates
 from .postgresql_pipeline import Doubts
-from .postgresql_writing import IS_LISTED, insertion_of, statement_of
-from .rows import Last, Questions, Row, Statement, Steps, record_of
+from .postgresql_writing import IS_LISTED, arrays, insertion_of, statement_of
+from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
+KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
+MOST_KEYS = 500
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
 SILENCE_S = 60
@@ -149,6 +161,10 @@ class PostgreSQL(Candidates):
         earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
         first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
         kept = asked.ask(self.kept_answers(keys)) if keys else []
+        named_now = named_keys(operations)
+        # By statements of their own: what the second one sees was committed before the locks were there.
+        is_locked = asked.ask(self._lock_keys(named_now)) if named_now else []
+        held = asked.ask(self.held_keys(named_now)) if named_now else []
         # The time comes last: a lease that ran out while this waited for locks has run out.
         numbers = asked.ask(self._time_and_numbers(len(operations)))
         yield from asked.answered()
@@ -169,11 +185,68 @@ class PostgreSQL(Candidates):
             self._pools.note(group, rows, (task.id for task in seen.candidates[group]))
         for group, tasks in seen.earliest.items():
             self._pools.note_earliest(group, tasks, queried[group].tasks)
+        if named_now:
+            seen.contended = frozenset(key for key, (is_ours,) in zip(named_now, is_locked, strict=True) if not is_ours)
+            yield from self.note_held(held, seen)
         yield from self._look_behind_locks(demands, seen)
         missing = () if self.waits else (changed | depended) - seen.named.keys()
         if missing:
             yield from self._note_locked(missing, seen)
         return seen
+
+    def _lock_keys(self, keys: Sequence[Key]) -> Statement:
+        """Lock the keys until the end of the transaction. Tells for each in turn whether it could be locked.
+
+        Advisory locks, because there is no row yet: whoever inserts one that another transaction is about to insert
+        waits until that ends, and all operations of the batch with it. Nobody locks more than MOST_KEYS one by one,
+        as the database has room for some thousand locks only.
+        """
+        numbers = [_number_of(key) for key in keys]
+        is_exclusive = len(numbers) > MOST_KEYS
+        mode = "" if is_exclusive else "_shared"
+        each = "true" if is_exclusive else "{} IS NOT NULL"
+        if self.waits:
+            every = f"pg_advisory_xact_lock{mode}({KEYS_LOCK}) IS NOT NULL"
+            each = each.format("pg_advisory_xact_lock(number)")
+        else:
+            every = f"pg_try_advisory_xact_lock{mode}({KEYS_LOCK})"
+            each = each.format("pg_try_advisory_xact_lock(number)").replace(" IS NOT NULL", "")
+        sql = f"""
+            WITH every AS MATERIALIZED (SELECT {every} AS is_locked)
+            SELECT CASE WHEN (SELECT is_locked FROM every) THEN {each} ELSE false END
+            FROM unnest(%s::bigint[]) AS locks(number)
+        """
+        return Statement(sql, [self.list_of(numbers)])
+
+    def held_keys(self, keys: Sequence[Key]) -> Statement:
+        sql = f"""
+            SELECT {", ".join(quoted(KEY_COLUMNS))}
+            FROM unnest(%s::text[], %s::text[]) AS named("group", key)
+            JOIN tasks_app_uniquekey USING ("group", key)
+        """
+        return Statement(sql, self._columns_of(keys))
+
+    def keep_keys(self, freed: Sequence[Row]) -> Statement:
+        sql = f"""
+            UPDATE tasks_app_uniquekey AS kept
+            SET ended = gone.ended, ending = gone.ending, ended_in = gone.ended_in
+            FROM unnest({arrays(FREED_COLUMNS)}) AS gone({", ".join(FREED_COLUMNS)})
+            WHERE kept.origin = gone.origin AND kept.ended = 0
+        """
+        columns = zip(("bigint", "bigint", "text", "text"), zip(*freed, strict=True), strict=True)
+        return Statement(sql, [self.array(type_name, values) for type_name, values in columns])
+
+    def drop_kept(self, keys: Sequence[Key]) -> Statement:
+        sql = """
+            DELETE FROM tasks_app_uniquekey AS kept
+            USING unnest(%s::text[], %s::text[]) AS named("group", key)
+            WHERE kept."group" = named."group" AND kept.key = named.key AND kept.ended > 0
+        """
+        return Statement(sql, self._columns_of(keys))
+
+    def _columns_of(self, keys: Sequence[Key]) -> list[Any]:
+        groups, names = zip(*keys, strict=True)
+        return [self.array("text", groups), self.array("text", names)]
 
     def _note_locked(self, missing: Iterable[int], seen: Seen) -> Steps[None]:
         """Note which of the named tasks that were passed over are there, but locked by others."""
@@ -209,7 +282,7 @@ class PostgreSQL(Candidates):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         self._pools.lower(written.drafts)
-        [rows] = yield Last([statement_of(written, self.array)])
+        *_, rows = yield Last([*self.freeing(written), statement_of(written, self.array)])
         return [task_id for (task_id,) in rows]
 
     def election(self) -> Statement:
@@ -283,6 +356,12 @@ class PostgreSQL(Candidates):
 def _at_once(*settings: str) -> Statement:
     """Statements without parameters, in one round trip."""
     return Statement("; ".join(settings))
+
+
+def _number_of(key: Key) -> int:
+    """The number of the lock of a key. Another key with the same number only waits longer."""
+    digest = hashlib.blake2b(f"{len(key[0])} {key[0]}{key[1]}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def _sqlstate(error: BaseException) -> str | None:

@@ -15,7 +15,9 @@ from .rows import (
     DELTA_COLUMNS,
     ENDED_COLUMNS,
     ITEM_COLUMNS,
+    KEY_COLUMNS,
     OWN_ID,
+    TAKEN_COLUMNS,
     Row,
     Statement,
     quoted,
@@ -26,7 +28,7 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 
 # The types of columns that are not bigint.
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
-    ("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", *COUNTERS), "text"
+    ("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in", *COUNTERS), "text"
 )
 
 # What is written in place of a draft's value.
@@ -101,6 +103,16 @@ STORED = f"""
         INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
     )
 """
+# After whatever was in the way has been deleted: another process that takes the same key meanwhile, against the locks
+# of keys, is an error after which the batch is done again.
+TAKEN = f"""
+    taken AS (
+        INSERT INTO tasks_app_uniquekey ({", ".join(quoted(KEY_COLUMNS))})
+        SELECT asked."group", asked.key, coalesce(nullif(drafts.origin, 0), drafts.id), asked.until_ms, 0, '', ''
+        FROM unnest({arrays(TAKEN_COLUMNS)}) AS asked("group", key, until_ms, number), drafts
+        WHERE drafts.place = asked.number + 1
+    )
+"""
 LET_GO = f"let_go AS (DELETE FROM tasks_app_payload WHERE {IS_LISTED})"
 INSERTION = f"""
     INSERT INTO tasks_app_task ({", ".join(quoted(COLUMNS))})
@@ -134,6 +146,8 @@ def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]
         yield ITEMISED, _values(ITEM_COLUMNS, written.items, array)
     if any(draft.payload for draft in written.drafts):
         yield STORED, []
+    if written.taken:
+        yield TAKEN, _values(TAKEN_COLUMNS, written.taken, array)
     if written.payloads_gone:
         yield LET_GO, [array("bigint", written.payloads_gone)]
 

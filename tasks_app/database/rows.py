@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskstore.types.tasks import FIELDS, Kept
 
-from ..core.operations import TaskRecord, record_made_of
+from ..core.operations import HeldKey, TaskRecord, record_made_of
 from ..core.tally import COUNTERS, NUMBERS
 
 # From this size on. Measured with twenty claims and renewals: of 1 MB three to five times as
@@ -38,6 +38,11 @@ ITEM_FIELDS = (
     *(field.name for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "origin"),
 )
 ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS)
+# A key; a living holder's numbers of the end are 0 or empty.
+KEY_COLUMNS = HeldKey._fields
+TAKEN_COLUMNS = ("group", "key", "until_ms", "place")
+# The chain that lets go of its key; then its last id, how it ended and where.
+FREED_COLUMNS = ("origin", "ended", "ending", "ended_in")
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)
@@ -46,6 +51,7 @@ DATA = COLUMNS.index("data")
 LABELS = COLUMNS.index("labels")
 ID, ORIGIN = COLUMNS.index("id"), COLUMNS.index("origin")
 MADE_BY_COMMIT, PAYLOAD = COLUMNS.index("made_by_commit"), COLUMNS.index("payload")
+UNIQUE = COLUMNS.index("unique")
 
 
 Row = tuple[Any, ...]

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from django.db import connections
 
-from ..core.operations import Operation, TaskRecord
+from ..core.operations import Key, Operation, TaskRecord
 from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
-from .demand import Demand, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, queried_by
+from .demand import Demand, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .rows import (
     COLUMNS,
@@ -24,6 +24,7 @@ from .rows import (
     ENDED_COLUMNS,
     ITEM_COLUMNS,
     KEPT_ANSWER_COLUMNS,
+    KEY_COLUMNS,
     Last,
     Row,
     Statement,
@@ -34,6 +35,10 @@ from .rows import (
 )
 
 LARGEST_ID = 2**63 - 1
+# A condition: the key is one of those that the one parameter lists.
+IS_NAMED_KEY = (
+    """("group", key) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(%s))"""
+)
 FEW = 100  # Rows that are inserted one by one.
 
 
@@ -164,6 +169,9 @@ class SQLite(Dialect):
         seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept))
         # Nobody else writes until this transaction ends, which says then how far the ids were used up.
         seen.ids = range(last_id + 1, LARGEST_ID + 1)
+        if names := named_keys(operations):
+            [held] = yield [self.held_keys(names)]
+            yield from self.note_held(held, seen)
         for group, asked in queried_by(operations).items():
             [earliest] = yield [self.earliest(group, asked)]
             seen.earliest[group] = [*map(record_of, earliest)]
@@ -260,9 +268,26 @@ class SQLite(Dialect):
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
             *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
+            *self.freeing(written),
+            *_insertions(
+                "tasks_app_uniquekey",
+                KEY_COLUMNS,
+                [(group, key, drafts[place].origin, until, 0, "", "") for group, key, until, place in written.taken],
+            ),
         ]
         yield Last(statements)
         return [draft.id for draft in drafts]
+
+    def held_keys(self, keys: Sequence[Key]) -> Statement:
+        sql = f"SELECT {', '.join(quoted(KEY_COLUMNS))} FROM tasks_app_uniquekey WHERE {IS_NAMED_KEY}"
+        return Statement(sql, [json.dumps(keys)])
+
+    def keep_keys(self, freed: Sequence[Row]) -> Statement:
+        sql = "UPDATE tasks_app_uniquekey SET ended = %s, ending = %s, ended_in = %s WHERE origin = %s AND ended = 0"
+        return Statement(sql, Each([(*end, origin) for origin, *end in freed]))
+
+    def drop_kept(self, keys: Sequence[Key]) -> Statement:
+        return Statement(f"DELETE FROM tasks_app_uniquekey WHERE {IS_NAMED_KEY} AND ended > 0", [json.dumps(keys)])
 
     def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:
         if payloads:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import cast
 
-from taskstore.errors import CommitRefused, Forbidden, KeyReused
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused
 from taskstore.types.tasks import Refusal
 
-from ..core.operations import Claim, Effect, Operation, Prohibited, Query, TaskRecord
+from ..core.operations import Claim, Effect, Operation, OtherKey, Prohibited, PutOff, Query, TaskRecord
 from ..core.rules import World, decide, is_held
 from ..core.schedules import fed_by
 from .batch import Decision, Done, Seen, Undecided, written_by
-from .demand import changed_ids
+from .demand import changed_ids, named_keys
 from .dialect import Dialect
 from .new_groups import refuse_too_many
 from .rows import Steps, with_id
@@ -23,16 +23,24 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
     outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
-    if seen.kept or seen.first or seen.locked:
+    if seen.kept or seen.first or seen.locked or seen.contended:
         outcomes = [_known(operation, seen) for operation in operations]
     if any(operation.key for operation in operations):
         _put_off_repeated_keys(operations, outcomes)
     yield from refuse_too_many(operations, outcomes, dialect)
     open_places = [place for place, outcome in enumerate(outcomes) if outcome is None]
-    world = World(seen.now_ms, seen.named, seen.candidates, seen.earliest, fed_by=fed_by)
+    world = World(
+        seen.now_ms,
+        seen.named,
+        seen.candidates,
+        seen.earliest,
+        keys=seen.keys,
+        holders=seen.holders,
+        fed_by=fed_by,
+    )
     answers = decide([operations[place] for place in open_places], world)
     for place, answer in zip(open_places, answers, strict=True):
-        outcomes[place] = answer
+        outcomes[place] = Undecided.CONTENDED if isinstance(answer, PutOff) else answer
     decided = cast("list[Effect | Refusal | Decision]", outcomes)
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
     written = written_by(operations, decided, seen)
@@ -46,7 +54,9 @@ def _decision(outcome: Effect | Refusal | Decision, tasks: Iterator[TaskRecord])
     """What to answer; `tasks`: those that the effects left, in their order."""
     match outcome:
         case Effect():
-            return list(islice(tasks, len(outcome.drafts)))
+            return outcome.answer(list(islice(tasks, len(outcome.drafts))))
+        case OtherKey():
+            return InvalidInput({path: [right] for path, right in outcome.wrong})
         case Prohibited():
             return Forbidden(" ".join(outcome.forbidden))
         case Refusal():
@@ -61,6 +71,8 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
         return answer if digest == operation.key.digest else KeyReused("this key was used before with another request")
     if seen.first and isinstance(operation, Query) and operation.only_reads:
         return _read(operation, seen)
+    if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):
+        return Undecided.CONTENDED
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
 
 

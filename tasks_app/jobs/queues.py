@@ -12,6 +12,7 @@ from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
+from taskstore.types.checks import unique_key
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -33,6 +34,7 @@ from taskstore.types.rights import Action
 from taskstore.types.tasks import NOBODY, Change, Ending
 
 from ..access import audit
+from ..control.progress import progress_of
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database.time_limits import TookTooLong, at_most
@@ -65,13 +67,23 @@ class Page:
 # ---- Enqueue
 
 
-def enqueue(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> Task:
+def enqueue(
+    record: JobRecord,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    at_ms: int = 0,
+    priority: int = 0,
+    unique: str | None = None,
+    unique_for_ms: int = 0,
+) -> Task:
     """Add a job: available now (0), after so many ms (negative), or at a time. Joins the caller's transaction.
 
-    Returns its task, whose id stays the job's id. Raises InvalidInput that names every wrong field.
+    Returns its task, whose id stays the job's id; with a `unique` key that is taken, the task that holds the key, as
+    `Task.objects.commit` does. Raises InvalidInput that names every wrong field.
     """
-    refuse(problems_of(queue, record))
-    [task] = Task.objects.commit(owner=NOBODY, adds=[new_task(record, queue=queue, at_ms=at_ms, priority=priority)])
+    refuse([*problems_of(queue, record), *unique_key("", unique, unique_for_ms)])
+    new = new_task(record, queue=queue, at_ms=at_ms, priority=priority, unique=unique, unique_for_ms=unique_for_ms)
+    [task] = Task.objects.commit(owner=NOBODY, adds=[new])
     return task
 
 
@@ -94,6 +106,21 @@ def find(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job | None:
     """
     task = task_of(job_id, scope)
     return job_of(task) if task else None
+
+
+def holder_of_key(job_id: int, scope: GroupScope = EVERY_GROUP) -> Job:
+    """Return the job that was enqueued before with a key. `job_id`: 0 if it can't be seen.
+
+    Raises InvalidInput about `unique` when the job was deleted but keeps its key, or can't be shown.
+    """
+    try:
+        job = find(job_id, scope) if job_id else None
+    except NotAJob:
+        job = None
+    if job is None:
+        holder = f"job {job_id}, which no longer exists" if job_id else "a task that can't be shown"
+        raise InvalidInput({"unique": [f"must be another key: this one is taken by {holder}"]})
+    return replace(job, duplicate=True)
 
 
 def task_of(job_id: int, scope: GroupScope = EVERY_GROUP) -> Task | None:
@@ -206,7 +233,9 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
 
 
 def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
-    """Add the current attempt, from the record or from the worker that holds the task."""
+    """Add the current attempt, from the record or from the worker that holds the task, and its progress."""
+    progress = progress_of(tasks.values())
+    jobs = [replace(job, progress=progress[job.id]) if job.id in progress else job for job in jobs]
     owners = {tasks[job.task].owner for job in jobs if job.status is JobStatus.STARTED}
     workers = {client.id: client for client in Client.objects.filter(id__in=owners)} if owners else {}
     found = []

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
+from taskstore.types.progress import Progress
+
+from ..control.progress import progress_of_origins
 from ..models import Task
 from ..reading.counts import counts_of_each
 from ..writer.background import BackgroundLoop
@@ -151,9 +155,11 @@ class Broadcaster:
         self,
         read: Callable[[Collection[str]], Snapshot] = read_snapshot,
         add_up: Callable[[Part], Summary] = summary,
+        read_progress: Callable[[Collection[int]], Mapping[int, Progress]] = progress_of_origins,
     ) -> None:
         self._read = read
         self._add_up = add_up
+        self._read_progress = read_progress
         self._topics: dict[Watch, Topic] = {}
         self._loops: list[BackgroundLoop] = []
         self._snapshot: Snapshot | None = None
@@ -214,13 +220,18 @@ class Broadcaster:
         """Read and send the counts. Returns the seconds until the next reading."""
         started_s = time.monotonic()
         groups = set().union(*(watch.groups for watch in self._topics))
+        origins = set().union(*(watch.progress for watch in self._topics))
         snapshot = await self._reading.aside(self._read, groups)
+        if origins:
+            progress = await self._reading.aside(self._read_progress, origins)
+            snapshot = replace(snapshot, progress=progress)
         took_s = time.monotonic() - started_s
         self._snapshot = snapshot
         for watch, topic in list(self._topics.items()):
-            # A page that was opened during the reading may need groups that were not read.
-            if watch.groups <= groups:
-                await topic.publish(snapshot, messages.content_of(watch, snapshot.groups, self._sums))
+            # A page that was opened during the reading may need what was not read.
+            if watch.groups <= groups and watch.progress <= origins:
+                content = messages.content_of(watch, snapshot.groups, self._sums, snapshot.progress)
+                await topic.publish(snapshot, content)
         return max(TICK_S - took_s, took_s * REST_PER_READING)
 
     async def _sum_up(self) -> float:

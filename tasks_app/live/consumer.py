@@ -8,6 +8,7 @@ import logging
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
@@ -21,6 +22,7 @@ from django.conf import settings
 from django.db import Error as DatabaseFailure
 
 from taskstore.types.checks import is_utf8
+from taskstore.types.scalars import INT64_MAX
 
 from ..access import sessions
 from ..access.policy import Action, may
@@ -33,8 +35,9 @@ log = logging.getLogger(__name__)
 # A lost right takes effect within five seconds (see sessions.TRUSTED_S), at once in the process that removed it.
 RIGHTS_AGAIN_S = 3.0
 LONGEST_MESSAGE = 48_000  # Bytes. An answer is a little longer, and must fit one websocket message.
-MOST_WATCHED = 200  # Groups and folders of a page.
+MOST_WATCHED = 200  # Groups, folders and tasks with progress of a page.
 LONGEST_FILTER = 255
+LONGEST_ID = 19  # Digits.
 # A page sends a message when it is opened, changed or shown again.
 MOST_WORDS, WORDS_S = 100, 10.0
 
@@ -43,6 +46,7 @@ OF_A_PERSON, OF_ALL = 100, 2_000
 
 # Close codes from the range for applications.
 NOT_UNDERSTOOD = 4400
+OTHER_RIGHTS = 4401
 NO_RIGHT = 4403
 TOO_MANY = 4429
 
@@ -54,9 +58,21 @@ class Word(StrEnum):
     PING = "ping"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What a person may see on a page."""
+
+    sees: bool
+    payloads: bool
+
+
+NO_SIGHT = Sight(sees=False, payloads=False)
+
+
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """A viewer: a signed-in person who may see groups, on a page of this server (asgi.py checks the origin)."""
 
+    sight: Sight
     _viewer: Viewer | None = None  # None before it joins and after it leaves.
     _sending: asyncio.Task[None] | None = None
     _words = 0  # Messages since `_words_since_s`.
@@ -78,7 +94,8 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         raise StopConsumer
 
     async def connect(self) -> None:
-        if not await _may_see(self.scope["user"]):
+        self.sight = await _sight_of(self.scope["user"])
+        if not self.sight.sees:
             await self.close()  # Before the socket is accepted, this answers 403.
             return
         await self.accept()
@@ -106,7 +123,7 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             return
         match word_of(text_data):
             case Watch() as watch:
-                broadcaster.show(self._viewer, watch)
+                broadcaster.show(self._viewer, replace(watch, with_texts=bool(watch.progress) and self.sight.payloads))
             case Word.PING:
                 pass  # Keeps the connection open through proxies that close idle ones.
             case _:
@@ -125,8 +142,9 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         while True:
             await self.send(await viewer.next())
 
-    async def end_without_right(self) -> None:
-        await self._end(NO_RIGHT)
+    async def end_with_other_rights(self, sight: Sight) -> None:
+        """Close the socket. A page whose person still sees something comes back with the present rights."""
+        await self._end(OTHER_RIGHTS if sight.sees else NO_RIGHT)
 
     async def _end(self, code: int, reason: str | None = None) -> None:
         self._leave()
@@ -198,15 +216,17 @@ class Sockets:
                     await asyncio.wait_for(look_now.wait(), RIGHTS_AGAIN_S)
                 look_now.clear()
                 for cookie in list(self._by_cookie):
-                    if not await _still_sees(cookie):
-                        self._end_all(cookie)
+                    if (sight := await _present_sight(cookie)) is not None:
+                        self._end_others(cookie, sight)
         finally:
             unwatch()
 
-    def _end_all(self, cookie: str) -> None:
+    def _end_others(self, cookie: str, sight: Sight) -> None:
         for socket in list(self._by_cookie.get(cookie, ())):
+            if socket.sight == sight:
+                continue
             # Concurrently: closing a socket that reads nothing may take a while.
-            closing = asyncio.create_task(socket.end_without_right())
+            closing = asyncio.create_task(socket.end_with_other_rights(sight))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -229,13 +249,28 @@ def word_of(text: str | None) -> Watch | Word | None:
         return None
     groups, folders = message.get("groups", []), message.get("folders", [])
     searched, totals = message.get("filter", ""), message.get("totals", False)
-    if not (isinstance(groups, list) and isinstance(folders, list) and len(groups) + len(folders) <= MOST_WATCHED):
+    progress = message.get("progress", [])
+    if not all(isinstance(each, list) for each in (groups, folders, progress)):
+        return None
+    if len(groups) + len(folders) + len(progress) > MOST_WATCHED:
         return None
     if not all(map(_is_text, [*groups, *folders, searched])) or len(searched) > LONGEST_FILTER or "" in folders:
         return None
-    if not isinstance(totals, bool):
+    if not isinstance(totals, bool) or not all(map(_is_id, progress)):
         return None
-    return Watch(groups=frozenset(groups), folders=frozenset(folders), searched=searched, totals=totals)
+    return Watch(
+        groups=frozenset(groups),
+        folders=frozenset(folders),
+        searched=searched,
+        totals=totals,
+        progress=frozenset(map(int, progress)),
+    )
+
+
+def _is_id(value: object) -> bool:
+    if not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_ID):
+        return False
+    return int(value) <= INT64_MAX
 
 
 def _is_text(value: object) -> bool:
@@ -243,18 +278,23 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value and is_utf8(value)
 
 
-async def _still_sees(cookie: str) -> bool:
+async def _present_sight(cookie: str) -> Sight | None:
+    """Return what the person of a session may see now; None if that can't be told."""
     try:
-        return await _may_see(await _user_of_cookie({settings.SESSION_COOKIE_NAME: cookie}))
+        return await _sight_of(await _user_of_cookie({settings.SESSION_COOKIE_NAME: cookie}))
     except DatabaseFailure:
-        return True  # Unknown for now, and no new counts are sent either.
+        return None  # No new counts are sent either.
     except Exception:
         log.exception("can't read the rights of a viewer")
-        return False
+        return NO_SIGHT
 
 
-async def _may_see(user: Any) -> bool:
-    return bool(await database_sync_to_async(may)(user, Action.SEE))
+async def _sight_of(user: Any) -> Sight:
+    def look() -> Sight:
+        return Sight(sees=may(user, Action.SEE), payloads=may(user, Action.SEE_PAYLOADS))
+
+    found: Sight = await database_sync_to_async(look)()
+    return found
 
 
 async def _user_of_cookie(cookies: dict[str, str]) -> Any:

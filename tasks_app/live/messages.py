@@ -2,7 +2,7 @@
 
 A page names its groups, and gets the counts of these alone:
 
-{"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true}
+{"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true, "progress": ["17"]}
 
 {"seq": 7, "at": <ms>, "age": <ms>, "full": {
     "groups": {"mail": [ready, claimed, expired, scheduled, failed]},             null: the group no longer exists
@@ -11,6 +11,7 @@ A page names its groups, and gets the counts of these alone:
     "holding": [groups, groups with ready tasks, with claimed tasks, ...],
     "found": 17,                                                                  groups that match the filter
     "summed": <ms>                                                                the time of the last three
+    "progress": {"17": [0.42, "page 7 of 20", <ms>]}                              null: the task has none
 }}
 {"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         the changes
     In groups of finished jobs and commands, a list has one more number: the finished tasks.
@@ -25,10 +26,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+
+from taskstore.types.progress import Progress
 
 from ..reading.counts import COUNTED, Counts
 from ..writer.totals import EVERYTHING, Part, Summary
@@ -46,6 +49,8 @@ class Watch:
     folders: frozenset[str] = frozenset()  # Prefixes of names.
     searched: str = ""
     totals: bool = False
+    progress: frozenset[int] = frozenset()  # The origins of tasks.
+    with_texts: bool = False  # Whether the person may see what the tasks say of their progress.
 
     @property
     def parts(self) -> list[Part]:
@@ -63,9 +68,15 @@ class Snapshot:
     at_ms: int  # By the database's clock.
     read_at_s: float  # By this process's monotonic clock.
     groups: Mapping[str, Counts]
+    progress: Mapping[int, Progress] = field(default_factory=dict)  # By origin.
 
 
-def content_of(watch: Watch, groups: Mapping[str, Counts], sums: Mapping[Part, Summary]) -> Content:
+def content_of(
+    watch: Watch,
+    groups: Mapping[str, Counts],
+    sums: Mapping[Part, Summary],
+    progress: Mapping[int, Progress] | None = None,
+) -> Content:
     """Return the content for a page, without sums that are not known yet."""
     content: Content = {
         ("groups", name): _list(groups[name]) if name in groups else None for name in sorted(watch.groups)
@@ -79,6 +90,13 @@ def content_of(watch: Watch, groups: Mapping[str, Counts], sums: Mapping[Part, S
     if watch.totals and (found := sums.get(Part(searched=watch.searched))):
         content["found", ""] = found.groups
         content[SUMMED] = found.at_ms
+    for origin in sorted(watch.progress):
+        reported = (progress or {}).get(origin)
+        content["progress", str(origin)] = reported and [
+            reported.done,
+            reported.text if watch.with_texts else "",
+            reported.at_ms,
+        ]
     return content
 
 
@@ -103,7 +121,7 @@ def difference(before: Content, after: Content) -> Content:
 def _nested(content: Content) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for (kind, name), value in content.items():
-        if kind in ("groups", "folders"):
+        if kind in ("groups", "folders", "progress"):
             nested.setdefault(kind, {})[name] = value
         else:
             nested[kind] = value

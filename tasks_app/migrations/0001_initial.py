@@ -63,6 +63,7 @@ tasks = [
             ("made_at_ms", models.BigIntegerField()),
             ("made_by_commit", models.BigIntegerField()),
             ("payload", models.BigIntegerField(default=0)),
+            ("unique", models.TextField(default="")),
         ],
         options={
             "permissions": [("view_payloads", "Can see the data of tasks")],
@@ -314,6 +315,30 @@ workers = [
         },
     ),
     migrations.CreateModel(
+        name="UniqueKey",
+        fields=[
+            (
+                "pk",
+                models.CompositePrimaryKey(
+                    "group", "key", blank=True, editable=False, primary_key=True, serialize=False
+                ),
+            ),
+            ("group", NameField(max_length=255)),
+            ("key", NameField(max_length=255)),
+            ("origin", models.BigIntegerField()),
+            ("until_ms", models.BigIntegerField()),
+            ("ended", models.BigIntegerField()),
+            ("ending", models.TextField()),
+            ("ended_in", NameField(max_length=255)),
+        ],
+        options={
+            "indexes": [
+                models.Index(fields=["origin"], name="key_of_chain"),
+                models.Index(fields=["until_ms"], name="key_kept", condition=models.Q(("ended", 0), _negated=True)),
+            ],
+        },
+    ),
+    migrations.CreateModel(
         name="KeptAnswer",
         fields=[
             ("key", KeyField(primary_key=True, serialize=False)),
@@ -321,6 +346,16 @@ workers = [
             ("at_ms", models.BigIntegerField(db_index=True)),
             ("answer", models.TextField()),
             ("ids", models.TextField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="ProgressReport",
+        fields=[
+            ("origin", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("claims", models.IntegerField()),
+            ("done", models.FloatField()),
+            ("text", models.CharField(max_length=255)),
+            ("at_ms", models.BigIntegerField()),
         ],
     ),
     migrations.CreateModel(
@@ -453,6 +488,7 @@ operating = [
             ("created_at_ms", models.BigIntegerField(default=0)),
             ("data", models.BinaryField(default=b"")),
             ("data_type", models.TextField()),
+            ("unique", models.TextField(default="")),
         ],
         options={
             "constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")],

@@ -10,7 +10,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from taskstore.errors import CommitRefused, Forbidden, InvalidInput, JobUnfinished, KeyReused, LimitExceeded
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, JobUnfinished, KeyReused, LimitExceeded, NotHeld
 from taskstore.types.server import Failure, Problems
 from taskstore.types.tasks import Outcome
 
@@ -56,7 +56,7 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
             return Response(Outcome(error=error.refusal))
         case Forbidden():
             return Response(Failure(detail=printable(str(error)), code=error.code), status=403)
-        case KeyReused() | JobUnfinished():
+        case KeyReused() | JobUnfinished() | NotHeld():
             return Response(Failure(detail=str(error), code=error.code), status=409)
         case LimitExceeded():
             return Response(_problems(error), status=413)

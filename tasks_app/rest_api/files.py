@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from taskstore import endpoints
 from taskstore.types.tasks import NOBODY, Imported
 
+from ..core.operations import Duplicate
 from ..models import Task
 from ..offload.threads import by_the_helper
 from ..reading import importing
@@ -56,4 +57,5 @@ class ImportTasks(LoopView):
         else:
             commit = import_of(asked, self.scope(), key)
         tasks = await Task.objects.aperform(importing.within_scope(commit), is_checked=is_large)
-        return ENCODER.encode(Imported(imported=len(tasks), ids=tuple(task.id for task in tasks)))
+        ids = tuple(task.id for task in tasks if not isinstance(task, Duplicate))
+        return ENCODER.encode(Imported(imported=len(ids), ids=ids, skipped=len(tasks) - len(ids)))

@@ -12,22 +12,24 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import JsonResponse
+from msgspec import UNSET
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.requests import ClaimRequest, UpdateRequest
-from taskstore.types.tasks import Outcome, answer_of
+from taskstore.types.tasks import Duplicate as DuplicateAnswer
+from taskstore.types.tasks import Outcome, Task
 
 from ..access.tokens import waiting_tokens
-from ..core.operations import TaskRecord
-from ..models import Task
+from ..core.operations import Duplicate, TaskRecord, told_task
+from ..models import Task as StoredTask
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
 from ..wire.requests import claim_of, update_of
@@ -67,7 +69,7 @@ class Update(LoopView):
             operation = asked.operation(self.scope(), key)
         else:
             operation = update_of(asked, self.scope(), key)
-        return await outcome_of(await Task.objects.aperform(operation, is_checked=is_large))
+        return await outcome_of(await StoredTask.objects.aperform(operation, is_checked=is_large))
 
 
 class ClaimTasks(LoopView):
@@ -78,9 +80,9 @@ class ClaimTasks(LoopView):
             self.must_reach(group)
         operation = claim_of(asked, self.scope(), self.key_of(asked))
         if not asked.wait:
-            return await outcome_of(await Task.objects.aperform(operation))
+            return await outcome_of(await StoredTask.objects.aperform(operation))
         async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
-            return await outcome_of(await Task.objects.aperform(operation))
+            return await outcome_of(await StoredTask.objects.aperform(operation))
 
 
 async def outcome_of(tasks: Sequence[TaskRecord]) -> bytes:
@@ -96,12 +98,20 @@ def is_long(tasks: Sequence[TaskRecord]) -> bool:
 
 def encoded(tasks: Sequence[TaskRecord]) -> bytes:
     # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    return ENCODER.encode(Outcome(tasks=tuple(map(answer_of, tasks))))
+    return ENCODER.encode(Outcome(tasks=tuple(map(answer_in_place_of, tasks))))
+
+
+def answer_in_place_of(task: TaskRecord) -> Task:
+    """Return a task of an answer as it is sent: less than a task, if it is a duplicate that can't be shown."""
+    if isinstance(task, Duplicate) and (task.ending or not task.id):
+        unseen = DuplicateAnswer(id=task.id or None, ending=task.ending or UNSET)
+        return cast("Task", unseen)  # The client fills in the rest.
+    return told_task(task)
 
 
 def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
     """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_of(task)) for task in tasks])
+    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_in_place_of(task)) for task in tasks])
 
 
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.

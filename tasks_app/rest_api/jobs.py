@@ -18,7 +18,7 @@ from taskstore.types.job_record import JobStatus, NotAJob, queue_group, why_no_q
 from taskstore.types.jobs import Job, JobRequest, JobsPage, RequeueRequest
 from taskstore.types.requests import Asked
 
-from ..core.operations import Operation, TaskRecord
+from ..core.operations import Duplicate, Operation, TaskRecord
 from ..jobs import queues as job_queues
 from ..jobs.queues import Wanted
 from ..models import Task
@@ -80,10 +80,17 @@ class Jobs(LoopView):
         if is_light(body):
             asked = with_parameters(body, value_of(strict_json.read(body), JobRequest))
             [record] = await Task.objects.aperform(self._operation(asked))
+            if isinstance(record, Duplicate):
+                return await sync_to_async(self._holder)(record)
             return _answer(asked, record)
         [asked] = await by_the_helper(decoded_with_parameters, body, JobRequest)
         [record] = await Task.objects.aperform(await beside_the_loop(self._operation, asked))
+        if isinstance(record, Duplicate):
+            return await sync_to_async(self._holder)(record)
         return await beside_the_loop(_answer, asked, record)
+
+    def _holder(self, record: Duplicate) -> bytes:
+        return ENCODER.encode(job_queues.holder_of_key(record.origin, self.scope()))
 
     def _operation(self, asked: JobRequest) -> Operation:
         self.must_reach(queue_group(asked.queue))

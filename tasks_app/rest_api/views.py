@@ -18,9 +18,10 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
-from taskstore.types.requests import TasksRequest
+from taskstore.types.requests import ProgressRequest, TasksRequest
 from taskstore.types.tasks import answer_of
 
+from ..control.progress import progress_of, report
 from ..core.operations import GroupScope
 from ..managers import TaskQuerySet, limits
 from ..models import Task
@@ -171,7 +172,7 @@ class OneTask(View):
         if task is None:
             told = history.epitaph_of(task_id, scope)
             raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return Response(answer_of(task))
+        return Response(answer_of(task, progress=progress_of([task]).get(task.origin)))
 
 
 class TasksByPath(View):
@@ -200,4 +201,17 @@ def found(ids: Sequence[int], scope: GroupScope) -> Response:
     most = limits().changes
     if len(ids) > most:
         raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(ids))]})
-    return Response([task and answer_of(task) for task in Task.objects.find(ids, scope)])
+    tasks = Task.objects.find(ids, scope)
+    progress = progress_of(filter(None, tasks))
+    return Response([task and answer_of(task, progress=progress.get(task.origin)) for task in tasks])
+
+
+class Progress(View):
+    @serves(endpoints.PROGRESS)
+    def put(self, request: Request, id: str) -> Response:
+        task_id, scope, asked = integer("id", id), self.scope(), bodies.read(request, ProgressRequest)
+        reported = report(task_id, owner=asked.clientid, done=asked.done, text=asked.text, scope=scope)
+        if reported is None:
+            told = history.epitaph_of(task_id, scope)
+            raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
+        return Response(reported)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.utils import timezone
 
+from taskstore.errors import InvalidInput
 from taskstore.types.job_record import How, JobError, JobRecord, JobStatus, NotAJob
 from taskstore.types.jobs import Job
 
@@ -23,6 +24,8 @@ class JobEnded(Exception):
     It is the `exception_class` of such an error, with the details in the traceback.
     """
 
+
+MILLISECOND = timedelta(milliseconds=1)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +42,24 @@ STATUSES = {
 def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> TaskResult[P, R]:
     """Add the job. Joins the caller's transaction."""
     at_ms = round(task.run_after.timestamp() * 1000) if task.run_after else 0
-    stored = job_queues.enqueue(record, queue=task.queue_name, at_ms=at_ms, priority=task.priority)
+    unique, unique_for = getattr(task, "unique", None), getattr(task, "unique_for", None) or 0
+    length = unique_for if isinstance(unique_for, timedelta) else timedelta(seconds=unique_for)
+    try:
+        stored = job_queues.enqueue(
+            record,
+            queue=task.queue_name,
+            at_ms=at_ms,
+            priority=task.priority,
+            unique=unique,
+            unique_for_ms=length // MILLISECOND,
+        )
+        holder = job_queues.holder_of_key(stored.origin) if stored.duplicate else None
+    except InvalidInput as problem:
+        if problem.fields.keys().isdisjoint(("unique", "unique_for")):
+            raise
+        raise InvalidTask(f"{problem}.") from None
+    if holder:
+        return of(holder, task)
     return TaskResult(
         task=task,
         id=str(stored.id),
@@ -74,12 +94,12 @@ def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:
         raise TaskResultDoesNotExist(f"{result_id}: {problem}") from None
 
 
-def of(job: Job, task: Task[..., Any]) -> TaskResult[..., Any]:
+def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:
     """Return the result of a job. An attempt that a stopping worker gave back does not count."""
     attempts = [each for each in job.attempts if each.how not in (None, How.GIVEN_BACK)]
     if job.status is JobStatus.STARTED and job.attempt:
         attempts.append(job.attempt)
-    result: TaskResult[..., Any] = TaskResult(
+    result: TaskResult[P, R] = TaskResult(
         task=task,
         id=str(job.id),
         status=STATUSES[job.status],

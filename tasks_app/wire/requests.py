@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 
+from msgspec import UNSET
+
 from taskstore.errors import InvalidInput
 from taskstore.types.checks import group_name
 from taskstore.types.job_record import new_task
@@ -60,7 +62,14 @@ def claim_of(asked: ClaimRequest, scope: GroupScope, key: ResendKey | None) -> C
 
 
 def enqueue_of(asked: JobRequest, scope: GroupScope, key: ResendKey | None) -> Commit:
-    task = new_task(asked.record(), queue=asked.queue, at_ms=asked.timespec, priority=asked.priority)
+    task = new_task(
+        asked.record(),
+        queue=asked.queue,
+        at_ms=asked.timespec,
+        priority=asked.priority,
+        unique=None if asked.unique is UNSET else asked.unique,
+        unique_for_ms=asked.unique_for,
+    )
     return Commit(key=key, owner=asked.clientid, adds=(task,), scope=scope)
 
 

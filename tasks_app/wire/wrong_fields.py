@@ -157,6 +157,8 @@ def _scalar_of(type_: inspect.Type) -> Scalar:
             is_any = (least, most) == (INT64_MIN, INT64_MAX)
             wrong = sentences.int64 if is_any else partial(sentences.between, least, most)
             return Scalar(wrong, lambda value: type(value) is int and least <= value <= most, max(least, 1))
+        case inspect.FloatType(ge=0, le=1):
+            return Scalar(sentences.share, lambda value: type(value) in (int, float) and 0 <= value <= 1, 0)
         case inspect.EnumType():
             choices = [choice.value for choice in type_.cls]
             return Scalar(partial(sentences.one_of, choices), lambda value: value in choices, choices[0])

@@ -126,12 +126,14 @@ def chores(dialect: Dialect) -> list[Chore]:
     """Return the chores of one round, which delete what has expired."""
     return [
         forget_answers,
+        forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
         forget_work,
         forget_levels,
         forget_audit,
         forget_sessions,
+        OldProgress().forget,
         forget_undo,
         forget_operations,
         OldTasks().delete,
@@ -142,7 +144,7 @@ def chores(dialect: Dialect) -> list[Chore]:
 def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> Steps[bool]:
     """Delete up to STEP matching rows. Returns whether there may be more."""
     chosen = f"SELECT {key} FROM {table} WHERE {which} LIMIT {STEP}"
-    [rows] = yield [Statement(f"DELETE FROM {table} WHERE {key} IN ({chosen}) RETURNING 1", parameters)]
+    [rows] = yield [Statement(f"DELETE FROM {table} WHERE ({key}) IN ({chosen}) RETURNING 1", parameters)]
     return len(rows) == STEP
 
 
@@ -151,6 +153,12 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+def forget_keys(dialect: Dialect) -> Steps[bool]:
+    """Delete the keys that were kept for a time after their tasks had ended."""
+    which = f"ended > 0 AND until_ms <= (SELECT {dialect.clock}) ORDER BY until_ms"
+    return (yield from _forget("tasks_app_uniquekey", '"group", key', which, []))
 
 
 # ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days
@@ -227,6 +235,42 @@ def forget_sessions(dialect: Dialect) -> Steps[bool]:
     """Delete ended sessions once their cookies have expired."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     return (yield from _forget("tasks_app_endedsession", "id", "until_ms < %s", [now_ms]))
+
+
+class OldProgress:
+    """A pass over the reports of progress: those of ended tasks and of earlier leases are deleted."""
+
+    def __init__(self) -> None:
+        self._last = 0  # The last origin read.
+
+    def forget(self, dialect: Dialect) -> Steps[bool]:
+        """Delete the old ones of a step of reports. Returns whether there may be more."""
+        [rows] = yield [
+            Statement(
+                f"SELECT origin FROM tasks_app_progressreport WHERE origin > %s ORDER BY origin LIMIT {STEP}",
+                [self._last],
+            )
+        ]
+        if rows:
+            first, self._last = self._last, rows[-1][0]
+            is_present = "task.claims = report.claims AND task.leased_since_ms > 0"
+            yield [
+                Statement(
+                    f"""
+                    DELETE FROM tasks_app_progressreport AS report
+                    WHERE origin > %s AND origin <= %s
+                        AND NOT EXISTS (
+                            SELECT 1 FROM tasks_app_task AS task WHERE task.id = report.origin AND {is_present}
+                        )
+                        AND NOT EXISTS (
+                            SELECT 1 FROM tasks_app_task AS task
+                            WHERE task.origin = report.origin AND task.origin <> task.id AND {is_present}
+                        )
+                    """,
+                    [first, self._last],
+                )
+            ]
+        return len(rows) == STEP
 
 
 # ---- Tasks that are older than the retention of their group

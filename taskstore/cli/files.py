@@ -11,6 +11,7 @@ from typing import IO
 import click
 
 from ..errors import InvalidInput
+from ..types.tasks import Imported
 from ..units import size
 from . import parameter_types
 from .base import Scope, command
@@ -90,22 +91,25 @@ def write(session: Session, pieces: Iterable[bytes], output: IO[bytes]) -> int:
 @click.option("--from-line", type=parameter_types.Number(min=1), default=1, metavar="N", help="First line to import.")
 def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> None:
     """Add the tasks of an NDJSON file as written by `export`, in commits of 1 000 lines."""
-    count = 0
+    count = skipped = 0
     lines = (line for number, line in enumerate(file, 1) if number >= from_line)
     with session.progress() as progress:
         bar = progress.add_task("importing", total=None)
         for first, piece in pieces(lines):
             begin = first + from_line - 1
             with telling(session, count, f"{number(count)} tasks were imported; continue with --from-line {begin}"):
-                count += import_piece(session, b"".join(piece), group, begin)
+                imported = import_piece(session, b"".join(piece), group, begin)
+                count += imported.imported
+                skipped += imported.skipped
             progress.update(bar, completed=count)
     if session.is_json:
-        session.tell([{"imported": count}])
-    session.say(f"imported {number(count)} tasks")
+        session.tell([{"imported": count, "skipped": skipped}])
+    taken = f"; skipped {number(skipped)} whose keys are taken" if skipped else ""
+    session.say(f"imported {number(count)} tasks{taken}")
 
 
-def import_piece(session: Session, piece: bytes, group: str, begin: int) -> int:
-    """Import lines, the first of which is number `begin` of the file, and return the number of tasks.
+def import_piece(session: Session, piece: bytes, group: str, begin: int) -> Imported:
+    """Import lines, the first of which is number `begin` of the file.
 
     Raises InvalidInput, which names lines by their numbers in the file.
     """
@@ -114,6 +118,6 @@ def import_piece(session: Session, piece: bytes, group: str, begin: int) -> int:
         return f"line {int(found[1]) + begin - 1}"
 
     try:
-        return session.store.import_tasks(piece, group).imported
+        return session.store.import_tasks(piece, group)
     except InvalidInput as wrong:
         raise InvalidInput({LINE.sub(line_of_file, path): texts for path, texts in wrong.fields.items()}) from None

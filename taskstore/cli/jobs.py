@@ -65,6 +65,8 @@ def job() -> None:
 @click.option(
     "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What happens to the job if its worker dies."
 )
+@parameter_types.unique
+@parameter_types.unique_for
 @click.option("--wait", is_flag=True, help="Wait until the job has finished. Exit code 1 if it failed.")
 def enqueue(
     session: Session, /, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], wait: bool, **more: Any
@@ -84,7 +86,8 @@ def enqueue(
     if wait:
         tell_end(session, session.store.jobs.wait(made.id))
         return
-    tell(session, made, f"job {made.id} is {made.status} in the queue {made.queue}")
+    nothing = "nothing was enqueued: " if made.duplicate else ""
+    tell(session, made, f"{nothing}job {made.id} is {made.status} in the queue {made.queue}")
 
 
 def value_of(text: str) -> Any:

@@ -119,6 +119,17 @@ kwargs = click.option(
     help="A keyword argument; may be repeated.",
 )
 reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit log.")
+unique = click.option(
+    "--unique", metavar="KEY", help="Add nothing if a task holds this key of the group. 1 to 255 characters."
+)
+unique_for = click.option(
+    "--unique-for",
+    "unique_for_ms",
+    type=duration_ms,
+    default="0s",
+    metavar="TIME",
+    help="How long the key stays taken even if the task ends, such as 1h. At most 30d.",
+)
 limit = click.option(
     "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True
 )

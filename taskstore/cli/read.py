@@ -77,6 +77,7 @@ def _facts(task: Task, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "owner", _owner(task)
     yield "claims", str(task.claims or "")
     yield from ((name, str(getattr(task, name) or "")) for name in PLAIN)
+    yield "unique key", task.unique
     yield "labels", " ".join(_pairs(task.labels))
     yield "error", task.error
     yield "first id", str(task.origin) if task.origin != task.id else ""
@@ -106,6 +107,15 @@ def _readable(data: bytes) -> str:
         return printable_lines(text)
     # A single number stays as written: 1.50, 1e400.
     return printable_lines(json.dumps(tree, indent=2, ensure_ascii=False) if isinstance(tree, dict | list) else text)
+
+
+def held_by(duplicate: Task) -> str:
+    """Say which task holds a key."""
+    if not duplicate.id:
+        return "a task that this token can't see holds the key"
+    if duplicate.ending:
+        return f"task {duplicate.id} had the key and was {duplicate.ending}, and the key stays taken for some time"
+    return f"task {duplicate.id} holds the key"
 
 
 def added(tasks: Sequence[Task]) -> str:

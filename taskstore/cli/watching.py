@@ -18,24 +18,39 @@ from ..types.groups import Stats
 from . import parameter_types
 from .base import Scope, command
 from .context import Session, as_json
+from .following import follow
 from .read import STATS, of_groups, rows_of
 from .tables import exact, table
 
 
 @command("watch", needs=Scope.READ)
-@parameter_types.groups
+@click.argument("what", nargs=-1, metavar="[GROUP...|ID]", shell_complete=parameter_types.group_names)
+@click.option("--project", metavar="NAME", help="Watch the command ID of this project.")
 @click.option("--every", "every_ms", type=parameter_types.duration_ms, default="1s", metavar="TIME", show_default=True)
 @click.option(
     "--times", type=parameter_types.SIZE, default=0, metavar="N", help="Stop after N updates [default: never]."
 )
-def watch(session: Session, groups: Sequence[str], every_ms: int, times: int) -> None:
-    """Show live counts of each group until Ctrl-C. With --json, one line per update."""
+def watch(session: Session, what: Sequence[str], project: str | None, every_ms: int, times: int) -> None:
+    """Show live counts of each group until Ctrl-C, or the progress of a task, job or command until it ends.
+
+    A single number is the ID of a task or job. Exit code 1 if it failed. With --json, one line per update.
+    """
+    if project is not None or (len(what) == 1 and is_id(what[0])):
+        if len(what) != 1 or times:
+            raise click.UsageError("give one ID, without --times, to watch a task, job or command")
+        follow(session, what[0], project, every_ms / 1_000)
+        return
+    groups = what
     looks = islice(look(session, every_ms / 1_000), times or None)
     with suppress(KeyboardInterrupt):  # The normal end.
         if session.is_json:
             session.tell(records(looks, groups))
         else:
             show(session, (picture(found, groups, trouble) for found, trouble in looks))
+
+
+def is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text) <= parameter_types.LARGEST
 
 
 def show(session: Session, pictures: Iterable[RenderableType]) -> None:

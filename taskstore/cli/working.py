@@ -21,7 +21,7 @@ from .change import nothing_found
 from .context import Session, as_json, now_ms, telling
 from .errors import Failure
 from .files import pieces
-from .read import added, tasks_table, whole
+from .read import added, held_by, tasks_table, whole
 from .tables import number
 
 STDIN = "-"
@@ -51,6 +51,8 @@ data_type = click.option(
     "--at", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min."
 )
 @data_type
+@parameter_types.unique
+@parameter_types.unique_for
 @parameter_types.client
 def add(
     session: Session, /, group: str, data: str | None, file: IO[bytes] | None, by_line: bool, at: int, **fields: Any
@@ -62,6 +64,8 @@ def add(
     check_data_option(f"add {shlex.quote(group)}", data, file)
     made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
     if by_line:
+        if made.unique is not None:
+            raise click.UsageError("give either --unique or --lines: only one of the tasks could hold the key")
         if data not in (None, STDIN):
             raise click.UsageError("give either DATA or --lines")
         add_lines(session, made, file or sys.stdin.buffer)
@@ -110,7 +114,10 @@ def check_data_option(command: str, text: str | None, file: IO[bytes] | None) ->
 def tell_added(session: Session, tasks: Sequence[Task]) -> None:
     if session.is_json:
         session.tell(map(as_json, tasks))
-    session.say(f"added {added(tasks)} to {tasks[0].group}")
+    if tasks[0].duplicate:
+        session.say(f"nothing was added: {held_by(tasks[0])}")
+    else:
+        session.say(f"added {added(tasks)} to {tasks[0].group}")
 
 
 @command("claim", needs=Scope.WORK)

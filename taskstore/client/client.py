@@ -89,6 +89,7 @@ class Client(BaseClient):
     delete = verb(Calls.delete)
     import_tasks = verb(Calls.import_tasks)
     heartbeat = verb(Calls.heartbeat)
+    report_progress = verb(Calls.report_progress)
 
     task = verb(Calls.task)
     tasks = verb(Calls.tasks)
@@ -267,6 +268,7 @@ class AsyncClient(BaseClient):
     delete = async_verb(Calls.delete)
     import_tasks = async_verb(Calls.import_tasks)
     heartbeat = async_verb(Calls.heartbeat)
+    report_progress = async_verb(Calls.report_progress)
 
     task = async_verb(Calls.task)
     tasks = async_verb(Calls.tasks)

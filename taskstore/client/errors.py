@@ -1,7 +1,7 @@
 """The errors of the client, which extend the tree of `taskstore.errors`.
 
 TaskStoreError
-  InvalidInput, LimitExceeded, CommitRefused, JobUnfinished, KeyReused, StoreBusy    as the store raises them
+  InvalidInput, LimitExceeded, CommitRefused, NotHeld, JobUnfinished, KeyReused, StoreBusy    as the store raises them
   StoreUnavailable     the server or its database could not be reached within `patience_s`
     CommitUnknown      the connection broke and retrying did not help: the change may or may not have happened
   NotAllowed           the token is missing, not valid, or does not allow this

@@ -36,11 +36,17 @@ class JobCalls:
         at_ms: int = 0,
         priority: int = 0,
         options: JobOptions | None = None,
+        unique: str | None = None,
+        unique_for_ms: int = 0,
     ) -> Call[Job]:
         """Enqueue a call of a function and return the job.
 
         `function`: its dotted path. `args` and `kwargs` must be JSON. `at_ms`: when it is due. 0: now; negative: that
         many milliseconds from now; positive: milliseconds since the Epoch. Raises InvalidInput.
+
+        `unique`: a key of 1 to 255 characters. While an unfinished job of the queue has this key, nothing is enqueued:
+        returns that job, with `duplicate` True. `unique_for_ms`: for how long the key stays taken even if the job
+        finishes, up to 30 days.
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
@@ -53,6 +59,8 @@ class JobCalls:
             "timespec": at_ms,
             "priority": priority,
             "options": asdict(options or JobOptions()),
+            **given(unique=unique),
+            "unique_for": unique_for_ms,
         }
         return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
 

@@ -15,6 +15,7 @@ from ..errors import (
     JobUnfinished,
     KeyReused,
     LimitExceeded,
+    NotHeld,
     StoreBusy,
     StoreUnavailable,
     TaskStoreError,
@@ -74,8 +75,8 @@ def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:
         case 404:
             return Problem(error=NotFound(detail))
         case 409:
-            is_unfinished = _members(answer).get("code") == JobUnfinished.code
-            return Problem(error=(JobUnfinished if is_unfinished else KeyReused)(detail))
+            conflicts = {each.code: each for each in (JobUnfinished, NotHeld)}
+            return Problem(error=conflicts.get(_members(answer).get("code", ""), KeyReused)(detail))
         case 413:
             return Problem(error=LimitExceeded(_fields(call, answer, detail)))
         case 429:

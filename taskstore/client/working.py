@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.clients import Heard
+from ..types.progress import Progress, problems_of
 from ..types.tasks import (
     NAMED,
     Change,
@@ -74,7 +76,7 @@ class CommitOnTheWire:
 
     def tasks_in(self, answer: bytes) -> list[Task]:
         """Return the new tasks: adds, then updates. Raises CommitRefused."""
-        outcome = decoder(Outcome)(answer)
+        outcome = outcome_in(answer)
         if self._moved and (refusal := outcome.error):
             changes = [task_id for task_id in refusal.deletes if task_id in self._moved]
             deletes = tuple(task_id for task_id in refusal.deletes if task_id not in self._moved)
@@ -91,8 +93,12 @@ def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterato
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
-    said = {"id": add.id, "timespec": add.timespec_ms, **_said_of(add)}
-    return {"group": add.group, **_filled(said), **_data(add.data)}
+    said = {"id": add.id, "timespec": add.timespec_ms, "unique_for": add.unique_for_ms, **_said_of(add)}
+    return {"group": add.group, **_filled(said), **_key(add.unique), **_data(add.data)}
+
+
+def _key(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"unique": key}
 
 
 def _update(change: Change) -> dict[str, Any]:
@@ -109,6 +115,7 @@ def _named(change: Change) -> dict[str, Any]:
     return {
         **_filled({"timespec": change.timespec_ms, "release": change.release}),
         **{name: value for name, value in _said_of(change).items() if value is not None},
+        **_key(change.unique),
         **({} if change.data is None else _data(change.data)),
     }
 
@@ -132,6 +139,18 @@ def _data(data: bytes | str) -> dict[str, Any]:
         return {"data": bytes(data).decode()}
     except UnicodeDecodeError:
         return {"data_base64": base64.b64encode(data).decode()}
+
+
+def outcome_in(answer: bytes) -> Outcome:
+    """Parse the response to a commit. Duplicates may lack most fields of a task."""
+    if b'"duplicate":true' not in answer:
+        return decoder(Outcome)(answer)
+    tree = msgspec.json.decode(answer)
+    blank = msgspec.to_builtins(Task.make(id=0, group=""))
+    tree["tasks"] = [
+        blank | task | {"id": task["id"] or 0} if task.get("duplicate") else task for task in tree["tasks"]
+    ]
+    return msgspec.convert(tree, Outcome)
 
 
 def tasks_of(outcome: Outcome) -> list[Task]:
@@ -211,8 +230,15 @@ class Working:
         error: str = "",
         labels: Mapping[str, str] | None = None,
         priority: int = 0,
+        unique: str | None = None,
+        unique_for_ms: int = 0,
     ) -> Call[Task]:
         """Add a task and return it.
+
+        `unique`: a key of 1 to 255 characters. While another task holds this key of the group, nothing is added:
+        returns the task that holds it, with `duplicate` True. `unique_for_ms`: for how long after the add the key
+        stays taken even if the task ends, up to 30 days; then the duplicate has only its `id`, and `ending` tells how
+        it ended. The id is 0 if the token can't see the task.
 
         `timespec_ms`: when the task becomes available, in milliseconds. 0: now; negative: its absolute value from
         now; positive: that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL
@@ -226,6 +252,8 @@ class Working:
             error=error,
             labels=labels or {},
             priority=priority,
+            unique=unique,
+            unique_for_ms=unique_for_ms,
         )
         return self._one(adds=[new])
 
@@ -303,6 +331,16 @@ class Working:
             "info": dict(info or {}),
         }
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
+
+    def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
+        """Report how far a task is that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
+
+        `id`: any id of its chain. The server stores at most one report a second, the last one. Raises NotHeld if the
+        task is not leased to this client; NotFound if it has ended; InvalidInput.
+        """
+        refuse(problems_of(done, text))
+        body = {"clientid": self.id, "done": done, "text": text}
+        return Call.of(endpoints.PROGRESS, path={"id": id}, body=body)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
         def only(tasks: list[Task]) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import select
 import signal
 import time
@@ -11,15 +12,20 @@ from typing import Protocol
 
 from ..jobs.processes import AT_ONCE, Pipe
 from ..types.command_record import Command, Output, Run
+from ..types.progress import TEXT_LENGTH, problems_of
 from . import descendants
 from .messages import Clock, Setup
 
 
 class Capture(Pipe):
-    """The output of a command. Keeps up to `most_bytes`: half from the beginning, half from the end."""
+    """The output of a command. Keeps up to `most_bytes`: half from the beginning, half from the end.
 
-    def __init__(self, descriptor: int, most_bytes: int) -> None:
+    `progress` is shown all that is read.
+    """
+
+    def __init__(self, descriptor: int, most_bytes: int, progress: ProgressLines | None = None) -> None:
         super().__init__(descriptor)
+        self._progress = progress
         self.written = 0  # All bytes so far, kept or not.
         self._half = most_bytes // 2
         self._head, self._tail = bytearray(), bytearray()
@@ -48,12 +54,56 @@ class Capture(Pipe):
         os.close(self.descriptor)
 
     def take(self, some: bytes) -> None:
+        if self._progress:
+            self._progress.take(some)
         self.written += len(some)
         room = self._half - len(self._head)
         self._head += some[:room]
         self._tail += some[room:] if room else some
         if len(self._tail) > 2 * self._half + AT_ONCE:  # Rarely, because it moves the rest in memory.
             del self._tail[: -self._half]
+
+
+LONGEST_LINE = 2_048  # Bytes of a line with progress.
+MARK = b"::progress"
+PROGRESS_LINE = re.compile(rb"::progress[ \t]+(\S+)(?:[ \t]+(.*))?")
+
+
+class ProgressLines:
+    """Finds lines such as `::progress 0.42 page 7 of 20` in an output. `latest`: the last one that is valid."""
+
+    def __init__(self) -> None:
+        self.latest: tuple[float, str] | None = None
+        self._rest = b""  # The line that has not ended.
+
+    def take(self, some: bytes) -> None:
+        text = self._rest + some
+        end = text.rfind(b"\n") + 1
+        # Outputs may be large, so most are only searched for the mark. The last valid line counts.
+        place = text.rfind(MARK, 0, end)
+        while place >= 0:
+            if place == 0 or text[place - 1 : place] == b"\n":
+                found = progress_in(text[place : text.index(b"\n", place)])
+                if found:
+                    self.latest = found
+                    break
+            place = text.rfind(MARK, 0, place)
+        rest = text[end:]
+        # A longer line has no progress: what follows is not the beginning of a line.
+        self._rest = rest if len(rest) <= LONGEST_LINE else b"-"
+
+
+def progress_in(line: bytes) -> tuple[float, str] | None:
+    """Return the progress that a line reports; None if it is invalid. A text that is too long is cut."""
+    match = PROGRESS_LINE.fullmatch(line.rstrip())
+    if not match or len(line) > LONGEST_LINE:
+        return None
+    try:
+        done = float(match[1])
+    except ValueError:
+        return None
+    text = (match[2] or b"").decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")[:TEXT_LENGTH]
+    return None if any(problems_of(done, text)) else (done, text)
 
 
 def without_cut_end(some: bytes) -> bytes:
@@ -112,7 +162,9 @@ class Execution:
         self.started, self._started_at = self._clock.now_s(), time.monotonic()
         out, theirs_out = os.pipe()
         err, theirs_err = os.pipe()
-        self.out, self.err = Capture(out, self._setup.output_bytes), Capture(err, self._setup.output_bytes)
+        self._progress = ProgressLines()
+        self.out = Capture(out, self._setup.output_bytes, self._progress)
+        self.err = Capture(err, self._setup.output_bytes)
         try:
             self._start(theirs_out, theirs_err)
             if self._ended_at is None:
@@ -134,6 +186,11 @@ class Execution:
         finally:
             self.out.close()
             self.err.close()
+
+    @property
+    def progress(self) -> tuple[float, str] | None:
+        """The last progress that the command has written to its standard output."""
+        return self._progress.latest
 
     def kill(self, verdict: str) -> None:
         """Kill the command with all its descendants."""

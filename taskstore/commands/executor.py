@@ -19,10 +19,11 @@ from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import Held, named, nothing, renewal
+from ..worker.progress import SEND_EVERY_S, Reports
 from ..worker.settling import AWAY, Entry
 from .closing import Finished, closed, given_back, laid_aside
 from .live import WRITE_EVERY_S, Live
-from .messages import Clock, Order, Ran, Setup
+from .messages import Clock, Order, Ran, Setup, Wrote
 from .runner_link import RunnerDied, RunnerLink
 from .work import Times, Work
 
@@ -50,7 +51,8 @@ class Lists:
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
         self._live = Live(engine.store, engine.keeper.outage)
-        self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write)]
+        self._reports = Reports(engine.store)
+        self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write), (SEND_EVERY_S, self._reports.send)]
 
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
@@ -152,6 +154,7 @@ class Lists:
             for message in link.run(limits, work.clock):
                 if message:
                     work.receive(message)
+                    self._note_progress(work, message)
                 if isinstance(message, Ran) and message.left:
                     command = work.commands.commands[message.place]
                     processes = "1 process" if message.left == 1 else f"{message.left} processes"
@@ -166,6 +169,13 @@ class Lists:
                 # Record a failure instead of retrying: the command itself may have killed the runner.
                 now, err = work.clock.now_s(), Output.of(f"{died}, and this command with it\n".encode())
                 work.runs[place] = Run(worker=work.worker, started=now, ended=now, exit_code=KILLED, err=err)
+
+    def _note_progress(self, work: Work, message: Wrote | Ran) -> None:
+        """Report the progress of a running command as that of its list, which is the task that is leased."""
+        if isinstance(message, Ran):
+            self._reports.forget(work.task.origin)  # The next command must not get it.
+        elif message.progress:
+            self._reports.note(work.task.origin, *message.progress)
 
     def _order_for(self, work: Work) -> Order | None:
         left_s = work.lease_left_s()

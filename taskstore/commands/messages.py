@@ -66,6 +66,7 @@ class Wrote:
     started: int
     out: Output
     err: Output
+    progress: tuple[float, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

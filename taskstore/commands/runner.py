@@ -67,7 +67,7 @@ class Runner:
         if written != self._reported:
             self._reported = written
             ends = {"out": execution.out.end(END_BYTES), "err": execution.err.end(END_BYTES)}
-            self._worker.send(Wrote(place=self._place, started=execution.started, **ends))
+            self._worker.send(Wrote(place=self._place, started=execution.started, progress=execution.progress, **ends))
 
     def _run(self, place: int, execution: Execution) -> int:
         """Run a command. Returns the size of its outputs in the list's JSON, where control characters take 6 bytes."""

@@ -7,13 +7,16 @@ import os
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How
+from ..worker.handlers import Report, unreported
 from .messages import Assignment, Setup, packed, read
 from .processes import memory_limit
 from .registry import Functions, JobContext, Stopped, enter, resolve, why_not
@@ -31,15 +34,23 @@ class ResultNotJson(Exception):
 def run_jobs(end: socket.socket, functions: Functions, jobs: int) -> NoReturn:
     """Run up to `jobs` jobs, one after the other, and end the process. No exception leaves this function."""
     code = 1
+    sending = threading.Lock()
+
+    def report(key: int, done: float, text: str) -> None:
+        with sending:
+            end.sendall(packed({"progress": key, "done": done, "text": text}))
+
     try:
         with end.makefile("rb") as stream:
             for _ in range(jobs):
                 message = read(stream)
                 if message is None:
                     break
-                answer = packed(answer_to(Assignment(**message), functions))
+                assigned = Assignment(**message)
+                answer = packed(answer_to(assigned, functions, partial(report, assigned.key)))
                 _flush()
-                end.sendall(answer)
+                with sending:
+                    end.sendall(answer)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -49,12 +60,16 @@ def run_jobs(end: socket.socket, functions: Functions, jobs: int) -> NoReturn:
         os._exit(code)
 
 
-def answer_to(assigned: Assignment, functions: Functions) -> Answer:
+def answer_to(assigned: Assignment, functions: Functions, report: Report = unreported) -> Answer:
     """Run the job and return its answer. An exception of any kind becomes a failure."""
     try:
         with memory_limit(assigned.memory_bytes), _stopped_by_sigterm():
             context = JobContext(
-                job_id=assigned.job_id, attempt=assigned.attempt, is_last=assigned.is_last, worker=assigned.worker
+                job_id=assigned.job_id,
+                attempt=assigned.attempt,
+                is_last=assigned.is_last,
+                worker=assigned.worker,
+                report=report,
             )
             enter(context)
             result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)

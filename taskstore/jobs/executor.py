@@ -26,6 +26,7 @@ from ..types.tasks import Change
 from ..worker.engine import PATIENCE_S
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import Held
+from ..worker.progress import SEND_EVERY_S, Reports
 from ..worker.settling import Entry
 from .fork_server_link import ForkServerLink, Message
 from .messages import Assignment, RunOutcome, Setup, now_ms
@@ -113,7 +114,9 @@ class Jobs:
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
         self._place = Attempt(worker=engine.name, host=socket.gethostname())
-        self.chores: Sequence[Chore] = [(LOOK_EVERY_S, Orphans(self._store, self._groups, engine.settling).look)]
+        self._reports = Reports(self._store)
+        orphans = Orphans(self._store, self._groups, engine.settling)
+        self.chores: Sequence[Chore] = [(LOOK_EVERY_S, orphans.look), (SEND_EVERY_S, self._reports.send)]
         self._link = self._new_server()
         self._heard: SimpleQueue[tuple[Work, RunOutcome] | None] = SimpleQueue()  # None: check the jobs, or end.
         self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
@@ -223,6 +226,8 @@ class Jobs:
             self._heard.put(None)
         elif "log" in message and (work := works.get(message["log"])):
             work.log = message["text"]
+        elif "progress" in message and (work := works.get(message["progress"])):
+            self._reports.note(work.job_id, message["done"], message["text"])
 
     def _end_work(self, work: Work, outcome: RunOutcome) -> None:
         # Before `done`: once no task is in progress, the writer only waits for what was received until then.

@@ -63,6 +63,7 @@ class Process:
         self.channel = Channel(end)
         self.output = Output(output)
         self.job: Assignment | None = None
+        self.progress: dict[str, Any] | None = None  # The last report of its job that the worker does not know.
         self.jobs_done = 0
         self.interrupted: How | None = None  # Why its job was interrupted.
         self.interruption = ""  # The message of the job's error.
@@ -77,6 +78,7 @@ class Process:
         self.job, self.started_ms = job, now_ms()
         self.ends_at = None if job.timeout_ms is None else time.monotonic() + job.timeout_ms / 1000
         self.output.forget()
+        self.progress = None
         self.channel.send(tree_of(job))
 
     def interrupt(self, why: How, text: str, kill_after_ms: int) -> None:
@@ -249,6 +251,11 @@ class ForkServer:
                     if process.interrupted or process.jobs_done >= self._setup.jobs_per_process:
                         process.end()
                     continue
+                if "progress" in message:
+                    # A thread may outlive its job: the next one must not get its reports.
+                    if process.job and message["progress"] == process.job.key:
+                        process.progress = message
+                    continue
                 self._control.send(message)
                 self._is_prepared = True
                 if "problem" in message and process.job:
@@ -311,15 +318,20 @@ class ForkServer:
         if now >= self._next_logs_at:
             self._next_logs_at = now + LOG_EVERY_S
             for process in self._processes.values():
-                # Don't queue logs for a worker that is waiting for the store and does not read.
-                if process.job and process.output.has_news and not self._control.has_more_to_send:
+                # Don't queue logs or reports for a worker that is waiting for the store and does not read.
+                if not process.job or self._control.has_more_to_send:
+                    continue
+                if process.output.has_news:
                     self._control.send({"log": process.job.key, "text": process.output.text()})
+                if process.progress:
+                    self._control.send(process.progress)
+                    process.progress = None
 
     def _until_next_s(self) -> float | None:
         """Return the time until the next deadline; None: there is none."""
         now = time.monotonic()
         ends = [process.ends_at for process in self._processes.values() if process.ends_at is not None]
-        if any(process.output.has_news for process in self._processes.values() if process.job):
+        if any(process.output.has_news or process.progress for process in self._processes.values() if process.job):
             ends.append(self._next_logs_at)
         return max(0, min(ends) - now) if ends else None
 

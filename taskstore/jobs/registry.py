@@ -14,7 +14,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+from ..errors import refuse
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, OnLost, why_no_queue
+from ..types.progress import problems_of
+from ..worker.handlers import Report, unreported
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -29,6 +32,15 @@ class JobContext:
     attempt: int  # Starts at 1.
     is_last: bool  # Whether the job fails for good if this attempt fails.
     worker: str  # The worker's name.
+    report: Report = field(default=unreported, repr=False, compare=False)
+
+    def progress(self, done: float, text: str = "") -> None:
+        """Report how far the job is: `done` from 0 to 1, and a text of up to 255 characters.
+
+        Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
+        """
+        refuse(problems_of(done, text))
+        self.report(done, text)
 
 
 class Stopped(BaseException):
@@ -108,6 +120,8 @@ class JobFunction:
     priority: int = 0
     options: JobOptions = field(default_factory=JobOptions)
     at_ms: int = 0  # 0: now.
+    unique: str | None = None  # As in `Jobs.enqueue`.
+    unique_for_ms: int = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -118,11 +132,15 @@ class JobFunction:
         queue: str | None = None,
         priority: int | None = None,
         at: datetime | None = None,
+        unique: str | None = None,
+        unique_for: timedelta | None = None,
         **options: Any,
     ) -> JobFunction:
         """Return a copy that is enqueued with other settings.
 
-        `at`: when the job is due; raises ValueError without a time zone. The options are those of `job`.
+        `at`: when the job is due; raises ValueError without a time zone. `unique`: a key; while an unfinished job of
+        the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays taken even if the job
+        finishes. The options are those of `job`.
         """
         if at is not None and at.tzinfo is None:
             raise ValueError(f"at must have a time zone, such as tzinfo=UTC; {at} has none")
@@ -131,6 +149,8 @@ class JobFunction:
             queue=checked(queue) if queue is not None else self.queue,
             priority=self.priority if priority is None else priority,
             at_ms=self.at_ms if at is None else round(at.timestamp() * 1000),
+            unique=self.unique if unique is None else unique,
+            unique_for_ms=self.unique_for_ms if unique_for is None else round(unique_for / MILLISECOND),
             options=replace(self.options, **in_ms(options)),
         )
 
@@ -144,6 +164,8 @@ class JobFunction:
             at_ms=self.at_ms,
             priority=self.priority,
             options=self.options,
+            unique=self.unique,
+            unique_for_ms=self.unique_for_ms,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import sentences
-from .scalars import GROUP_LENGTH
+from .scalars import GROUP_LENGTH, KEY_LENGTH, MOST_UNIQUE_FOR_MS
 from .tasks import Problem
 
 
@@ -16,6 +16,17 @@ def group_name(path: str, name: str) -> Iterator[Problem]:
     if not name:
         yield path, sentences.NOT_EMPTY
     yield from text(path, name, GROUP_LENGTH)
+
+
+def unique_key(below: str, key: str | None, for_ms: int = 0) -> Iterator[Problem]:
+    """Yield the problems of a key and of the time for which it stays taken. `below`: the path before their names."""
+    if key == "":
+        yield f"{below}unique", sentences.NOT_EMPTY
+    yield from text(f"{below}unique", key or "", KEY_LENGTH)
+    if not 0 <= for_ms <= MOST_UNIQUE_FOR_MS:
+        yield f"{below}unique_for", sentences.between(0, MOST_UNIQUE_FOR_MS, for_ms)
+    elif for_ms and key is None:
+        yield f"{below}unique_for", "must be given together with unique"
 
 
 def text(path: str, value: str, longest: int | None = None) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from . import sentences
 from .checks import is_utf8, text
 from .command_record import FINAL, LONGEST_CMD, Command, CommandStatus, LiveOutput, Run
+from .progress import Progress
 from .requests import Asked, AskedOperation
 from .scalars import LATEST_MS, REASON_LENGTH, After, Ids, Int64, Key, Limits, Reason, prepare
 from .tasks import Problem
@@ -119,6 +120,9 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     )
     at_ms: Since = field(name="at")
     place: Place
+    progress: Annotated[
+        Progress | None, Meta(description="As the running command wrote it; null if it did not. Only of one command.")
+    ] = None
 
 
 class SubmittedCommands(Struct, frozen=True, kw_only=True):
@@ -168,6 +172,9 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]
     at_ms: Since = field(name="at")
     place: Place
+    progress: Annotated[
+        Progress | None, Meta(description="As one of its commands last wrote it; null if none did.")
+    ] = None
 
 
 class ListPage(Struct, frozen=True, kw_only=True):

@@ -222,8 +222,16 @@ def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
             yield name, why
 
 
-def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> NewTask:
-    """Return a new task for a job. `at_ms`: as `timespec_ms` of NewTask.
+def new_task(
+    record: JobRecord,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    at_ms: int = 0,
+    priority: int = 0,
+    unique: str | None = None,
+    unique_for_ms: int = 0,
+) -> NewTask:
+    """Return a new task for a job. `at_ms`: as `timespec_ms` of NewTask. `unique`, `unique_for_ms`: as of NewTask.
 
     Raises TypeError or ValueError if the arguments are not JSON.
     """
@@ -233,6 +241,8 @@ def new_task(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, p
         timespec_ms=at_ms,
         priority=priority,
         labels={FUNCTION_LABEL: record.function},
+        unique=unique,
+        unique_for_ms=unique_for_ms,
     )
 
 

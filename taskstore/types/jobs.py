@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from .checks import why_no_json
+from .checks import unique_key, why_no_json
 from .job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -20,9 +20,10 @@ from .job_record import (
     OnLost,
     problems_of,
 )
+from .progress import Progress
 from .records import MOST
 from .requests import Asked, AskedOperation
-from .scalars import After, Int64, Limits, Priority, Reason, Timespec, prepare
+from .scalars import After, Int64, Limits, Priority, Reason, Timespec, UniqueFor, UniqueKey, prepare
 from .tasks import Problem
 
 Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
@@ -61,6 +62,10 @@ class Job(Struct, frozen=True, kw_only=True):
         bool, Meta(description="false: its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
+    progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
+    duplicate: Annotated[
+        bool, Meta(description="true: the unique key was taken, and this is the job that was enqueued with it before.")
+    ] = False
 
     @property
     def is_finished(self) -> bool:
@@ -115,10 +120,13 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
     timespec: Timespec = 0
     priority: Priority = 0
     options: OptionsRequest = field(default_factory=OptionsRequest)
+    unique: UniqueKey | UnsetType = UNSET
+    unique_for: UniqueFor = 0
     clientid: Int64 = 0
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         yield from problems_of(self.queue, self.record())
+        yield from unique_key("", None if self.unique is UNSET else self.unique, self.unique_for)
 
     def record(self) -> JobRecord:
         return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())

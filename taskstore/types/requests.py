@@ -14,6 +14,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from . import sentences
 from .checks import group_name, is_utf8, text
+from .progress import Done
+from .progress import problems_of as problems_of_progress
 from .scalars import (
     CLIENT_TEXT_LENGTH,
     ClientText,
@@ -32,6 +34,8 @@ from .scalars import (
     ServerSet,
     Timespec,
     TimespecAlias,
+    UniqueFor,
+    UniqueKey,
     Wait,
     prepare,
 )
@@ -62,6 +66,17 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
     ids: Ids
 
 
+class ProgressRequest(Asked, frozen=True, kw_only=True):
+    """How far a task is. It replaces the previous report."""
+
+    clientid: Int64
+    done: Done
+    text: Annotated[str, Meta(description="What the task is doing; at most 255 characters.")] = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from problems_of_progress(self.done, self.text)
+
+
 class AskedOperation(Asked, frozen=True, kw_only=True):
     """What requests have in common that change tasks in one commit."""
 
@@ -83,10 +98,12 @@ class WithData(Asked, frozen=True, kw_only=True):
     labels: Labels | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     data_type: DataType | UnsetType = UNSET
+    unique: UniqueKey | UnsetType = UNSET
     ownerid: ServerSet = UNSET
     origin: ServerSet = UNSET
     claims: ServerSet = UNSET
     created: ServerSet = UNSET
+    progress: ServerSet = UNSET
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
@@ -110,6 +127,11 @@ class WithData(Asked, frozen=True, kw_only=True):
         return None if self.data_base64 is UNSET else self.data_base64
 
     @property
+    def given_key(self) -> str | None:
+        """The unique key; None if it is not given."""
+        return None if self.unique is UNSET else self.unique
+
+    @property
     def named(self) -> dict[str, Any]:
         """The given values of the fields that adds and updates have in the same words."""
         return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
@@ -125,6 +147,7 @@ class Add(WithData, frozen=True, kw_only=True):
             description="The id of a task that this commit deletes: the new task is its successor. Ignored otherwise."
         ),
     ] = 0
+    unique_for: UniqueFor = 0
 
     def new_task(self) -> NewTask:
         """Return a task that starts a chain, whatever its id."""
@@ -132,6 +155,8 @@ class Add(WithData, frozen=True, kw_only=True):
             group=self.group,
             data=self.given_data or b"",
             timespec_ms=self.timespec_ms,
+            unique=self.given_key,
+            unique_for_ms=self.unique_for,
             **self.named,
         )
 
@@ -173,6 +198,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
             data=self.given_data,
             timespec_ms=self.timespec_ms,
             release=self.release,
+            unique=self.given_key,
             **self.named,
         )
 
@@ -195,7 +221,14 @@ class Update(WithData, frozen=True, kw_only=True):
         data, named = self.given_data, self.named
         if not self.keep:
             data, named = data or b"", EMPTIED | named
-        return Change(id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, **named)
+        return Change(
+            id=self.id,
+            data=data,
+            timespec_ms=self.timespec_ms,
+            release=self.release,
+            unique=self.given_key,
+            **named,
+        )
 
 
 class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
@@ -293,4 +326,4 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         return json.dumps(self.info, ensure_ascii=False)
 
 
-prepare(ReasonRequest, TasksRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)
+prepare(ReasonRequest, TasksRequest, ProgressRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)

@@ -16,6 +16,8 @@ TYPE_LENGTH = 1_000
 LABEL_LENGTH = 255
 CLIENT_TEXT_LENGTH = 255
 REASON_LENGTH = 1_000
+KEY_LENGTH = 255
+MOST_UNIQUE_FOR_MS = 30 * 24 * 3_600_000
 MOST_CLAIMED = 1_000
 MOST_WAIT_MS = 60_000  # The longest that the server holds a claim.
 
@@ -30,6 +32,22 @@ Timespec = Annotated[
     ),
 ]
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]
+UniqueKey = Annotated[
+    str,
+    Meta(
+        description="1 to 255 characters. While another task holds this key of the group, nothing is added: the answer "
+        "has the task that holds it, with `duplicate`. A successor keeps its key."
+    ),
+]
+UniqueFor = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=MOST_UNIQUE_FOR_MS,
+        description="How long after the add the key stays taken even if the task ends, in milliseconds. At most 30 "
+        "days. Only together with `unique`.",
+    ),
+]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]

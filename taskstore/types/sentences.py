@@ -31,6 +31,11 @@ def between(least: int, most: int, value: Any = None) -> str:
     return f"must be {'' if is_integer else 'an integer '}between {least} and {most}{but_not(value)}"
 
 
+def share(value: Any) -> str:
+    """Refuse what is not a number from 0 to 1."""
+    return f"must be a number from 0 to 1{f', not {value:g}' if type(value) in (int, float) else but_not(value)}"
+
+
 def int64(value: Any) -> str:
     return INT64 + but_not(value)
 

@@ -15,7 +15,20 @@ from typing import Annotated, Any, NamedTuple, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .scalars import GROUP_LENGTH, LABEL_LENGTH, TYPE_LENGTH, DataType, Ids, Int64, Priority, Timespec, prepare
+from .progress import Progress
+from .scalars import (
+    GROUP_LENGTH,
+    KEY_LENGTH,
+    LABEL_LENGTH,
+    TYPE_LENGTH,
+    DataType,
+    Ids,
+    Int64,
+    Priority,
+    Timespec,
+    UniqueKey,
+    prepare,
+)
 
 
 class Ending(StrEnum):
@@ -148,6 +161,14 @@ FIELDS = (
     TaskField(name="made_at_ms", type=int),
     TaskField(name="made_by_commit", type=Int64),
     TaskField(name="payload", type=Int64, in_trail=False),
+    TaskField(
+        name="unique",
+        type=Annotated[str, Meta(max_length=KEY_LENGTH)],
+        column="text",
+        wire="unique",
+        kept=Kept.CHAIN,
+        in_trail=False,
+    ),
 )
 CONTENT = tuple(each.name for each in FIELDS if each.kept is Kept.CONTENT)
 # The fields that adds and updates set in the same way everywhere, unlike the group and the data.
@@ -170,8 +191,9 @@ class NewTask:
 
     `timespec_ms`: when it becomes available. 0: now; negative: that many milliseconds from now; positive: milliseconds
     since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
-    protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. The other fields are set
-    by the store.
+    protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. `unique`: a key of 1 to
+    255 characters. While another task holds this key of the group, nothing is added. `unique_for_ms`: for how long
+    after the add the key stays taken even if the task ends, up to 30 days. The other fields are set by the store.
     """
 
     group: str
@@ -182,9 +204,17 @@ class NewTask:
     labels: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     id: int = 0
+    unique: str | None = None
+    unique_for_ms: int = 0
     origin: Origin | None = None  # The chain of a restored task.
     failed_from: str = ""  # The group in which a restored or imported dead letter failed.
     moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
+
+    @property
+    def key(self) -> tuple[str, str] | None:
+        """Return the group and the key that the task would hold; None without a key of its own."""
+        # A dead letter that is restored or imported holds a key of the group in which it failed.
+        return (self.failed_from or self.group, self.unique) if self.unique and not self.id else None
 
     @classmethod
     def successor_of(cls, task: Any, **changes: Any) -> Self:
@@ -201,7 +231,8 @@ class Change:
     """An update: replaces a task with a successor with a new id. Fields that are None stay unchanged.
 
     `timespec_ms`: as in NewTask. `error`: "" clears it. `group`: moves the task. `release`: gives the task back, so
-    that it has no owner and is not leased. `data_type`: without it, new data has no type.
+    that it has no owner and is not leased. `data_type`: without it, new data has no type. `unique`: must be the key of
+    the task, because a successor keeps its key.
     """
 
     id: int
@@ -213,6 +244,7 @@ class Change:
     priority: int | None = None
     group: str | None = None
     release: bool = False
+    unique: str | None = None
     # The group in which a dead letter failed; empty: no dead letter any more. None: the rules decide.
     failed_from: str | None = None
 
@@ -264,6 +296,19 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     )
     data_type: DataType = ""
     data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
+    progress: Annotated[
+        Progress | None, Meta(description="As its owner reported it, if it did. Only in requests for tasks by id.")
+    ] = None
+    unique: Annotated[UniqueKey, Meta(description="The key that the task holds; absent: none.")] = ""
+    duplicate: Annotated[
+        bool,
+        Meta(
+            description="Present in the place of an add whose key was taken: nothing was added, and this is the task "
+            "that holds the key. Its other fields are absent if the task has ended, and its id is null if the token "
+            "can't see it."
+        ),
+    ] = False
+    ending: Annotated[str, Meta(description="How the duplicate has ended; absent: it has not.")] = ""
 
     @classmethod
     def make(
@@ -281,6 +326,10 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         owner: int = 0,
         available_at_ms: int = 0,
         created_at_ms: int = 0,
+        progress: Progress | None = None,
+        unique: str = "",
+        duplicate: bool = False,
+        ending: str = "",
     ) -> Self:
         """Return a task with these bytes as data. None leaves out data and type."""
         text, in_base64 = (UNSET, UNSET) if data is None else as_text(data)
@@ -298,6 +347,10 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
             created_at_ms=created_at_ms,
             data_type="" if data is None else data_type,
             data_base64=in_base64,
+            progress=progress,
+            unique=unique,
+            duplicate=duplicate,
+            ending=ending,
         )
 
     @property
@@ -315,8 +368,13 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return json.loads(self.data)
 
 
-def answer_of(stored: Any, *, with_data: bool = True) -> Task:
-    """Return the task of a row or a record of the store, without data for those who may not see it."""
+def answer_of(
+    stored: Any, *, with_data: bool = True, progress: Progress | None = None, ending: str | None = None
+) -> Task:
+    """Return the task of a row or a record of the store, without data for those who may not see it.
+
+    `ending`: how a duplicate has ended, "" if it has not; None: it is no duplicate.
+    """
     return Task.make(
         id=stored.id,
         group=stored.group,
@@ -330,6 +388,10 @@ def answer_of(stored: Any, *, with_data: bool = True) -> Task:
         owner=stored.owner,
         available_at_ms=stored.available_at_ms,
         created_at_ms=stored.created_at_ms,
+        progress=progress,
+        unique=stored.unique,
+        duplicate=ending is not None,
+        ending=ending or "",
     )
 
 
@@ -348,11 +410,20 @@ class Outcome(Struct, frozen=True, kw_only=True):
     error: Refusal | None = None
 
 
+class Duplicate(Struct, frozen=True, kw_only=True):
+    """All that is told of the task that holds a key if it has ended, or if the client can't see it."""
+
+    id: int | None
+    duplicate: bool = True
+    ending: str | UnsetType = UNSET
+
+
 class Imported(Struct, frozen=True, kw_only=True):
     """The result of an import."""
 
     imported: Annotated[int, Meta(description="The number of new tasks.")]
     ids: Annotated[Ids, Meta(description="Their ids, in the order of the lines.")]
+    skipped: Annotated[int, Meta(description="The number of lines that were skipped: their keys were taken.")] = 0
 
 
-prepare(Outcome, Imported)
+prepare(Outcome, Duplicate, Imported)

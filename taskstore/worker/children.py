@@ -8,12 +8,14 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pickle import PickleError
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TaskStoreError
+from ..types.progress import Progress
 from .functions import Attempt
 from .handlers import Context, Handler, How, Outcome
 
@@ -84,7 +86,7 @@ class Child:
         self._is_busy = True
         self._send((task, attempt.number, attempt.context.worker))
         attempt.on_interrupt(lambda: self._send(task.id))
-        outcome = self._wait()
+        outcome = self._wait(attempt)
         self._is_busy = False
         return outcome or Outcome(how=How.FAILED, error=f"ProcessDied: {self._death()}")
 
@@ -101,11 +103,16 @@ class Child:
         with self._sending, suppress(OSError):
             self._connection.send(message)
 
-    def _wait(self) -> Any:
-        while not self._connection.poll(LOOK_S):
-            if not self._process.is_alive():
+    def _wait(self, attempt: Attempt) -> Outcome | None:
+        """Return the outcome of the attempt, or None if the process dies. Passes on its progress meanwhile."""
+        while True:
+            if self._connection.poll(LOOK_S):
+                answer: Outcome | Progress | None = self._answer()
+                if not isinstance(answer, Progress):
+                    return answer
+                attempt.context.progress(answer.done, answer.text)
+            elif not self._process.is_alive():
                 return None
-        return self._answer()
 
     def _answer(self) -> Any:
         try:
@@ -139,6 +146,7 @@ class Desk:
         self._connection, self._handlers = connection, handlers
         self._orders: SimpleQueue[tuple[Task, Context] | None] = SimpleQueue()
         self._doing: tuple[int, Context] | None = None  # The id of the current task, and its context.
+        self._sending = threading.Lock()
 
     def run(self) -> None:
         threading.Thread(target=self._listen, name="listener", daemon=True).start()
@@ -146,11 +154,18 @@ class Desk:
         while order := self._orders.get():
             task, context = order
             outcome = self._handlers[task.group].attempt(task, context)
-            self._doing = None  # Before the answer, after which the next task may arrive.
+            with self._sending:
+                self._doing = None  # Before the answer, after which the next task may arrive.
             self._answer(outcome)
 
+    def _report(self, task_id: int, done: float, text: str) -> None:
+        # Threads of a function may outlive it: the next task must not get their reports.
+        with self._sending, suppress(OSError):
+            if self._doing and self._doing[0] == task_id:
+                self._connection.send(Progress(done=done, text=text))
+
     def _answer(self, outcome: Outcome) -> None:
-        with suppress(OSError):  # The worker has died.
+        with self._sending, suppress(OSError):  # The worker has died.
             try:
                 self._connection.send(outcome)
             except (AttributeError, TypeError, PickleError) as problem:  # The return value can't be pickled.
@@ -161,7 +176,7 @@ class Desk:
             while (message := self._connection.recv()) is not END:
                 if isinstance(message, tuple):
                     task, number, worker = message
-                    self._doing = task.id, Context(number, worker)
+                    self._doing = task.id, Context(number, worker, partial(self._report, task.id))
                     self._orders.put((task, self._doing[1]))
                 elif self._doing and self._doing[0] == message:
                     self._doing[1].lost.set()

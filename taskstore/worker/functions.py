@@ -18,6 +18,7 @@ from ..errors import CommitRefused, InvalidInput
 from .handlers import Context, Handler, How, Outcome
 from .heartbeat import Chore
 from .lease_keeper import Held, named, nothing
+from .progress import SEND_EVERY_S, Reports
 from .settling import Entry
 from .verdicts import attempt_of, given_back, noted, verdict
 
@@ -36,10 +37,10 @@ class Attempt:
 
     held: Held
 
-    def __init__(self, task: Task, handler: Handler, worker: str) -> None:
+    def __init__(self, task: Task, handler: Handler, worker: str, reports: Reports) -> None:
         self.task = task  # As passed to the function.
         self.handler = handler
-        self.context = Context(attempt_of(task), worker)
+        self.context = Context(attempt_of(task), worker, partial(reports.note, task.origin))
         self._interrupt: Callable[[], object] = nothing
         self._settling = threading.Lock()
 
@@ -131,7 +132,6 @@ class Functions:
     """
 
     end_s = 0.0  # Threads can't be interrupted.
-    chores: Sequence[Chore] = ()
 
     def __init__(self, handlers: Mapping[str, Handler], places: Sequence[Place], *, batch: int) -> None:
         self._handlers, self._places, self._batch = handlers, places, batch
@@ -143,6 +143,8 @@ class Functions:
 
     def start(self, engine: Engine[Attempt]) -> None:
         self._engine, self._loop = engine, EventLoop()
+        self._reports = Reports(engine.store)
+        self.chores: Sequence[Chore] = [(SEND_EVERY_S, self._reports.send)]
         self._loop.start()
         for number, place in enumerate(self._places, 1):
             threading.Thread(target=self._work, args=[place], name=f"worker {number}", daemon=True).start()
@@ -153,7 +155,8 @@ class Functions:
 
     def take(self, tasks: Sequence[Task]) -> None:
         late = []
-        for attempt in self._noted([Attempt(task, self._handlers[task.group], self._engine.name) for task in tasks]):
+        name, reports = self._engine.name, self._reports
+        for attempt in self._noted([Attempt(task, self._handlers[task.group], name, reports) for task in tasks]):
             attempt.held = self._engine.keeper.keep(attempt.task, attempt.lose)
             if not self._engine.begin(attempt.task.id, attempt, partial(self._waiting.put, attempt)):
                 late.append(attempt)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import TaskStoreError
+from ..errors import TaskStoreError, refuse
+from ..types.progress import problems_of
 from ..types.tasks import Change, NewTask
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ class Result:
     depends: Sequence[int] = ()
 
 
+Report = Callable[[float, str], object]
+
+
+def unreported(done: float, text: str) -> None:
+    """Drop a report of progress, for a function that runs without a worker."""
+
+
 class Context:
     """The context of an attempt, the optional second argument of a handler.
 
@@ -60,10 +68,19 @@ class Context:
     lost.
     """
 
-    def __init__(self, attempt: int, worker: str) -> None:
+    def __init__(self, attempt: int, worker: str, report: Report = unreported) -> None:
         self.attempt = attempt
         self.worker = worker
         self.lost = threading.Event()
+        self._report = report
+
+    def progress(self, done: float, text: str = "") -> None:
+        """Report how far the task is: `done` from 0 to 1, and a text of up to 255 characters.
+
+        Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
+        """
+        refuse(problems_of(done, text))
+        self._report(done, text)
 
     def check(self) -> None:
         """Raise LeaseLost if the result can no longer be committed. Call it from time to time during long work."""

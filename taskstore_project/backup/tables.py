@@ -30,6 +30,7 @@ from tasks_app.models import (
     SavedSearch,
     Task,
     Token,
+    UniqueKey,
     WorkDone,
 )
 
@@ -107,7 +108,7 @@ TABLES = [
     Table(model)
     for model in (
         *(User, OneTimePassword, SavedSearch, Token, AuditEntry),
-        *(Payload, Task, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
+        *(Payload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

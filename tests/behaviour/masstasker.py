@@ -21,7 +21,7 @@ from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from taskstore.types.scalars import INT64_MAX, LATEST_MS
-from taskstore.types.tasks import Change, NewTask, Order, Refusal
+from taskstore.types.tasks import NOBODY, Change, NewTask, Order, Refusal
 
 from .ways import Manager, Seen, Step
 
@@ -51,6 +51,7 @@ class Grpc(Manager):
             "data_type": "",
             "error": "",
             "labels": {},
+            "unique": "",
         }
         self.nothing = Seen(**dict.fromkeys(Seen.__dataclass_fields__, 0) | text)
         _, secret = tokens.create("the suite", Scope.WORK, patterns)
@@ -74,6 +75,14 @@ class Grpc(Manager):
         depends: Iterable[int] = (),
     ) -> list[Seen]:
         adds, updates, deletes, depends = list(adds), list(updates), list(deletes), list(depends)
+        has_keys = any(add.unique is not None or add.unique_for_ms for add in adds)
+        if has_keys or any(change.unique is not None for change in updates):
+            # No message has a key: such tasks are added by others, and gRPC ends and replaces them.
+            asked = {"adds": adds, "updates": updates, "deletes": deletes, "depends": depends}
+            tasks = super().commit(owner=NOBODY, **asked)
+            self.owners.update({task.id: owner for task in tasks if not task.duplicate})
+            self.enders.update(dict.fromkeys([*[change.id for change in updates], *deletes], owner))
+            return [self.with_owner(task) for task in tasks]
         changed = [change.id for change in updates]
         can_say(bool(adds or updates or deletes), "refuse an Update that changes nothing")
         can_say(all(0 <= task_id <= INT64_MAX for task_id in (*changed, *deletes, *depends)), "name such an id")

@@ -36,6 +36,7 @@ def test_an_added_task_is_as_it_was_given(store, clock):
         origin=task.id,
         claims=0,
         created_at_ms=clock.now_ms,
+        unique="",
     )
 
 

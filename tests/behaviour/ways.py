@@ -4,6 +4,7 @@ A new way in is one more class, here or beside, and one more entry in the table 
 """
 
 import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -16,11 +17,13 @@ from django.db import connection
 
 import taskstore
 from tasks_app.access import tokens
+from tasks_app.control import progress as reports
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.reading import history
 from taskstore import Client
-from taskstore.errors import CommitRefused, InvalidInput, LimitExceeded
+from taskstore.client.errors import NotAllowed, NotFound
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, LimitExceeded, NotHeld
 from taskstore.types import history as wire_history
 from taskstore.types.tasks import Change, Ending, NewTask, Order, Refusal
 from tests.served import Served
@@ -42,6 +45,9 @@ class Seen:
     origin: int
     claims: int
     created_at_ms: int
+    unique: str
+    duplicate: bool = False
+    ending: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +99,11 @@ class Store(Protocol):
     def history(self, task_id: int) -> list[Step] | None:
         """The steps of the chain that the id belongs to, the oldest first; None: no such id is known."""
 
+    def report_progress(self, task_id: int, *, owner: int, done: float, text: str = "") -> None:
+        """Raises LookupError when there is no such task."""
+
+    def progress(self, task_id: int) -> tuple[float, str] | None: ...
+
     def within(self, *patterns: str) -> Self:
         """The same way in for somebody who may touch only the groups of these patterns."""
 
@@ -126,6 +137,15 @@ class Manager:
         if chain is None:
             return None
         return [ended_step(ended) for ended in chain.ended] + ([living_step(chain.living)] if chain.living else [])
+
+    def report_progress(self, task_id: int, **asked: Any) -> None:
+        if reports.report(task_id, **asked, scope=self.scope) is None:
+            raise LookupError(task_id)
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        [task] = Task.objects.find([task_id])
+        found = task and reports.progress_of([task]).get(task.origin)
+        return (found.done, found.text) if found else None
 
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
@@ -213,6 +233,24 @@ class Rest:
         answer = self.ask("GET", f"/history/{task_id}")
         return None if answer.status_code == 404 else [step_on_the_wire(step) for step in content(answer)["steps"]]
 
+    def report_progress(self, task_id: int, *, owner: int, done: float, text: str = "") -> None:
+        said = {"clientid": owner, "done": done, "text": text}
+        # Not the JSON of httpx, which refuses NaN before it is sent.
+        answer = self.ask("PUT", f"/progress/{task_id}", content=json.dumps(said))
+        if answer.status_code == 404:
+            raise LookupError(answer.json()["detail"])
+        if answer.status_code == 409:
+            assert answer.json()["code"] == NotHeld.code
+            raise NotHeld(answer.json()["detail"])
+        if answer.status_code == 403:
+            raise Forbidden(answer.json()["detail"])
+        told = content(answer)
+        assert (told["done"], told["text"]) == (done, text)
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        found = content(self.ask("GET", f"/task/{task_id}")).get("progress")
+        return found and (found["done"], found["text"])
+
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
 
@@ -267,6 +305,21 @@ class ThroughClient:
             found = client.history(task_id)
             return None if found is None else [step_by_client(step) for step in found.steps]
 
+    def report_progress(self, task_id: int, *, owner: int, **said: Any) -> None:
+        with self.client_of(owner) as client:
+            try:
+                client.report_progress(task_id, **said)
+            except NotFound as problem:
+                raise LookupError(task_id) from problem
+            except NotAllowed as problem:
+                raise Forbidden(str(problem)) from problem
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        with self.client_of() as client:
+            found = client.task(task_id)
+            progress = found and found.progress
+            return (progress.done, progress.text) if progress else None
+
     def within(self, *patterns: str) -> Self:
         return type(self)(self.served, *patterns)
 
@@ -284,7 +337,13 @@ def content(answer: httpx.Response) -> Any:
 
 
 def add_on_the_wire(add: NewTask) -> dict[str, Any]:
-    return {"group": add.group, "labels": add.labels, "priority": add.priority, "id": add.id, **fields_on_the_wire(add)}
+    return {
+        "group": add.group,
+        "labels": add.labels,
+        "priority": add.priority,
+        "id": add.id,
+        **fields_on_the_wire(add),
+    } | ({"unique_for": add.unique_for_ms} if add.unique_for_ms else {})
 
 
 def change_on_the_wire(change: Change) -> dict[str, Any]:
@@ -296,7 +355,7 @@ def change_on_the_wire(change: Change) -> dict[str, Any]:
 
 
 def fields_on_the_wire(item: NewTask | Change) -> dict[str, Any]:
-    said = {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type}
+    said = {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type, "unique": item.unique}
     if item.data is not None:
         said |= {"data": item.data.decode()} if is_text(item.data) else {"data_base64": in_base64(item.data)}
     return {name: value for name, value in said.items() if value is not None}
@@ -315,6 +374,8 @@ def is_text(data: bytes) -> bool:
 
 
 def seen_on_the_wire(task: dict[str, Any]) -> Seen:
+    if task.get("duplicate") and "group" not in task:
+        return not_shown(**task)
     data = base64.b64decode(task["data_base64"]) if task["data"] is None else task["data"].encode()
     return Seen(
         id=task["id"],
@@ -329,7 +390,17 @@ def seen_on_the_wire(task: dict[str, Any]) -> Seen:
         origin=task["origin"],
         claims=task["claims"],
         created_at_ms=task["created"],
+        unique=task.get("unique", ""),
+        duplicate=task.get("duplicate", False),
     )
+
+
+def not_shown(id: int | None, duplicate: bool, ending: str = "") -> Seen:
+    """A duplicate that has ended, or that the client can't see: that is all there is in the answer."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("available_at_ms", "owner", "priority", "origin", "claims", "created_at_ms"), 0
+    ) | dict.fromkeys(("group", "data_type", "error", "unique"), "")
+    return Seen(id=id or 0, data=b"", labels={}, duplicate=duplicate, ending=ending, **nothing)
 
 
 def step_on_the_wire(step: dict[str, Any]) -> Step:

@@ -21,6 +21,7 @@ class FakeStore:
         self.problem: Exception | None = None  # Set: it is raised by every call.
         self.gone: set[int] = set()
         self.commits: list[list[int]] = []  # The ids that each was asked to renew.
+        self.reports: list[tuple[int, float, str]] = []  # Of progress.
         self._ids = itertools.count(100)
 
     def commit(self, *, updates: Iterable[Change] = (), **_: Any) -> list[Task]:
@@ -38,6 +39,10 @@ class FakeStore:
 
     def heartbeat(self, **_: Any) -> None:
         self._fail_if_told()
+
+    def report_progress(self, id: int, done: float, text: str = "") -> None:
+        self._fail_if_told()
+        self.reports.append((id, done, text))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         return [None for _ in ids]

@@ -43,6 +43,7 @@ ASKED = {
     "tasks": ([1],),
     "history": (1,),
     "import_tasks": (b"",),
+    "report_progress": (1, 0.5),
     "bulk_preview": ("requeue",),
     "bulk_start": (PREVIEW,),
     "operation": (1,),

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taskstore.commands.execution import Capture
+from taskstore.commands.execution import Capture, ProgressLines
 
 pytestmark = pytest.mark.once
 
@@ -53,3 +53,28 @@ def test_its_end_is_shown_while_it_grows():
     capture = captured(b"one two ", b"three", most=1_000)
     assert (capture.end(5).text, capture.end(5).missing) == ("three", 8)
     assert (capture.end(100).text, capture.end(100).missing) == ("one two three", 0)
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        (b"::progress 0.42 page 7 of 20\n", (0.42, "page 7 of 20")),
+        (b"::progress 0.42\r\n", (0.42, "")),
+        (b"begin\n::progress\t1\t all  done \nend\n", (1.0, "all  done")),
+        (b"::progress 0.1\n::progress 0.2\n::progress 1.5\n", (0.2, "")),
+        (b"::progress 0.1\n::progress nan\n::progress half\n::progress\n::progressing 1\n", (0.1, "")),
+        (b"::progress 0.1\nsay ::progress 0.2\n", (0.1, "")),
+        (b"::progress 0.1 " + b"x" * 300 + b"\n", (0.1, "x" * 255)),
+        (b"::progress 0.1 \xff\0\n", (0.1, "\ufffd\ufffd")),
+        (b"::progress 0.1 never ended", None),
+        (b"x" * 5_000 + b"::progress 0.1\n", None),
+        (b"::progress 0.1 " + b"x" * 5_000 + b"::progress 0.2\n", None),
+        (b"", None),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 64, 2**16])
+def test_lines_with_progress_are_found_however_they_arrive(written, found, size):
+    lines = ProgressLines()
+    for start in range(0, len(written), size):
+        lines.take(written[start : start + size])
+    assert lines.latest == found

@@ -349,3 +349,26 @@ def left_s(project):
 def pids(folder):
     file = folder / "pids"
     return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def test_a_command_writes_how_far_it_is(project):
+    line = "echo begin; echo '::progress 0.1'; echo '::progress 0.42 page 7 of 20'; sleep 30"
+    task_id = project.add_list(line, "true")
+    commands = project.store.commands
+    with project.worker():
+        assert eventually(lambda: commands.get(NAME, "1000").newest.progress)
+        seen, other = commands.get(NAME, "1000"), commands.get(NAME, "1001")
+        assert (seen.newest.progress.done, seen.newest.progress.text) == (0.42, "page 7 of 20")
+        assert other.newest.progress is None
+        assert commands.list(NAME, task_id).list.progress == seen.newest.progress
+        # Its output is what it wrote.
+        assert seen.tail.out.text == "begin\n::progress 0.1\n::progress 0.42 page 7 of 20\n"
+
+
+def test_the_next_command_does_not_get_it(project):
+    task_id = project.add_list("echo '::progress 0.9'; sleep 2", "echo next; sleep 30")
+    commands = project.store.commands
+    with project.worker():
+        assert eventually(lambda: commands.list(NAME, task_id).list.progress)
+        assert eventually(lambda: (found := commands.get(NAME, "1001")).tail and found.tail.due)
+        assert commands.get(NAME, "1001").newest.progress is None

@@ -107,3 +107,15 @@ def who_am_i():
 @job
 def say_much(letters):
     return "x" * letters
+
+
+@job
+def get_half_way(pages):
+    for page in range(pages // 2 + 1):
+        current_job().progress(page / pages, f"page {page} of {pages}")
+    time.sleep(60)
+
+
+@job
+def claim_too_much():
+    current_job().progress(1.5)

@@ -168,3 +168,26 @@ def test_a_result_that_the_store_does_not_take_is_a_failure(queue, settings):
     with queue.worker():
         record = queue.finished(job)
     assert (record.result, record.error.type) == (None, "LimitExceeded")
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_job_says_how_far_it_is(queue, start):
+    job = queue.enqueue("get_half_way", 2_000)
+    with queue.worker(start=start, grace_s=0):
+        assert eventually(lambda: progress_of(queue, job))
+        assert progress_of(queue, job) == (0.5, "page 1000 of 2000")
+        [listed] = queue.store.jobs.list()
+        assert listed.progress == queue.store.jobs.get(job).progress
+    assert progress_of(queue, job) is None
+
+
+def progress_of(queue, job):
+    found = queue.store.jobs.get(job).progress
+    return found and (found.done, found.text)
+
+
+def test_a_wrong_report_fails_the_job(queue):
+    job = queue.enqueue("claim_too_much")
+    with queue.worker():
+        record = queue.finished(job)
+    assert record.error.message == "done: must be a number from 0 to 1, not 1.5"

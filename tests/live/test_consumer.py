@@ -242,7 +242,7 @@ async def test_a_viewer_stays_while_the_database_is_away(cookie, monkeypatch, co
         asked.set()
         raise OperationalError("the database is away")
 
-    monkeypatch.setattr(module, "_may_see", unreachable)
+    monkeypatch.setattr(module, "_sight_of", unreachable)
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
     counts["mail"] = Counts(ready=4)
@@ -266,7 +266,7 @@ async def test_a_viewer_whose_rights_cannot_be_told_has_to_go(cookie, monkeypatc
     async def broken(_: object) -> bool:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(module, "_may_see", broken)
+    monkeypatch.setattr(module, "_sight_of", broken)
     assert await code_of_the_end(page) == module.NO_RIGHT
     assert "a mistake of ours" in caplog.text
     await page.disconnect()
@@ -333,16 +333,16 @@ async def test_a_page_that_asks_without_end_is_closed(cookie):
 async def test_the_rights_of_many_pages_are_looked_up_once(cookie, monkeypatch):
     pages = [await connected(cookie) for _ in range(5)]
     asked, is_enough = [], asyncio.Event()
-    may_see = module._may_see
+    sight_of = module._sight_of
 
-    async def counted(user: object) -> bool:
+    async def counted(user: object) -> module.Sight:
         asked.append(user)
         if len(asked) == 2:
             is_enough.set()
             await asyncio.sleep(60)
-        return await may_see(user)
+        return await sight_of(user)
 
-    monkeypatch.setattr(module, "_may_see", counted)
+    monkeypatch.setattr(module, "_sight_of", counted)
     monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.2)
     assert module.sockets._watch
     module.sockets._watch.cancel()
@@ -366,6 +366,11 @@ async def test_the_rights_of_many_pages_are_looked_up_once(cookie, monkeypatch):
         '{"type": "full", "totals": 1}',
         json.dumps({"type": "full", "groups": [str(number) for number in range(201)]}),
         json.dumps({"type": "full", "filter": "x" * 256}),
+        '{"type": "full", "progress": {"17": 1}}',
+        '{"type": "full", "progress": [17]}',
+        '{"type": "full", "progress": ["-1"]}',
+        '{"type": "full", "progress": ["9223372036854775808"]}',
+        json.dumps({"type": "full", "progress": [str(number) for number in range(201)]}),
     ],
 )
 def test_what_no_page_would_ask_is_not_understood(text):

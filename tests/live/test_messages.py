@@ -9,6 +9,7 @@ from tasks_app.live import messages
 from tasks_app.live.messages import Snapshot, Watch
 from tasks_app.reading.counts import COUNTED, Counts
 from tasks_app.writer.totals import EVERYTHING, Numbers, Part, Summary
+from taskstore.types.progress import Progress
 
 pytestmark = pytest.mark.once
 
@@ -17,6 +18,15 @@ SUM = Summary(Numbers("", 11, 3, 4, 2, 5), 7, 999_000, dict(zip(COUNTED, (1, 2, 
 
 def snapshot_of(groups: dict[str, Counts]) -> Snapshot:
     return Snapshot(at_ms=1_000_000, read_at_s=time.monotonic(), groups=groups)
+
+
+def test_progress_has_its_text_for_those_alone_who_may_see_payloads():
+    progress = {17: Progress(done=0.42, text="page 7 of 20", at_ms=999_000)}
+    for with_texts, text in ((True, "page 7 of 20"), (False, "")):
+        watch = Watch(progress=frozenset({17, 18}), with_texts=with_texts)
+        content = messages.content_of(watch, {}, {}, progress)
+        told = json.loads(messages.delta(8, snapshot_of({}), content))
+        assert told["delta"] == {"progress": {"17": [0.42, text, 999_000], "18": None}}
 
 
 def test_a_page_gets_what_it_shows():

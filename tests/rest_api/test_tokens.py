@@ -61,6 +61,7 @@ NEEDED = {
     "POST /claim": "work",
     "POST /import": "work",
     "PUT /clients/{clientid}": "work",
+    "PUT /progress/{id}": "work",
     "POST /jobs": "work",
     "DELETE /jobs/{id}": "work",
     # What operators do.

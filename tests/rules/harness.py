@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -30,7 +31,8 @@ class TableInMemory:
         groups = {group for operation in operations if isinstance(operation, Claim) for group in operation.groups}
         candidates = {group: self.candidates(group) for group in groups}
         answers = rules.decide(operations, rules.World(now_ms, dict(self.tasks), candidates, fed_by=fed_by))
-        return [answer if isinstance(answer, Refusal) else self.write(answer) for answer in answers]
+        # Nothing is put off where there are no keys.
+        return [self.write(answer) if isinstance(answer, Effect) else cast("Refusal", answer) for answer in answers]
 
     def candidates(self, group: str) -> list[TaskRecord]:
         """All tasks of the group, the best first: what is not available yet, the rules must leave alone."""

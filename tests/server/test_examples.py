@@ -176,6 +176,20 @@ def test_a_broken_task_is_kept_with_its_error_and_the_others_go_on(examples, res
     assert rest.groups() == ["orders/failed", "totals"]
 
 
+def test_a_worker_says_how_far_it_is(of_each_way, rest):
+    add(rest, "books", "40")
+
+    def progress() -> Any:
+        [book] = rest.tasks("books")
+        return rest._ask("GET", f"/task/{book['id']}").get("progress")
+
+    with of_each_way["rest"].started("show_progress") as worker:
+        wait_for(progress, "the progress")
+        assert re.fullmatch(r"page \d+ of 40", progress()["text"])
+        assert said_by(worker) == ["printed"]
+    assert rest.groups() == ["printed"]
+
+
 def test_progress_is_told_until_all_is_done(examples, rest):
     add(rest, "mail", *map(str, range(6)))
     with examples.started("progress") as told:
@@ -200,6 +214,13 @@ def forecast(line: str) -> dict[str, Any]:
     found = re.match(r"(\d+) left(?:, ([\d.]+) a second)?(?:, done in ([\d.]+) s)?$", line)
     assert found, line
     return {"left": int(found[1]), "rate": float(found[2] or 0), "seconds": float(found[3] or 0)}
+
+
+def test_of_many_equal_orders_one_reminder_is_added(of_each_way, rest):
+    rest.commit(adds=[{"group": "orders", "data": name} for name in ("Ann", "Bob", "Ann", "Ann", "Bob", "Ann")])
+    said = of_each_way["rest"].run("once", times=3)
+    assert sorted(line.rpartition(" ")[0] for line in said) == ["added"] * 2 + ["waits already"] * 4
+    assert sorted(task["data"] for task in rest.tasks("reminders")) == ["Ann", "Bob"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -36,4 +36,4 @@ def test_it_serves_all_the_same_when_nobody_listens(store, command, tmp_path):
     with store.up(command=command, NOTIFY_SOCKET=str(tmp_path / "away")) as server:
         assert server.ask("GET", "/readyz").status_code == 200
         assert server.end() == 0
-        assert "can't tell READY=1 to NOTIFY_SOCKET=" in server.complaints
+        assert "can't report READY=1 to NOTIFY_SOCKET=" in server.complaints

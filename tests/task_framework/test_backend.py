@@ -235,3 +235,22 @@ def test_the_app_has_to_be_installed(settings):
     settings.INSTALLED_APPS = []
     [found] = of_alias("default").check()
     assert found.id == "tasks_app.E007"
+
+
+def test_a_task_with_a_key_is_enqueued_once_until_it_has_finished(backend):
+    once = report.using(unique="june", unique_for=timedelta(minutes=1))
+    with transaction.atomic():
+        first = once.enqueue(1)
+    again = once.enqueue(2)
+    assert (again.id, again.args) == (first.id, [1])
+    assert report.enqueue(3).id != first.id
+    finished(Task.objects.get(id=int(first.id)))
+    again = report.using(unique="june").enqueue(4)
+    assert (again.id, again.status) == (first.id, TaskResultStatus.SUCCESSFUL)
+
+
+@pytest.mark.parametrize("wrong", [{"unique": ""}, {"unique": "x" * 256}, {"unique_for": 1}])
+def test_a_key_that_makes_no_sense_is_refused(backend, wrong):
+    with pytest.raises(InvalidTask, match="unique"):
+        report.using(**wrong).enqueue(1)
+    assert not Task.objects.exists()

@@ -34,6 +34,14 @@ class Store:
             raise Refused({what: ids for what, ids in answer["error"].items() if ids})
         return answer["tasks"]
 
+    def report(self, task, done, text=""):
+        """Say how far a claimed task is, from 0 to 1. Raises Refused when it is somebody else's, or has ended."""
+        said = {"clientid": self.me, "done": done, "text": text}
+        answer = self._http.put(f"/progress/{task['id']}", json=said)
+        if answer.status_code in (404, 409):
+            raise Refused({"progress": [task["id"]]})
+        answer.raise_for_status()
+
     def first(self, group):
         """The task that has been available longest, without claiming it; None when there is none."""
         return next(iter(self._answer("GET", "/group", params={"name": group, "limit": 1})), None)

@@ -127,6 +127,10 @@ def _failed_from(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     return every([is_one, Condition(f"{group} >= %s AND {group} < %s", _ends_of(pattern))])
 
 
+def _unique(term: Term, now_ms: int, dialect: Dialect) -> Condition:
+    return Condition('"unique" = %s', (str(term.value),))
+
+
 def _data(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     if term.name and (term.is_excluded or not is_written_one_way(str(term.value))):
         return Condition("FALSE" if term.is_excluded else "TRUE")
@@ -168,4 +172,5 @@ BY_KEY: dict[Key, Callable[[Term, int, Dialect], Condition]] = {
     Key.AGE: _age,
     Key.AVAILABLE: _available,
     Key.FAILED_FROM: _failed_from,
+    Key.UNIQUE: _unique,
 }

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
 from taskstore.types.checks import is_utf8
-from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, LABEL_LENGTH
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, KEY_LENGTH, LABEL_LENGTH
 from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
@@ -44,6 +44,7 @@ class Key(StrEnum):
     AGE = "age"
     AVAILABLE = "available"
     FAILED_FROM = "failed_from"
+    UNIQUE = "unique"
 
 
 HINTS = {
@@ -57,6 +58,7 @@ HINTS = {
     Key.AGE: "> or < and a time span, as in >1h or <10min: time since the task got its current id, with every change",
     Key.AVAILABLE: "< or > and a time, as in <now, >now+1h or <2026-01-31T12:00",
     Key.FAILED_FROM: "the group in which a dead letter failed, or a prefix followed by *",
+    Key.UNIQUE: "the key that the task holds",
 }
 OWN_FIELD_HINT = "must be NAME:VALUE, or NAME for any value; put text with a colon or quotation mark in quotes"
 
@@ -268,6 +270,12 @@ def _absolute_ms(text: str) -> int | None:
         return None
 
 
+def _unique(text: str) -> str:
+    if not 0 < len(text) <= KEY_LENGTH:
+        raise ValueError(f"must be a key of 1 to {KEY_LENGTH} characters")
+    return text
+
+
 READERS: dict[Key, Callable[[str], Value]] = {
     Key.ID: _id,
     Key.GROUP: _group,
@@ -278,4 +286,5 @@ READERS: dict[Key, Callable[[str], Value]] = {
     Key.AGE: _age,
     Key.AVAILABLE: _available,
     Key.FAILED_FROM: _group,
+    Key.UNIQUE: _unique,
 }

@@ -36,7 +36,7 @@ def test_a_wrong_line_is_named_by_its_place_in_the_file(command, ann):
     assert "imported" not in command("import", stdin=lines[-1]).err
     lines[-1] = lines[0]
     told = command("import", "--from-line", "1001", "--json", stdin="\n".join(lines))
-    assert told.records == [{"imported": 2}]
+    assert told.records == [{"imported": 2, "skipped": 0}]
 
 
 def test_a_file_that_can_not_be_written_or_read_is_told(command, ann, tmp_path):

@@ -1,0 +1,275 @@
+"""Adds with a key: while a task holds the key, an equal add makes none."""
+
+from typing import Any
+
+import pytest
+
+from tasks_app import bulk
+from tasks_app.access import tokens
+from tasks_app.core.actors import Actor
+from tasks_app.database import dialect_of
+from tasks_app.models import Scope, Task, UniqueKey
+from tasks_app.writer.housekeeping import forget_keys
+from taskstore import Client
+from taskstore.errors import InvalidInput
+from taskstore.types.tasks import Change, NewTask
+from tests.console.store import change_all
+
+ANN, BOB = 7, 8
+DAY_MS = 24 * 3_600_000
+
+
+def letter(key="Bob", group="mail", **others: Any) -> NewTask:
+    return NewTask(group=group, unique=key, **others)
+
+
+def held_keys():
+    return sorted(UniqueKey.objects.values_list("group", "key", "origin", "ended"))
+
+
+def test_an_equal_add_creates_nothing_and_shows_the_task_that_holds_the_key(store):
+    [first] = store.commit(owner=ANN, adds=[letter(data=b"first", labels={"to": "Bob"})])
+    assert (first.unique, first.duplicate) == ("Bob", False)
+    [second] = store.commit(owner=BOB, adds=[letter(data=b"second")])
+    assert second.duplicate
+    assert (second.id, second.data, second.labels, second.owner) == (first.id, b"first", {"to": "Bob"}, ANN)
+    assert [task.id for task in store.group("mail", owned=True)] == [first.id]
+
+
+def test_other_keys_other_groups_and_adds_without_a_key_are_not_duplicates(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    others = store.commit(owner=ANN, adds=[letter("bob"), letter(group="reports"), NewTask(group="mail")])
+    assert not any(task.duplicate for task in others)
+    assert len({first.id, *[task.id for task in others]}) == 4
+
+
+def test_of_two_equal_keys_in_one_commit_the_second_is_the_duplicate(store):
+    adds = [letter(data=b"1"), NewTask(group="mail", data=b"2"), letter(data=b"3"), letter("Ann", data=b"4")]
+    [first, plain, again, other] = store.commit(owner=ANN, adds=adds)
+    assert [task.duplicate for task in (first, plain, again, other)] == [False, False, True, False]
+    assert (again.id, again.data) == (first.id, b"1")
+    assert (plain.data, other.data) == (b"2", b"4")
+    assert len(store.group("mail", owned=True)) == 3
+
+
+def test_successors_keep_the_key_and_a_duplicate_shows_the_living_one(store):
+    store.commit(owner=ANN, adds=[letter()])
+    [claimed] = store.claim("mail", owner=BOB)
+    assert claimed.unique == "Bob"
+    [changed] = store.commit(owner=BOB, updates=[Change(id=claimed.id, data=b"new", unique="Bob")])
+    [again] = store.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.data, again.duplicate) == (changed.id, b"new", True)
+    [successor] = store.commit(owner=BOB, adds=[NewTask(group="sent", id=changed.id)], deletes=[changed.id])
+    assert successor.unique == "Bob"
+    [moved] = store.commit(owner=ANN, adds=[letter()])
+    assert (moved.id, moved.group, moved.duplicate) == (successor.id, "sent", True)
+    [free] = store.commit(owner=ANN, adds=[letter(group="sent")])
+    assert not free.duplicate
+
+
+def test_a_key_is_free_once_its_task_has_ended(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    store.commit(owner=ANN, deletes=[first.id])
+    assert held_keys() == []
+    [second] = store.commit(owner=ANN, adds=[letter()])
+    assert not second.duplicate
+    assert held_keys() == [("mail", "Bob", second.id, 0)]
+
+
+def test_deletes_of_a_commit_count_before_its_adds(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    [second] = store.commit(owner=ANN, adds=[letter(data=b"second")], deletes=[first.id])
+    assert (second.duplicate, second.data, second.origin) == (False, b"second", second.id)
+    assert held_keys() == [("mail", "Bob", second.id, 0)]
+
+
+def test_a_duplicate_of_a_task_that_the_same_commit_changes_shows_its_successor(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    [again, changed] = store.commit(owner=ANN, adds=[letter()], updates=[Change(id=first.id, data=b"new")])
+    assert (again.id, again.duplicate, again.data) == (changed.id, True, b"new")
+    assert not changed.duplicate
+
+
+def test_a_kept_key_names_the_id_that_ended_and_how(store):
+    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    store.commit(owner=ANN, deletes=[first.id])
+    [again] = store.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.duplicate, again.ending) == (first.id, True, "deleted")
+    assert store.groups() == []
+
+
+def test_a_kept_key_holds_in_the_commit_that_ends_its_task(store):
+    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    [again] = store.commit(owner=ANN, adds=[letter()], deletes=[first.id])
+    assert (again.id, again.duplicate, again.ending) == (first.id, True, "deleted")
+
+
+def test_a_kept_key_is_free_when_its_time_is_over(store):
+    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    store.commit(owner=ANN, deletes=[first.id])
+    UniqueKey.objects.update(until_ms=1)
+    [second] = store.commit(owner=ANN, adds=[letter()])
+    assert not second.duplicate
+    assert held_keys() == [("mail", "Bob", second.id, 0)]
+
+
+def test_a_living_task_holds_its_key_also_when_its_time_is_over(store):
+    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    UniqueKey.objects.update(until_ms=1)
+    [again] = store.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.duplicate) == (first.id, True)
+    store.commit(owner=ANN, deletes=[first.id])
+    assert held_keys() == []
+
+
+def test_a_dead_letter_keeps_its_key(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    [dead] = store.commit(
+        owner=ANN, adds=[NewTask(group="mail/dead", id=first.id, error="no such street")], deletes=[first.id]
+    )
+    [again] = store.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.error, again.duplicate) == (dead.id, "no such street", True)
+
+
+def test_a_job_that_has_finished_lets_go_of_its_key(store):
+    [job] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
+    [done] = store.commit(owner=ANN, adds=[NewTask(group="jobs/mail/succeeded", id=job.id)], deletes=[job.id])
+    assert done.unique == ""
+    [second] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
+    assert not second.duplicate
+
+
+def test_a_task_out_of_scope_is_not_shown(store):
+    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    [moved] = store.commit(owner=ANN, adds=[NewTask(group="secret", id=first.id)], deletes=[first.id])
+    mail = store.within("mail")
+    [again] = mail.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.duplicate, again.group) == (0, True, "")
+    store.commit(owner=ANN, deletes=[moved.id])
+    [again] = mail.commit(owner=ANN, adds=[letter()])
+    assert (again.id, again.duplicate, again.ending) == (0, True, "")
+
+
+def test_a_successor_cannot_get_another_key(store):
+    [keyed, plain] = store.commit(owner=ANN, adds=[letter(), NewTask(group="mail")])
+    wrong = {
+        "updates[0].unique": ['must be "Bob" or absent: a successor keeps its key'],
+        "updates[1].unique": ["must be absent: the task has no key"],
+    }
+    with pytest.raises(InvalidInput) as refused:
+        store.commit(owner=ANN, updates=[Change(id=keyed.id, unique="Ann"), Change(id=plain.id, unique="Ann")])
+    assert refused.value.fields == wrong
+    with pytest.raises(InvalidInput) as refused:
+        store.commit(owner=ANN, adds=[letter("Ann", id=keyed.id)], deletes=[keyed.id])
+    assert refused.value.fields == {"adds[0].unique": wrong["updates[0].unique"]}
+    assert {task.id for task in store.group("mail", owned=True)} == {keyed.id, plain.id}
+
+
+@pytest.mark.parametrize(
+    ("add", "wrong"),
+    [
+        (letter(""), {"adds[0].unique": ["must not be empty"]}),
+        (letter("x" * 256), {"adds[0].unique": ["must have at most 255 characters, not 256"]}),
+        (letter("a\0b"), {"adds[0].unique": ["must not contain the NUL character"]}),
+        (letter(unique_for_ms=-1), {"adds[0].unique_for": ["must be between 0 and 2592000000, not -1"]}),
+        (
+            letter(unique_for_ms=31 * DAY_MS),
+            {"adds[0].unique_for": ["must be between 0 and 2592000000, not 2678400000"]},
+        ),
+        (letter(None, unique_for_ms=1), {"adds[0].unique_for": ["must be given together with unique"]}),
+        (
+            letter(group="jobs/mail/failed"),
+            {"adds[0].unique": ['must be absent: tasks of the group "jobs/mail/failed" have ended']},
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(store, add, wrong):
+    with pytest.raises(InvalidInput) as refused:
+        store.commit(owner=ANN, adds=[NewTask(group="mail"), add][::-1])
+    assert refused.value.fields == wrong
+    assert store.groups() == []
+    assert held_keys() == []
+
+
+def test_hundreds_of_keys_go_into_one_commit(store):
+    adds = [letter(str(number % 900)) for number in range(1_000)]
+    tasks = store.commit(owner=ANN, adds=adds)
+    assert sum(task.duplicate for task in tasks) == 100
+    assert UniqueKey.objects.count() == Task.objects.count() == 900
+
+
+def test_an_import_skips_taken_keys_and_counts_them(served):
+    with operator_of(served) as client:
+        first = client.add("mail", "first", unique="Bob", unique_for_ms=DAY_MS)
+        exported = b"".join(client.export_tasks("unique:Bob"))
+        imported = client.import_tasks(exported + b'{"group": "mail", "data": "second"}')
+        assert (imported.imported, imported.skipped) == (1, 1)
+        client.delete(first)
+        again = client.add("mail", unique="Bob")
+        assert (again.id, again.duplicate, again.ending) == (first.id, True, "deleted")
+
+
+def test_an_undo_skips_taken_keys_and_counts_them(transactional_db):
+    [first, second] = Task.objects.commit(owner=ANN, adds=[letter("Ann", data=b"1"), letter("Bob", data=b"2")])
+    purge = change_all(bulk.Purge, bulk.Selection(ids=(first.id, second.id)))
+    assert held_keys() == []
+    [other] = Task.objects.commit(owner=ANN, adds=[letter("Bob", data=b"3")])
+    undo = bulk.undo(purge, Actor("Cid"))
+    assert (undo.done, undo.skipped) == (1, 1)
+    assert bulk.reasons(undo.pk) == {"another task holds its key": 1}
+    [back] = Task.objects.get_queryset().of_chain(first.origin)
+    assert (back.unique, back.duplicate) == ("Ann", False)
+    assert held_keys() == [("mail", "Ann", first.origin, 0), ("mail", "Bob", other.id, 0)]
+
+
+def test_what_an_undo_brings_back_takes_its_own_kept_key_again(transactional_db):
+    [first] = Task.objects.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+    purge = change_all(bulk.Purge, bulk.Selection(ids=(first.id,)))
+    [(kept,)] = UniqueKey.objects.values_list("ended")
+    assert kept == first.id
+    bulk.undo(purge, Actor("Cid"))
+    assert held_keys() == [("mail", "Bob", first.origin, 0)]
+    assert UniqueKey.objects.get().until_ms > DAY_MS
+
+
+def test_an_answer_with_a_duplicate_is_given_again_for_the_same_idempotency_key(served):
+    _, secret = tokens.create("Ann", Scope.WORK)
+    headers = {"Authorization": f"Bearer {secret}", "Idempotency-Key": "once"}
+    adds = [{"group": "mail", "data": data, "unique": key} for data, key in (("1", "a"), ("2", "a"), ("3", "b"))]
+    body = {"clientid": ANN, "adds": adds}
+    first = served.request("POST", "/update", headers=headers, json=body).json()
+    assert [task.get("duplicate", False) for task in first["tasks"]] == [False, True, False]
+    assert served.request("POST", "/update", headers=headers, json=body).json() == first
+
+
+def test_rest_shows_no_more_of_a_duplicate_than_it_may(served):
+    _, secret = tokens.create("Ann", Scope.WORK, ("mail",))
+    headers = {"Authorization": f"Bearer {secret}"}
+    [first] = Task.objects.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
+
+    def again():
+        body = {"clientid": ANN, "adds": [{"group": "mail", "unique": "Bob"}]}
+        return served.request("POST", "/update", headers=headers, json=body).json()
+
+    [moved] = Task.objects.commit(owner=ANN, adds=[NewTask(group="secret", id=first.id)], deletes=[first.id])
+    assert again() == {"tasks": [{"id": None, "duplicate": True}], "error": None}
+    [back] = Task.objects.commit(owner=ANN, updates=[Change(id=moved.id, group="mail")])
+    assert again()["tasks"][0]["id"] == back.id
+    Task.objects.commit(owner=ANN, deletes=[back.id])
+    assert again() == {"tasks": [{"id": back.id, "duplicate": True, "ending": "deleted"}], "error": None}
+
+
+def test_kept_keys_are_forgotten_when_their_time_is_over(transactional_db):
+    [first, second] = Task.objects.commit(owner=ANN, adds=[letter("a", unique_for_ms=DAY_MS), letter("b")])
+    Task.objects.commit(owner=ANN, deletes=[first.id])
+    dialect = dialect_of("default")
+    dialect.drive(forget_keys(dialect))
+    assert UniqueKey.objects.count() == 2
+    UniqueKey.objects.update(until_ms=1)
+    dialect.drive(forget_keys(dialect))
+    assert held_keys() == [("mail", "b", second.id, 0)]
+
+
+def operator_of(served):
+    _, secret = tokens.create("Cid", Scope.OPERATE)
+    return Client(served.url, token=secret, client_id=ANN)

@@ -1,0 +1,77 @@
+"""Functions of a worker say how far they are."""
+
+import pytest
+
+from taskstore import Client, Context, InvalidInput, StoreUnavailable, Worker
+from taskstore.errors import NotHeld
+from taskstore.worker.progress import Reports
+
+from .fakes import FakeStore
+from .half_way import get_half_way
+from .patience import wait_for
+from .test_worker import Running
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def fake() -> FakeStore:
+    return FakeStore()
+
+
+def test_only_the_last_report_is_sent(fake):
+    reports = Reports(fake)
+    for page in range(1, 4):
+        reports.note(17, page / 4, f"page {page}")
+    reports.send()
+    reports.send()
+    assert fake.reports == [(17, 0.75, "page 3")]
+
+
+def test_what_could_not_be_sent_is_sent_later_unless_there_is_news(fake):
+    reports = Reports(fake)
+    reports.note(17, 0.1, "")
+    reports.note(18, 0.2, "")
+    fake.problem = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        reports.send()
+    reports.note(17, 0.5, "")
+    fake.problem = None
+    reports.send()
+    assert sorted(fake.reports) == [(17, 0.5, ""), (18, 0.2, "")]
+
+
+def test_the_report_of_a_lost_task_is_dropped(fake):
+    reports = Reports(fake)
+    reports.note(17, 0.1, "")
+    fake.problem = NotHeld("task 17 is leased to client 8")
+    reports.send()
+    fake.problem = None
+    reports.send()
+    assert fake.reports == []
+
+
+def test_a_function_without_a_worker_reports_to_nobody():
+    Context(1, "mailer").progress(0.5, "half")
+
+
+@pytest.mark.parametrize(("done", "text"), [(1.5, ""), (float("nan"), ""), ("half", ""), (0.5, "x" * 256)])
+def test_a_wrong_report_fails_where_it_is_made(done, text):
+    with pytest.raises(InvalidInput):
+        Context(1, "mailer").progress(done, text)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_the_progress_of_a_function_shows_while_it_runs(store: Client, processes):
+    worker = Worker(store, processes=processes, lease_ms=2_000, wait_ms=200, grace_s=0)
+    worker.handle("mail")(get_half_way)
+    task = store.add("mail")
+    with Running(worker):
+        wait_for(lambda: progress_of(store, task.id) == (0.5, "page 10 of 20"), "the progress")
+    assert progress_of(store, task.id) is None
+
+
+def progress_of(store, task_id):
+    [found] = [each for each in store.group("mail", owned=True) if each.origin == task_id]
+    seen = store.task(found.id)
+    return seen and seen.progress and (seen.progress.done, seen.progress.text)
