@@ -6,7 +6,7 @@ import pytest
 
 from lab.chaos.history import Event, History, Truth
 from lab.chaos.outcome import Violation
-from lab.cluster.demo import Observed, Window
+from lab.cluster.demo import QUICK, Observed, Window
 from lab.cluster.faults import PRIMARY, Happened
 from lab.cluster.nodes import Cluster
 from lab.cluster.report import report
@@ -95,7 +95,7 @@ def test_after_a_violation_the_logs_are_kept(monkeypatch, tmp_path, capsys, viol
     monkeypatch.setattr(command, "play", lambda *_: seen)
     monkeypatch.setattr(command, "report", lambda *_: "report")
     monkeypatch.setattr(command, "conditions_of", lambda _: {})
-    assert command.Command().demo(NotStarted(), command.QUICK, "7", None, print, keep=False) == code
+    assert command.Command().demo(NotStarted(), QUICK, "7", None, command.Progress(), keep=False) == code
     kept = {
         str(file.relative_to(folder)): file.read_text()
         for folder in tmp_path.glob("taskstore-cluster-logs-*")
