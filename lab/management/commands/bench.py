@@ -110,7 +110,9 @@ def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) ->
 def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool) -> list[Scene]:
     """Raises CannotRun when a word names nothing, or nothing is left."""
     if unknown := [part for part in parts if part not in names(everything)]:
-        raise CannotRun(f"{unknown[0]} is not a known benchmark or contender; use some of {', '.join(names(everything))}")
+        raise CannotRun(
+            f"{unknown[0]} is not a known benchmark or contender; choose from {', '.join(names(everything))}"
+        )
     # What is quick is a choice of scenes too, but one that a name overrules.
     quick_ones = [scene for scene in everything if scene.is_quick]
     named = any(scene.is_named_by(parts) for scene in everything)
