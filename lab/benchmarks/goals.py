@@ -118,7 +118,7 @@ GOALS = (
         at_least=0.9,
     ),
     Goal(
-        "until all waiting claims have responses, s",
+        "time until all waiting claims have responses, s",
         found("waiters", "uvicorn, 1 client, 0 present", "all_woken_s"),
         at_most=1.5,
     ),

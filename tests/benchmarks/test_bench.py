@@ -43,7 +43,7 @@ def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, 
 def test_it_says_what_there_is_when_a_name_is_wrong(bench):
     done = bench("rest", "rset")
     assert done.returncode == 2
-    assert re.fullmatch(r"taskstore: rset is not a known scene or contender; use some of .*rest.*\n", done.stderr)
+    assert re.fullmatch(r"taskstore: rset is not a known benchmark or contender; choose from .*rest.*\n", done.stderr)
 
 
 @pytest.mark.once

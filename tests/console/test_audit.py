@@ -117,7 +117,7 @@ def test_an_entry_tells_all_and_leads_to_its_tasks(operator):
 
 
 def test_an_entry_that_is_not_there_is_said_so(operator):
-    assert "No entry" in page(operator, f"{PAGE}/999", status=404)
+    assert "Entry 999 not found" in page(operator, f"{PAGE}/999", status=404)
     assert "older than 400 days" in page(operator, f"{PAGE}/{10**30}", status=404)
 
 

@@ -177,7 +177,7 @@ def test_a_question_that_makes_no_sense_is_named(submitter, query, told):
 def test_a_running_list_is_opened_again_after_a_question(submitter):
     task = running_list("1_0", "2_0")
     question = submitter.get(f"/console/commands/list/{task.id}/reopen").content.decode()
-    assert "runs all 2 commands from the start" in question
+    assert "run all 2 commands from the start" in question
     submitter.post(f"/console/commands/list/{task.id}/reopen", {"reason": "node 7 burns"})
     [reopened] = Task.objects.filter(group="commands/default/open")
     assert reopened.state(Task.objects.now_ms()) is State.READY

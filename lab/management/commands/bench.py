@@ -49,7 +49,7 @@ class Command(ProjectCommand):
             "--against",
             type=Path,
             metavar="DIR",
-            help="also measure the servers of another checkout of this project in the scenes of `goals`",
+            help="also measure the servers of another checkout of this project in the benchmarks of `goals`",
         )
         parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
@@ -110,13 +110,15 @@ def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) ->
 def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool) -> list[Scene]:
     """Raises CannotRun when a word names nothing, or nothing is left."""
     if unknown := [part for part in parts if part not in names(everything)]:
-        raise CannotRun(f"{unknown[0]} is not a known scene or contender; use some of {', '.join(names(everything))}")
+        raise CannotRun(
+            f"{unknown[0]} is not a known benchmark or contender; choose from {', '.join(names(everything))}"
+        )
     # What is quick is a choice of scenes too, but one that a name overrules.
     quick_ones = [scene for scene in everything if scene.is_quick]
     named = any(scene.is_named_by(parts) for scene in everything)
     found = chosen(quick_ones if quick and not named else everything, parts)
     if not found:
-        raise CannotRun(f"{' '.join(parts)}: this contender does not take part in this scene")
+        raise CannotRun(f"{' '.join(parts)}: this contender does not take part in this benchmark")
     return found
 
 
