@@ -40,7 +40,7 @@ class ProjectCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         # `--data` is taken from the command line before the settings are read, see __main__.
-        note = "--data DIR is the directory of the store's data (default: TASKSTORE_DATA)."
+        note = "--data DIR sets the store's data directory (default: TASKSTORE_DATA)."
         return super().create_parser(prog_name, subcommand, epilog=note, **kwargs)
 
     def execute(self, *args: Any, **options: Any) -> str | None:

@@ -23,7 +23,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.command("work", cls=StoreCommand, needs=Scope.WORK)
 @click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
 @click.option("--queue", "queues", multiple=True, default=[DEFAULT_QUEUE], show_default=True, metavar="NAME",
-              help="May be repeated.")  # fmt: skip
+              help="Queue to process; may be repeated.")  # fmt: skip
 @click.option(
     "--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs to run at the same time [default: one per core]."
 )

@@ -44,7 +44,7 @@ ROLES: Mapping[str, frozenset[Action]] = {
 BESIDE_A_ROLE = (SEES_PAYLOADS, COMMANDS)
 
 COMMANDS_ARE_OFF = (
-    "shell commands are off on this server: start it with `up --commands` or `serve --commands`, "
+    "shell commands are off on this server. To allow them, start it with `up --commands` or `serve --commands`, "
     "or set TASKSTORE_COMMANDS=1"
 )
 OF_TOKENS = "this needs a token with the scope commands"

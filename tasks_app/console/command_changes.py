@@ -136,7 +136,7 @@ def changing(view: View[P]) -> View[P]:
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         if not commands_are_on():
-            raise Forbidden(f"Commands can't be submitted or changed: {COMMANDS_ARE_OFF}.")
+            raise Forbidden(f"Commands can't be submitted or changed, because {COMMANDS_ARE_OFF}.")
         return view(request, *args, **kwargs)
 
     return guarded

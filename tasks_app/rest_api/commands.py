@@ -58,7 +58,7 @@ class CommandsView(View):
         except PermissionDenied:
             # Another token would not do, either: so that nobody makes one in vain.
             if self.endpoint and self.endpoint.needs is Action.COMMANDS and not commands_are_on():
-                raise PermissionDenied(f"Commands can't be submitted or changed: {COMMANDS_ARE_OFF}.") from None
+                raise PermissionDenied(f"Commands can't be submitted or changed, because {COMMANDS_ARE_OFF}.") from None
             raise
 
     def must_reach_project(self, project: str, statuses: Sequence[CommandStatus] = tuple(CommandStatus)) -> None:

@@ -34,7 +34,10 @@ ALIASES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-RIGHT = "must be five cron fields such as 30 3 * * MON-FRI (or six, seconds first), @daily or the like, or every 30s"
+RIGHT = (
+    "must be five cron fields such as 30 3 * * MON-FRI (or six, with seconds first), a name such as @daily, "
+    "or an interval such as every 30s"
+)
 # When clocks are set back, local times repeat, so a search backwards must start this much later.
 TWICE = timedelta(hours=3)
 

@@ -162,7 +162,7 @@ def question(
     yield "tasks", f"{number(seen.count)} in {seen.group or 'several groups'}"
     notes = {"claimed": "their leases end" if takes_claimed else "by workers: they are skipped"}
     if seen.targets is not None and seen.ready_already:
-        notes["ready"] = f"of which {number(seen.ready_already)} are skipped, as nothing failed"
+        notes["ready"] = f"of which {number(seen.ready_already)} are skipped because they have not failed"
     for state, count in asdict(seen.by_state).items():
         if count:
             yield f"  {state}", " ".join([number(count), notes.get(state, "")])
@@ -174,7 +174,7 @@ def question(
     if others := targets[MOST_TARGETS:]:
         yield "available in", f"{number(len(others))} more groups ({number(sum(target.count for target in others))})"
     if seen.ended:
-        yield "  ended", f"{number(seen.ended)} commands: they are skipped, retry them in their project"
+        yield "  ended", f"{number(seen.ended)} commands: they are skipped; retry them in their project"
     yield "for example", ", ".join(map(str, seen.samples))
     yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 
@@ -194,7 +194,7 @@ def agreed(seen: Preview, typed: str, *, is_agreed: bool) -> str:
     """Ask for confirmation and return the text typed for it. Raises Failure if the user declines."""
     if seen.to_type and not typed:
         return answer_to(f"type {seen.to_type} to confirm: ", f"use --yes and --type {seen.to_type!r}")
-    if not is_agreed and answer_to("continue? [y/N] ", "say --yes").lower() not in ("y", "yes"):
+    if not is_agreed and answer_to("continue? [y/N] ", "use --yes").lower() not in ("y", "yes"):
         raise Failure("nothing was changed")
     return typed
 

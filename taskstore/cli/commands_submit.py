@@ -58,7 +58,7 @@ def seconds(text: str) -> int:
     "--max-fails",
     type=parameter_types.Number(min=1),
     metavar="N",
-    help="Give up a command after this many failures [default: 3].",
+    help="Give up on a command after this many failures [default: 3].",
 )
 @click.option("--stashed", is_flag=True, help="Don't run them until `commands unstash`.")
 def submit(

@@ -143,7 +143,7 @@ def show(session: Session, id: int) -> None:
 
 
 def no_job(id: int) -> Failure:
-    return Failure(f"no job {id}; it may have been deleted")
+    return Failure(f"job {id} does not exist; it may have been deleted")
 
 
 def whole(found: Job, now: int) -> RenderableType:

@@ -108,7 +108,9 @@ PRIORITY = Number(-100, 100)
 
 group = click.argument("group", shell_complete=group_names)
 groups = click.argument("groups", nargs=-1, shell_complete=group_names)
-labels = click.option("--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
+labels = click.option(
+    "--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="A label; may be repeated."
+)
 priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100. Higher values are claimed first.")
 kwargs = click.option(
     "--with",
@@ -120,7 +122,7 @@ kwargs = click.option(
 )
 reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit log.")
 unique = click.option(
-    "--unique", metavar="KEY", help="Add nothing if a task holds this key of the group. 1 to 255 characters."
+    "--unique", metavar="KEY", help="Add nothing if a task of the group already has this key. 1 to 255 characters."
 )
 unique_for = click.option(
     "--unique-for",
@@ -128,7 +130,7 @@ unique_for = click.option(
     type=duration_ms,
     default="0s",
     metavar="TIME",
-    help="How long the key stays taken even if the task ends, such as 1h. At most 30d.",
+    help="Keep the key taken for this long, such as 1h, even if the task ends. At most 30d.",
 )
 limit = click.option(
     "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True

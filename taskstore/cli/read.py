@@ -275,7 +275,7 @@ def quoted(value: str) -> str:
 @command("show", needs=Scope.READ)
 @click.argument("id", type=parameter_types.ID)
 def show(session: Session, id: int) -> None:
-    """Show a task by its current id or an earlier one. Exit code 1 if it has ended, with the reason."""
+    """Show a task by its current id or an earlier one. If it has ended, say how; exit code 1."""
     task = session.store.task(id) or living(session, id)
     if session.is_json:
         session.tell([as_json(task)])

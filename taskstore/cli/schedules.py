@@ -167,7 +167,7 @@ def pause(session: Session, /, name: str, reason: str) -> None:
 @name
 @parameter_types.reason
 def resume(session: Session, /, name: str, reason: str) -> None:
-    """Resume a schedule, from now on."""
+    """Resume a schedule. Runs missed during the pause are skipped."""
     found = session.store.schedules.resume(name, reason)
     tell(session, found, f"{name} is resumed, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
 

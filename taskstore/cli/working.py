@@ -163,7 +163,7 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
     metavar="TIME",
     help="When it becomes available: now, 2026-01-31T12:00 (UTC), or +10min.",
 )
-@click.option("--release", is_flag=True, help="Give the task back; with --at, for later.")
+@click.option("--release", is_flag=True, help="Let others claim the task now; with --at, from that time.")
 @data_type
 @parameter_types.client
 def update(
@@ -171,8 +171,8 @@ def update(
 ) -> None:
     """Change the data, labels or times of a task. Other fields stay unchanged.
 
-    The task's data is an argument: --data selects the server's data directory. Renew a lease with --at +30s. A task
-    that is leased to another client is not changed: exit code 1.
+    The task's data is an argument: --data selects the server's data directory. Renew a lease with --at +30s. If the
+    task is leased to another client, nothing is changed; exit code 1.
     """
     check_data_option(f"update {id}", data, file)
     labels, given = labels_of(fields), data_of(data, file)

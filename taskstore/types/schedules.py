@@ -192,7 +192,7 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         if (self.task is UNSET) == (self.job is UNSET):
-            yield "task", "must be given, unless job is: a schedule adds exactly one of them"
+            yield "task", "is required unless job is given: a schedule adds exactly one of them"
             return
         name = "task" if self.job is UNSET else "job"
         yield from ((f"{name}.{field}", right) for field, right in self.adds.problems(limits))

@@ -70,12 +70,12 @@ class ServerCommand(ProjectCommand, ABC):
             metavar="NAME",
             help="add an empty task to this group if the store has never had a task",
         )
-        parser.add_argument("--no-auth", action="store_true", help="require no token from programs on this machine")
+        parser.add_argument("--no-auth", action="store_true", help="do not ask programs on this machine for a token")
         parser.add_argument(
             "--commands",
             action="store_true",
             default=settings.TASKSTORE_COMMANDS,
-            help="accept shell commands for workers from users and tokens with the permission",
+            help="accept shell commands from users and tokens that have permission to submit them",
         )
 
     @abstractmethod

@@ -118,14 +118,14 @@ def test_it_writes_each_change_down(token):
 @pytest.mark.parametrize("which", ["ann", "0", "999", "9" * 30, "\udcff"])
 def test_it_refuses_to_revoke_what_is_not_there(refusal, settings, which):
     told = refusal("revoke", which)
-    assert told.startswith(f"taskstore: there is no valid token {which!a}: `")
+    assert told.startswith(f"taskstore: token {which!a} is unknown or revoked: `")
     assert f" token list --data {settings.TASKSTORE_DATA}` lists tokens\n" in told
 
 
 def test_it_refuses_to_revoke_twice(token, refusal):
     token("create", "ann", "--scope", "work")
     token("revoke", "ann")
-    assert "there is no valid token 'ann'" in refusal("revoke", "ann")
+    assert "token 'ann' is unknown or revoked" in refusal("revoke", "ann")
 
 
 def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refusal):

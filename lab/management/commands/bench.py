@@ -31,7 +31,9 @@ BUSY = 0.5  # Processes that want to run: from here on the figures are too low.
 
 
 class Command(ProjectCommand):
-    help = "Compare the store with the bare database and similar systems. Starts everything it needs; cleans up."
+    help = (
+        "Compare the store with the bare database and similar systems. Starts what it needs and cleans up afterwards."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("parts", nargs="*", metavar="PART", help=f"only: {', '.join(names(scenes(FULL)))}")

@@ -1,4 +1,4 @@
-"""Make the pictures and the generated pages of the documentation anew."""
+"""Regenerate the pictures and the generated pages of the documentation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from taskstore_project.base_command import CannotRun, ProjectCommand
 
 
 class Command(ProjectCommand):
-    help = "Make the pictures and the generated pages of docs/ anew. A server shows the documentation under /docs/."
+    help = "Regenerate the pictures and the generated pages of docs/. A server shows the documentation under /docs/."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="pictures | reference")
-        verbs.add_parser("pictures", help="make the pictures of docs/ anew, of a server with the demo's seed")
-        verbs.add_parser("reference", help="make the pages of docs/ anew that come from the code: REST, gRPC, errors")
+        verbs.add_parser("pictures", help="regenerate the pictures of docs/, with the sample tasks of `demo seed`")
+        verbs.add_parser("reference", help="regenerate the pages of docs/ that come from the code: REST, gRPC, errors")
 
     def handle(self, *, verb: str, **_: Any) -> None:
         if not settings.IS_CHECKOUT:

@@ -23,8 +23,8 @@ class Command(BaseCommand):
         parser = ArgumentParser(
             prog=f"{Path(prog_name).name} {subcommand}",
             description=f"{self.help} All other arguments go to pytest.",
-            epilog="TASKSTORE_TEST_POSTGRES_URL and TASKSTORE_CHROMIUM name a server and a browser to use; "
-            "otherwise the system's are taken, or installed.",
+            epilog="TASKSTORE_TEST_POSTGRES_URL and TASKSTORE_CHROMIUM name a server and a browser to use. "
+            "By default the tests use those of the system, or install them.",
             allow_abbrev=False,
         )
         parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
@@ -33,7 +33,7 @@ class Command(BaseCommand):
             "--portability", action="store_true", help="only what another Python or Django may break; implies --quick"
         )
         parser.add_argument("--no-lint", action="store_true", help="the tests only")
-        parser.add_argument("--other-python", action="store_true", help="with the newest other Python there is")
+        parser.add_argument("--other-python", action="store_true", help="use the newest other Python on this machine")
         return parser
 
     def run_from_argv(self, argv: list[str]) -> NoReturn:

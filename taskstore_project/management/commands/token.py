@@ -31,7 +31,8 @@ class Command(ProjectCommand):
             "--scope",
             choices=Scope.values,
             required=True,
-            help="each scope includes the ones before it; commands is like work, and allows shell commands",
+            help="read allows reading; work also adding, claiming and committing tasks; operate also the actions of "
+            "operators; commands includes work, and also allows shell commands",
         )
         create.add_argument(
             "--groups",
@@ -95,7 +96,7 @@ def find(name_or_id: str) -> Token:
         case [token]:
             return token
         case []:
-            raise CannotRun(f"there is no valid token {name_or_id!a}: `{typed('token list')}` lists tokens")
+            raise CannotRun(f"token {name_or_id!a} is unknown or revoked: `{typed('token list')}` lists tokens")
         case several:
             ids = ", ".join(str(token.pk) for token in several)
             raise CannotRun(f"{len(several)} tokens have the name {name_or_id!r}: revoke them by id ({ids})")

@@ -133,7 +133,7 @@ def test_tasks_are_requeued_for_later(command, ann):
     [
         (2, ("purge", " ", "--yes"), "q: must select tasks"),
         (2, ("purge", "nonsense", "--yes"), "q: nonsense: specify where to search"),
-        (2, ("requeue", "group:mail"), "confirmation needs a terminal: say --yes"),
+        (2, ("requeue", "group:mail"), "confirmation needs a terminal: use --yes"),
         (2, ("edit", "group:mail", "--yes"), "nothing to change: give --error TEXT or --priority N, or both"),
         (2, ("edit", "group:mail", "--priority", "101", "--yes"), "must be between -100 and 100, not 101"),
         (2, ("edit", "group:mail", "--priority", "high", "--yes"), "must be a whole number, not high"),

@@ -30,5 +30,5 @@ def test_only_a_finished_job_is_deleted_or_runs_again(command):
         assert (told.code, told.out) == (1, "")
     assert command("job", "wait", str(job["id"]), "--timeout", "1ms").code == 1
     gone = command("job", "show", "999999")
-    assert (gone.code, gone.err) == (1, "taskstore: no job 999999; it may have been deleted\n")
+    assert (gone.code, gone.err) == (1, "taskstore: job 999999 does not exist; it may have been deleted\n")
     assert command("job", "list", "--queue", "nothing").code == 1
