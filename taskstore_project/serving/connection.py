@@ -239,13 +239,15 @@ class Reader:
         self._timer: asyncio.TimerHandle | None = None
 
     def pause(self) -> None:
-        """No more can be written until it reads."""
-        self._timer = asyncio.get_running_loop().call_later(patience_s(), self._cut_off)
+        """No more can be written until it reads. Twisted says so again with each further write."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(patience_s(), self._cut_off)
 
     def resume(self) -> None:
         """It has read some, or has gone."""
         if self._timer:
             self._timer.cancel()
+            self._timer = None
 
 
 def patience_s() -> float:
