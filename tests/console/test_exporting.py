@@ -60,7 +60,9 @@ def test_who_may_not_see_data_gets_none(viewer):
     assert "your role does not allow you to see or search task data" in refused.content.decode()
 
 
-@pytest.mark.parametrize(("asked", "told"), [({"format": "xml"}, "one of csv, ndjson"), ({"q": "x"}, "say where")])
+@pytest.mark.parametrize(
+    ("asked", "told"), [({"format": "xml"}, "one of csv, ndjson"), ({"q": "x"}, "specify where to search")]
+)
 def test_a_mistake_is_named_on_a_page(operator, asked, told):
     answer = operator.get("/console/export", {"q": "", "format": "csv", **asked})
     assert answer.status_code == 400

@@ -36,7 +36,7 @@ def test_it_adds_a_task_for_each_line(api):
     body = lines({"group": "mail", "data": "a", "priority": -3}, {"group": "reports", "labels": {"a": "b"}})
     answer = send(api, f"\ufeff{body}\r\n\n")
     first, second = Task.objects.order_by("id")
-    assert answer == {"imported": 2, "ids": [first.id, second.id]}
+    assert answer == {"imported": 2, "skipped": 0, "ids": [first.id, second.id]}
     assert (first.group, bytes(first.data), first.priority, first.owner) == ("mail", b"a", -3, 0)
     assert (second.group, second.labels) == ("reports", {"a": "b"})
 

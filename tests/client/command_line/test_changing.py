@@ -174,7 +174,7 @@ def test_a_move_into_a_new_group_names_the_option_that_creates_it(command, ann):
     told = command("move", "group:mail", "--to", "maul", "--yes")
     assert (told.code, ann.groups()) == (2, ["mail"])
     assert (
-        "to: must be an existing group, and maul is not: name another group, or set the option create (--create"
+        "to: must be an existing group, and maul does not exist: name another group, or set the option create (--create"
         in told.err
     )
 
