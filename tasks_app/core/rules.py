@@ -341,11 +341,12 @@ def _without_duplicates(commit: Commit, effect: Effect, world: World) -> Effect 
         for removal in effect.removals
         if removal.successor is not None and removal.task.origin not in freed
     }
+    successors = {removal.successor for removal in effect.removals}
     taken: dict[Key, tuple[int, HeldKey]] = {}
     holders: dict[int, int | Duplicate] = {}  # By the place of the add that is not made; a number: of a draft.
     for place, add in enumerate(commit.adds):
         key = add.key
-        if key is None:
+        if key is None or place in successors:
             continue
         if key in taken:
             holders[place] = taken[key][0]

@@ -143,8 +143,9 @@ class TaskStoreBackend(BaseTaskBackend):
             kwargs={name: normalize_json(each) for name, each in kwargs.items()},
             options=self.job_options(task),
         )
-        result = results.enqueue(task, record, self.alias)
-        task_enqueued.send(type(self), task_result=result)
+        result, is_new = results.enqueue(task, record, self.alias)
+        if is_new:
+            task_enqueued.send(type(self), task_result=result)
         return result
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:

@@ -39,8 +39,10 @@ STATUSES = {
 }
 
 
-def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> TaskResult[P, R]:
-    """Add the job. Joins the caller's transaction."""
+def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> tuple[TaskResult[P, R], bool]:
+    """Add the job, unless its key is taken. Returns the result, and whether the job is new. Joins the caller's
+    transaction.
+    """
     at_ms = round(task.run_after.timestamp() * 1000) if task.run_after else 0
     unique, unique_for = getattr(task, "unique", None), getattr(task, "unique_for", None) or 0
     length = unique_for if isinstance(unique_for, timedelta) else timedelta(seconds=unique_for)
@@ -59,8 +61,8 @@ def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> TaskResult[P, R]
             raise
         raise InvalidTask(f"{problem}.") from None
     if holder:
-        return of(holder, task)
-    return TaskResult(
+        return of(holder, task), False
+    result = TaskResult(
         task=task,
         id=str(stored.id),
         status=TaskResultStatus.READY,
@@ -74,6 +76,7 @@ def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> TaskResult[P, R]
         errors=[],
         worker_ids=[],
     )
+    return result, not stored.duplicate
 
 
 def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:

@@ -212,9 +212,9 @@ class NewTask:
 
     @property
     def key(self) -> tuple[str, str] | None:
-        """Return the group and the key that the task would hold; None without a key of its own."""
+        """Return the group and the key that the task would hold if it is not a successor; None without a key."""
         # A dead letter that is restored or imported holds a key of the group in which it failed.
-        return (self.failed_from or self.group, self.unique) if self.unique and not self.id else None
+        return (self.failed_from or self.group, self.unique) if self.unique else None
 
     @classmethod
     def successor_of(cls, task: Any, **changes: Any) -> Self:

@@ -90,6 +90,16 @@ def test_a_duplicate_of_a_task_that_the_same_commit_changes_shows_its_successor(
     assert not changed.duplicate
 
 
+def test_of_two_adds_in_the_place_of_one_task_only_its_successor_has_the_key(store):
+    [first] = store.commit(owner=ANN, adds=[letter()])
+    adds = [letter(id=first.id, data=b"1"), letter(id=first.id, data=b"2"), letter(group="sent", id=first.id)]
+    [successor, again, other] = store.commit(owner=ANN, adds=adds, deletes=[first.id])
+    assert (successor.duplicate, successor.origin, successor.unique) == (False, first.id, "Bob")
+    assert (again.duplicate, again.id) == (True, successor.id)
+    assert (other.duplicate, other.origin) == (False, other.id)
+    assert held_keys() == [("mail", "Bob", first.id, 0), ("sent", "Bob", other.id, 0)]
+
+
 def test_a_kept_key_names_the_id_that_ended_and_how(store):
     [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
     store.commit(owner=ANN, deletes=[first.id])

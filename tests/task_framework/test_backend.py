@@ -90,8 +90,11 @@ def test_it_tells_that_it_was_enqueued():
 
     task_enqueued.connect(hear)
     result = send.enqueue("ann")
+    report.using(unique="june").enqueue(1)
+    report.using(unique="june").enqueue(1)
     task_enqueued.disconnect(hear)
-    assert told == [(TaskStoreBackend, result)]
+    assert told[0] == (TaskStoreBackend, result)
+    assert len(told) == 2  # Nothing is told of a job that was not added.
 
 
 def test_a_result_follows_its_job(backend):
