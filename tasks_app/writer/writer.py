@@ -36,7 +36,9 @@ MOST_TURNS = 8  # Of the event loop, for what arrives together to become one bat
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
-MOST_AT_ONCE = 1_000  # Tasks of a batch, and bytes of their data: what is more is done beside the event loop.
+# Tasks of one operation, of a batch, and bytes of their data: what is more is done beside the event loop.
+MOST_OF_ONE = 300
+MOST_AT_ONCE = 1_000
 MOST_BYTES_AT_ONCE = 4 * 2**20
 
 _running: dict[str, Writer] = {}
@@ -361,7 +363,8 @@ def _prepare(batch: Sequence[Asked], done: Done) -> None:
 
 def are_large(operations: Sequence[Operation]) -> bool:
     """Whether the batch is about so much that the event loop can't wait for it."""
-    if sum([operation.weight for operation in operations]) > MOST_AT_ONCE:
+    weights = [operation.weight for operation in operations]
+    if sum(weights) > MOST_AT_ONCE or max(weights, default=0) > MOST_OF_ONE:
         return True
     return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
 

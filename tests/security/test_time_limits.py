@@ -14,7 +14,7 @@ from tasks_app.database import Statement, Steps, postgresql
 from tasks_app.database.time_limits import TookTooLong, at_most
 from tasks_app.models import Task
 from tasks_app.writer import connection as writer_connection
-from tasks_app.writer.connection import PostgreSQLConnection
+from tasks_app.writer.connection import PostgreSQLConnection, settings_of_batches
 from taskstore.errors import StoreUnavailable
 from taskstore.types.tasks import NewTask
 
@@ -82,6 +82,7 @@ def test_the_writers_transactions_are_limited_by_its_session_which_nobody_else_u
 @only_postgresql
 def test_a_writer_that_fell_silent_says_that_the_store_is_away(monkeypatch):
     monkeypatch.setattr(writer_connection, "SILENCE_S", 1)
+    monkeypatch.setattr(writer_connection, "settings_of_batches", settings_of_batches.__wrapped__)
 
     def silent_steps() -> Steps[None]:
         yield [Statement("SELECT 1")]
