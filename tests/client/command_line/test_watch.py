@@ -120,8 +120,8 @@ def test_a_job_is_watched_until_it_has_succeeded(watching, ann):
         watched.wait_for("reading")
         ann.commit(updates=[Change(id=held.id, group=finished_group("default", JobStatus.SUCCEEDED), release=True)])
         assert watched.end() == (0, "")
-    first, *_, last = map(json.loads, watched.text.splitlines())
-    assert (first["state"], first["progress"]["done"], first["progress"]["text"]) == ("started", 0.25, "reading")
+    *_, before, last = map(json.loads, watched.text.splitlines())
+    assert (before["state"], before["progress"]["done"], before["progress"]["text"]) == ("started", 0.25, "reading")
     assert (last["state"], last["end"]) == ("succeeded", f"job {job.id} succeeded")
 
 
