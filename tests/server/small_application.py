@@ -17,7 +17,7 @@ sent_bytes = 0
 
 async def application(scope, receive, send):
     if scope["type"] == "websocket":
-        await websocket(receive, send)
+        await websocket(scope, receive, send)
     elif scope["path"] == "/slow":
         await slow(send)
     elif scope["path"] == "/long":
@@ -60,10 +60,12 @@ async def long(send):
     await send({"type": "http.response.body"})
 
 
-async def websocket(receive, send):
-    """Greets, and says at the end with which code it was closed."""
+async def websocket(scope, receive, send):
+    """Greets, and says at the end with which code it was closed. At /much it sends more than sockets hold."""
     await receive()
     await send({"type": "websocket.accept"})
+    for _ in range(40 if scope["path"] == "/much" else 0):
+        await send({"type": "websocket.send", "text": "x" * 1_000_000})
     await send({"type": "websocket.send", "text": "hello"})
     closed = await receive()
     print(f"closed with {closed['code']}", flush=True)

@@ -192,6 +192,16 @@ def test_it_cuts_off_a_client_that_reads_nothing(slow_connection):
     assert watch.poll(60_000)
 
 
+def test_it_cuts_off_a_websocket_that_reads_nothing(slow_connection):
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    key = b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+    slow_connection.sendall(b"GET /much HTTP/1.1\r\nHost: localhost\r\n" + upgrade + key + b"\r\n")
+    assert slow_connection.recv(12) == b"HTTP/1.1 101"
+    watch = select.poll()
+    watch.register(slow_connection, select.POLLRDHUP)
+    assert watch.poll(60_000)
+
+
 @pytest.mark.parametrize(
     "begun",
     [GET, b"GET /", GET + b"\r\n" + GET, announcement(1_000), POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"],
