@@ -282,6 +282,12 @@ def test_it_answers_on_a_kept_connection_once_more(kind):
         assert last_words(server) == "all answered"
 
 
+def test_a_websocket_gets_long_messages(lasting_server):
+    with connect(lasting_server.url.replace("http", "ws") + "/much", proxy=None, max_size=None) as websocket:
+        assert {len(websocket.recv(timeout=60)) for _ in range(40)} == {1_000_000}
+        assert websocket.recv(timeout=60) == "hello"
+
+
 def test_it_tells_websockets_to_come_back(server):
     with connect(server.url.replace("http", "ws"), proxy=None) as websocket:
         assert websocket.recv() == "hello"
