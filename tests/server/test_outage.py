@@ -50,7 +50,9 @@ def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, prima
         wait_for(lambda: all(groups(server, token).status_code == 200 for _ in range(REQUESTS)), "it serves again")
         assert time.monotonic() - began_s < 30
         assert {add(server, token).status_code for _ in range(REQUESTS)} == {200}
-        wait_for(lambda: "".join(server._complaints).count("the database is back") == processes, "the logs of all say so")
+        wait_for(
+            lambda: "".join(server._complaints).count("the database is back") == processes, "the logs of all say so"
+        )
         server.end()
     assert len(re.findall("requests fail with 503", server.complaints)) == processes
     assert len(re.findall(r"the database is back after \d+\.\d s", server.complaints)) == processes
