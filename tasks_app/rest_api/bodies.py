@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from taskstore.errors import InvalidInput, LimitExceeded
 
 from ..offload.helper_process import helper
-from ..offload.threads import by_the_helper
 from ..wire import strict_json
 from ..wire.strict_json import AskedT, decoded, is_light, value_of
 
@@ -24,16 +23,6 @@ def read(request: Request, asked: type[AskedT]) -> AskedT:
         return value_of(strict_json.read(body), asked)
     value: AskedT
     [value] = helper.run(decoded, body, asked)
-    return value
-
-
-async def read_on_the_loop(request: Request, asked: type[AskedT]) -> AskedT:
-    """As `read`, for views that run on the event loop."""
-    body = body_of(request)
-    if is_light(body):
-        return value_of(strict_json.read(body), asked)
-    value: AskedT
-    [value] = await by_the_helper(decoded, body, asked)
     return value
 
 

@@ -75,7 +75,11 @@ class Update(LoopView):
 class ClaimTasks(LoopView):
     @serves(endpoints.CLAIM)
     async def post(self, request: Request) -> bytes:
-        asked = await bodies.read_on_the_loop(request, ClaimRequest)
+        body = bodies.body_of(request)
+        if is_light(body):
+            asked = value_of(strict_json.read(body), ClaimRequest)
+        else:
+            [asked] = await by_the_helper(large_bodies.claim, body)
         for group in asked.wanted:
             self.must_reach(group)
         operation = claim_of(asked, self.scope(), self.key_of(asked))

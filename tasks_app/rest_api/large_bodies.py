@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from taskstore.types.requests import AskedOperation, UpdateRequest
+from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
 from ..reading import importing
-from ..wire.requests import ImportRequest, import_of, update_of
+from ..wire.requests import ImportRequest, claim_of, import_of, update_of
 from ..wire.strict_json import decoded
 from .async_views import digest_of
 
@@ -55,6 +55,17 @@ def update(body: bytes, has_key: bool) -> Iterator[Any]:
     """An UpdateRequest in parts. Raises InvalidInput that names every wrong field, and LimitExceeded."""
     [asked] = decoded(body, UpdateRequest)
     yield from _parts(asked, asked.groups, update_of(asked, EVERY_GROUP, key=None), has_key)
+
+
+def claim(body: bytes) -> Iterator[ClaimRequest]:
+    """A ClaimRequest. Raises InvalidInput that names every wrong field, and LimitExceeded.
+
+    What a claim may not ask for is refused here: to take a million groups out of the pipe and to look at each of
+    them would stop the event loop for seconds.
+    """
+    [asked] = decoded(body, ClaimRequest)
+    refuse_wrong(claim_of(asked, EVERY_GROUP, key=None), limits())
+    yield asked
 
 
 def tasks_of_file(body: bytes, group: str, has_key: bool) -> Iterator[Any]:

@@ -82,6 +82,12 @@ def test_a_claim_names_as_many_groups_as_the_setting_says(api):
     assert api.post("/claim", {"clientid": ANN, "groups": groups[:1_000]})[0] == 200
 
 
+def test_far_too_many_groups_are_refused_before_anybody_looks_at_each(db):
+    """They would come out of the pipe and be compared with the token's one by one, on the event loop."""
+    status, answer = Api(groups=("pay",)).post("/claim", {"clientid": ANN, "groups": ["mail"] * 100_000})
+    assert (status, answer["errors"]) == (413, {"groups": ["must have at most 1000 groups, not 100000"]})
+
+
 @pytest.mark.once
 @pytest.mark.parametrize("item", [b"1", b'"a"', b"{}", b"[]", b'{"group": "mail"}'])
 def test_more_values_than_the_limit_are_refused_before_they_are_built(db, monkeypatch, item):

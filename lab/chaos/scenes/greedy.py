@@ -212,6 +212,8 @@ ATTACKS: Sequence[Attack] = (
     Attack(name="30 000 000 deletes", send=rest("/update", with_items("deletes", "1", 30_000_000))),
     Attack(name="6 MB of adds", send=rest("/update", with_items("adds", SMALL, 250_000))),
     Attack(name="2 000 000 groups", send=rest("/claim", with_items("groups", f'"{PREFIX}a"', 2_000_000))),
+    Attack(name="400 000 groups", send=rest("/claim", with_items("groups", f'"{PREFIX}a"', 400_000))),
+    Attack(name="400 000 depends", send=rest("/claim", with_items("depends", "1", 400_000, group=f"{PREFIX}a"))),
     Attack(name="5 000 000 args", send=rest("/jobs", with_items("args", "1", 5_000_000, function="f", queue="a"))),
     Attack(name="64 MiB of brackets", send=rest("/update", lambda: b"[" * (64 * MIB))),
     Attack(name="64 MiB of escapes", send=rest("/update", lambda: b'{"clientid": "' + b"\\n" * (31 * MIB) + b'"}')),
