@@ -152,10 +152,11 @@ def test_without_tokens_whoever_switched_commands_on_may_change_them(settings, c
 
 
 def of_bulk(operator, verb, group, **more):
-    preview = answered_with(operator.post("/bulk/preview", {"verb": verb, "group": group}))
-    seen = {name: preview[name] for name in ("bound", "as_of")}
-    body = {"verb": verb, "group": group, "expected": preview["count"], "typed": preview["to_type"], **seen, **more}
-    return operator.post("/bulk", body)
+    seen = bulk.preview(Selection(group=group))
+    bound = {"bound": seen.selection.bound, "as_of": seen.selection.as_of_ms}
+    return operator.post(
+        "/bulk", {"verb": verb, "group": group, "expected": seen.count, "typed": group, **bound, **more}
+    )
 
 
 def answered_with(answer):
@@ -168,6 +169,7 @@ def answered_with(answer):
 def test_no_operation_on_many_tasks_changes_commands(operator, verb):
     add(NEW, count=2)
     before = ids()
+    assert is_forbidden(operator.post("/bulk/preview", {"verb": verb, "group": NEW}))
     assert is_forbidden(of_bulk(operator, verb, NEW))
     assert ids() == before
 
@@ -336,6 +338,7 @@ def test_on_pages_nobody_changes_commands_without_the_right(person, right_person
     [task], _ = add(NEW, error="it failed"), add(OPEN)
     [lease] = claim(OPEN)
     before = ids()
+    assert person.get("/console/confirm", {"verb": "purge", "id": task.id}).status_code == 403
     address, fields = on_pages(person, task, lease)[page]
     answer = person.post(f"/console/{address}", fields)
     assert answer.status_code == 403

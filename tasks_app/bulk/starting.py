@@ -51,16 +51,9 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     if not 0 <= asked.selection.as_of_ms <= Task.objects.now_ms():
         problems.append(("as_of", "must be the value of the preview: a time that is not in the future"))
     refuse(problems)
-    selection, scope = replace(asked.selection, scope=actor.scope), actor.scope
+    selection = replace(asked.selection, scope=actor.scope)
     seen = preview(selection, asked.action)
-    actor.must_change(seen.group)
-    if seen.count == 1 and (why := why_not(Task.objects.get(id=seen.samples[0]), scope)):
-        raise Forbidden(why)
-    # With several targets, the operation skips tasks whose target may not be changed.
-    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [asked.action.to_group]
-    for group in filter(None, targets):
-        if why := why_not_into(group, scope):
-            raise Forbidden(why)
+    refuse_forbidden(seen, asked.action, actor)
     refuse(list(asked.action.problems(seen.group)))
     problems = []
     if abs(seen.count - asked.expected) > max(SOME_DRIFT, asked.expected // 100):
@@ -94,6 +87,19 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
             return begun
         raise
     return _run_at_once(operation)
+
+
+def refuse_forbidden(seen: Preview, action: Action, actor: Actor) -> None:
+    """Raise Forbidden when the only group of the tasks, or their target, may not be changed."""
+    actor.must_change(seen.group)
+    only = Task.objects.get_queryset().filter(id__in=seen.samples).first() if seen.count == 1 else None
+    if only and (why := why_not(only, actor.scope)):
+        raise Forbidden(why)
+    # With several targets, the operation skips tasks whose target may not be changed.
+    targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [action.to_group]
+    for group in filter(None, targets):
+        if why := why_not_into(group, actor.scope):
+            raise Forbidden(why)
 
 
 def to_type(words: BulkAction, seen: Preview) -> str:

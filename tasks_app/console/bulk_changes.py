@@ -186,6 +186,7 @@ def _confirmation(
     # Drop the old bound: a repeated confirmation shows the current tasks.
     fresh = action()
     seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), fresh)
+    actor_for(request).must_change(seen.group)
     return render(
         request,
         "console/_confirm.html" if is_partial(request) else "console/confirm.html",

@@ -127,7 +127,9 @@ class Preview(View):
         if asked.group is not UNSET:
             self.must_reach(asked.group)
         action = action_in(asked)
-        return Response(preview_answer(action, bulk.preview(selection_in(asked, self.actor.scope), action)))
+        seen = bulk.preview(selection_in(asked, self.actor.scope), action)
+        bulk.refuse_forbidden(seen, action, self.actor)
+        return Response(preview_answer(action, seen))
 
 
 class Bulk(View):
