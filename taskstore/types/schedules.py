@@ -193,7 +193,10 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
         return self.adds.group if isinstance(self.adds, PlannedTask) else queue_group(self.adds.queue)
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        if (self.task is UNSET) == (self.job is UNSET):
+        if self.task is not UNSET and self.job is not UNSET:
+            yield "job", sentences.not_together("task") + ": a schedule adds exactly one of them"
+            return
+        if self.task is UNSET and self.job is UNSET:
             yield "task", "is required unless job is given: a schedule adds exactly one of them"
             return
         name = "task" if self.job is UNSET else "job"

@@ -66,7 +66,7 @@ def test_the_arguments_of_a_job_are_kept_as_they_are(operator):
         ({"cron": None}, ["cron"]),
         ({"catch_up": "some"}, ["catch_up"]),
         ({"task": None}, ["task"]),
-        ({"job": {"function": "f"}}, ["task"]),
+        ({"job": {"function": "f"}}, ["job"]),
         ({"task": {}}, ["task.group"]),
         ({"task": {"group": "schedules"}}, ["task.group"]),
         ({"task": {"group": "mail", "priority": 101}}, ["task.priority"]),
