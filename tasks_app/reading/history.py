@@ -135,7 +135,8 @@ def fate_of(origin: int, scope: GroupScope) -> str | None:
     if chain is None:
         return None
     if chain.living:
-        return f"task {origin} is now task {chain.living.id}"
+        is_same = chain.living.id == origin
+        return f"task {origin} is " + (f"in the group {chain.group}" if is_same else f"now task {chain.living.id}")
     last = chain.ended[-1]
     return f"task {origin} became task {last.id}, which was {_end_of(last)}"
 

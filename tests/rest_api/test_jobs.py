@@ -113,7 +113,8 @@ def test_a_task_that_is_no_job_says_so(api):
     task = api.add("jobs/default", data="{}")
     status, answer = api.get(f"/jobs/{task['id']}")
     assert (status, "function is required" in answer["detail"]) == (404, True)
-    assert api.get(f"/jobs/{api.add()['id']}")[0] == 404
+    task = api.add()
+    assert api.get(f"/jobs/{task['id']}") == (404, {"detail": f"task {task['id']} is in the group {task['group']}"})
 
 
 def test_a_token_for_some_groups_has_the_jobs_of_their_queues_only():
