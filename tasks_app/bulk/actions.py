@@ -163,7 +163,7 @@ class Move(Action):
         elif self.to == group:
             yield "to", "must be a group other than the one that the tasks are in"
         elif not self.create and not Task.objects.get_queryset().in_group(self.to).exists():
-            remedy = "name another group, or set the option create (--create on the command line)"
+            remedy = "name another group, or use the option to create it"
             yield "to", f"must be an existing group, and {self.to} does not exist: {remedy}"
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
