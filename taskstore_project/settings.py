@@ -283,7 +283,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "line": {"format": "{asctime} {levelname} [{process}] {name}: {message}", "style": "{"},
     },
     "filters": {
         "news": {
