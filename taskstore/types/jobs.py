@@ -59,12 +59,12 @@ class Job(Struct, frozen=True, kw_only=True):
         field(name="timespec")
     )
     is_whole: Annotated[
-        bool, Meta(description="false: its record is too large for a list; request the job by its id.")
+        bool, Meta(description="false if its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
     progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
     duplicate: Annotated[
-        bool, Meta(description="true: the unique key was taken, and this is the job that was enqueued with it before.")
+        bool, Meta(description="true if the unique key was taken; this is then the job that holds it.")
     ] = False
 
     @property

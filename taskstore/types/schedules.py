@@ -95,8 +95,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_ms: Annotated[int | None, Meta(description="The next due time; null while it is paused or broken.")] = field(
         name="next"
     )
-    last: Annotated[LastRun | None, Meta(description="null: it has not run.")]
-    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
+    last: Annotated[LastRun | None, Meta(description="null if it has not run.")]
+    paused: Annotated[SchedulePause | None, Meta(description="null if it is not paused.")]
 
 
 class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
