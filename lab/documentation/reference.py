@@ -100,7 +100,7 @@ def rest_page(api: Schema) -> str:
         ((str(status), linked(kinds.get(status, "Failure")), text) for status, text in sorted(FAILURES.items())),
     )
     head = ["# The REST API", "", MADE, REST_BEGINS, "## Common parameters", "", COMMON_PARAMETERS]
-    head += [table("| parameter | type | description |", sorted(common)), ""]
+    head += [items(sorted(common)), ""]
     head += ["## Common failures", "", COMMON_FAILURES, failures, ""]
     head += [SHARED_FAILURES, table("| status | response | description |", shared), ""]
     return "\n".join([*head, "## Paths", "", *operations, "## Types", "", *types])
@@ -134,7 +134,7 @@ def section(
     parts = [f"### {method.upper()} {path}", sentence(operation.get("description", ""))]
     rows = {parameter_row(each): each["in"] for each in operation.get("parameters", ())}
     if own := [row for row in rows if row not in common]:
-        parts.append(table("| parameter | type | description |", own))
+        parts.append(f"Parameters:\n\n{items(own)}")
     if others := [name for (name, *rest), place in rows.items() if (name, *rest) in common and place == "query"]:
         parts.append(f"{'Also takes' if own else 'Takes'} [{listed(others)}](#common-parameters).")
     for content in operation.get("requestBody", {}).get("content", {}).values():
@@ -145,7 +145,9 @@ def section(
         if (status, answer, text) in shared:
             also.append(status)
         elif status.startswith("2") and not text:
-            successes.append(f"Returns {status} with {answer}." if answer else f"Returns {status}.")
+            successes.append(
+                f"Returns {status} with {'a ' * answer.startswith('list')}{answer}." if answer else f"Returns {status}."
+            )
         else:
             failures.append((status, answer, text))
     parts += successes
@@ -169,7 +171,7 @@ def answer_rows(responses: Schema) -> Iterator[Row]:
             continue
         kinds = {name: content.get("schema", {}) for name, content in answer.get("content", {}).items()}
         types = [type_of(schema) if name == "application/json" else f"`{name}`" for name, schema in kinds.items()]
-        yield status, ", ".join(dict.fromkeys(types)), answer.get("description", "")
+        yield status, " or ".join(dict.fromkeys(types)), answer.get("description", "")
 
 
 def type_section(name: str, schema: Schema, members: dict[str, list[Row]]) -> str:
@@ -177,11 +179,11 @@ def type_section(name: str, schema: Schema, members: dict[str, list[Row]]) -> st
     rows = members[name]
     earlier = {other: [row for row in rows if row in members[other]] for other in members if other < name}
     other, same = max(earlier.items(), key=lambda each: words_in(each[1]), default=("", []))
-    if words_in(same) > MOST_REPEATED_WORDS:
+    if len(same) > 1 and words_in(same) > MOST_REPEATED_WORDS:
         parts.append(f"{listed(name for name, _, _ in same)}: as in {linked(other)}.")
         rows = [row for row in rows if row not in same]
     if rows:
-        parts.append(table("| member | type | description |", merged(rows)))
+        parts.append(items(merged(rows)))
     elif "properties" not in schema:
         parts.append(type_of(schema))
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -333,6 +335,10 @@ def linked(name: str) -> str:
 def table(head: str, rows: Iterable[Sequence[str]]) -> str:
     line = "|".join(["", *["---"] * (head.count("|") - 1), ""])
     return "\n".join([head, line, *(f"| {' | '.join(map(cell, row))} |" for row in rows)])
+
+
+def items(rows: Iterable[Row]) -> str:
+    return "\n".join(f"* {name} ({kind}){': ' if text else ''}{sentence(text)}" for name, kind, text in rows)
 
 
 def cell(text: str) -> str:

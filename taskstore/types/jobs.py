@@ -26,7 +26,7 @@ from .requests import Asked, AskedOperation
 from .scalars import After, Int64, Limits, Priority, Reason, Timespec, UniqueFor, UniqueKey, prepare
 from .tasks import Problem
 
-Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
+Args = Annotated[tuple[Any, ...], Meta(description="The positional arguments.")]
 Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
@@ -41,7 +41,7 @@ class Job(Struct, frozen=True, kw_only=True):
     queue: str
     status: JobStatus
     function: str
-    args: Annotated[Sequence[Any], Meta(description="Any JSON.")]
+    args: Annotated[Sequence[Any], Meta(description="The positional arguments.")]
     kwargs: Mapping[str, Any]
     options: JobOptions
     attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last may be under way.")]

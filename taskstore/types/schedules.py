@@ -55,7 +55,7 @@ class DueJob(Struct, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     function: Annotated[str, Meta(description="The dotted path of the function.")]
-    args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
+    args: Annotated[Sequence[Any], Meta(description="The positional arguments.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     priority: int = 0

@@ -304,7 +304,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         bool,
         Meta(
             description="true if the key of an add was taken: nothing was added, and this is the task that holds "
-            "the key. If that task has ended, its other fields are absent. If the token can't access it, its id is null."
+            "the key. If that task has ended, its other fields are absent. If the token can't access it, its id is "
+            "null."
         ),
     ] = False
     ending: Annotated[str, Meta(description="How the duplicate ended, if it has.")] = ""
