@@ -13,6 +13,7 @@ from ..types.audit import AuditPage
 from ..types.clients import Heard
 from ..types.groups import Stats
 from ..types.history import History
+from ..types.requests import TasksRequest
 from ..types.search import SearchPage
 from ..types.server import Health
 from ..types.tasks import Task
@@ -31,7 +32,7 @@ class Reading:
 
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """Return the tasks with these ids in the same order, with None for each id that does not exist."""
-        return Call.of(endpoints.TASKS_BY_BODY, body={"ids": list(ids)})
+        return Call.of(endpoints.TASKS_BY_BODY, body=TasksRequest(ids=tuple(ids)))
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
