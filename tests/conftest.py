@@ -26,8 +26,8 @@ from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
 from lab.testing import PROJECT
-from lab.testing.chromium import OPTIONS
-from lab.testing.chromium import chromium as find_chromium
+from lab.testing.debian import OPTIONS
+from lab.testing.debian import chromium as find_chromium
 from lab.testing.everything import data_place
 from lab.testing.suite import clean_environment
 

@@ -11,8 +11,7 @@ from lab.testing.processes import memory_mb
 from . import CannotMeasure
 from .contenders import Contender
 from .figures import Figures
-from .load import PRESENT, Load, Verb
-from .pace import Pace
+from .pace import PRESENT, Load, Pace, Verb
 from .places import Account, Place
 
 TRIAL_S = 0.5

@@ -26,7 +26,7 @@ from lab.testing.suite import clean_environment
 
 from . import CannotMeasure
 from .contenders import Contender, Database
-from .load import Load
+from .pace import Load
 from .services import PostgreSQL, Services, StoreServer, Valkey, store_server
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .figures import Spread
 from .goals import Goal, measured
-from .load import DATA, PRESENT
 from .measuring import Entry
+from .pace import DATA, PRESENT
 from .run import Results
 from .scenes import COMMANDS, CONSOLE, JOBS, Column, Scene
 

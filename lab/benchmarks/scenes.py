@@ -35,9 +35,8 @@ from .contenders import (
     Contender,
 )
 from .figures import Figures
-from .load import Load, Verb
 from .measuring import Entry, commands, endurance, jobs, tasks_handed_out, waiters, wakeups
-from .pace import Pace
+from .pace import Load, Pace, Verb
 from .places import Place
 
 CONSOLES = (UVICORN, DAPHNE_SQLITE)

@@ -1,15 +1,18 @@
-"""Report the results as Markdown tables, which are readable on a terminal too."""
+"""Run scenes on each database, and report the results as Markdown tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from lab.benchmarks.report import table
+from lab.testing import CannotTry
 
 from .outcome import SceneResult, Violation
-from .run import Result
+from .pace import Pace
+from .scenes import Scene
+from .stage import Database, Places
 
 HEAD = ("", "database", "operations", "faults", "in doubt", "violations", "at most 1 in")
 MOST_ENTRIES = 20  # Of a violation.
@@ -52,3 +55,35 @@ def in_full(violation: Violation) -> str:
 
 def _number(value: int) -> str:
     return f"{value:,}".replace(",", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    scene: Scene
+    database: Database
+    outcome: SceneResult | None = None  # None: it could not be tried, because of `problem`.
+    problem: str = ""
+
+
+def run(
+    scenes: Sequence[Scene],
+    databases: Sequence[Database],
+    places: Places,
+    seed: str,
+    pace: Pace,
+    say: Callable[[str], None],
+) -> Iterator[Result]:
+    """Run all scenes once. `say` gets a line before each."""
+    for database in databases:
+        for scene in scenes:
+            if database in scene.databases:
+                say(f"{scene.name} on {database}: {scene.title}")
+                yield play(scene, database, places, seed, pace)
+
+
+def play(scene: Scene, database: Database, places: Places, seed: str, pace: Pace) -> Result:
+    try:
+        with places.stage(scene.name, database, seed, pace) as stage:
+            return Result(scene=scene, database=database, outcome=scene.act(stage))
+    except CannotTry as problem:
+        return Result(scene=scene, database=database, problem=str(problem))

@@ -3,6 +3,6 @@
     clients -> haproxy -> web nodes -> pgbouncer -> haproxy -> the primary of three PostgreSQLs
 
 Patroni (with etcd) makes a standby the primary when the primary is gone. A *cluster* (nodes.py) is all of that, of
-*programs* (programs.py) with *configurations* (configuration.py), which a *supervisor* (supervisor.py) starts again
-when they die. The *demo* (demo.py) works with it and breaks it (faults.py); the *report* says what came of it.
+*programs* (programs.py) with *configurations* (configuration.py), which a *supervisor* starts again
+when they die. The *demo* (demo.py) works with it and breaks it (faults.py), and reports what came of it.
 """

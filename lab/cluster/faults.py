@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from lab.chaos.stage import wait_until
 
-from .nodes import Cluster
-from .supervisor import Supervised
+from .nodes import Cluster, Supervised
 
 DATABASE_GAP_S = 30.0
 WEB_GAP_S = 2.0

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import pydoc_data.topics
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from .crew import Crew
@@ -14,6 +17,9 @@ from .wordcount_worker import LEASE_MS, LONGEST_LINE, WORD, ServerAway, Store, T
 CHANGES_AT_ONCE = 1_000
 LOOK_EVERY_S = 0.2
 PATIENCE_S = 30.0  # With a server that is away, or a machine that is busy.
+
+ENOUGH = 2**20  # Characters.
+LICENCES = Path("/usr/share/common-licenses")  # Debian's.
 
 
 class WordCount:
@@ -120,3 +126,29 @@ def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def differences(found: Counter[str], expected: Counter[str]) -> list[str]:
     """The words whose counts are not the same, sorted."""
     return sorted(word for word in found.keys() | expected.keys() if found[word] != expected[word])
+
+
+def text_of(files: Sequence[Path]) -> str:
+    """The text of the files one after the other. Raises OSError where one can't be read."""
+    return "\n".join(file.read_text(errors="replace") for file in files)
+
+
+def sample_text() -> str:
+    """At least a megabyte, mostly English: licences, Python's help on its own topics, modules of its library."""
+    pieces = []
+    size = 0
+    for piece in _pieces():
+        pieces.append(piece)
+        size += len(piece)
+        if size >= ENOUGH:
+            break
+    return "\n".join(pieces)
+
+
+def _pieces() -> Iterator[str]:
+    # Regular files only: the links beside them are the same licences under other names.
+    licences = [file for file in sorted(LICENCES.glob("*")) if not file.is_symlink()]
+    yield from (file.read_text(errors="replace") for file in licences)
+    yield from pydoc_data.topics.topics.values()
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    yield from (module.read_text(errors="replace") for module in modules)

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, sync_playwright
 
-from ..testing.chromium import OPTIONS, chromium
+from lab.testing.debian import OPTIONS, chromium
 
 SIZE = {"width": 1366, "height": 860}
 PATIENCE_MS = 60_000  # For a page; the machine may be busy.

@@ -9,6 +9,22 @@ from taskstore_project import bootstrap
 
 from . import CannotTry
 
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# libatomic1 is for playwright's own node.
+PACKAGES = ("chromium", "fonts-dejavu-core", "libatomic1")
+# Run without network calls of its own, a desktop, a GPU or special permissions.
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--lang=en-US",
+]
+
 
 def program(names: tuple[str, ...], packages: tuple[str, ...], or_else: str = "") -> str:
     """Return the path of the first of these programs that exists; installs the packages if there is none.
@@ -51,3 +67,14 @@ def _apt_get(*arguments: str, remedy: str) -> None:
     )
     if done.returncode != 0:
         raise CannotTry(f"apt-get {arguments[0]} failed: {done.stdout.strip()[-2000:]}\nElse {remedy}")
+
+
+def chromium() -> str:
+    """Return the path of a Chromium; installs it if needed and permitted.
+
+    Raises CannotTry with the remedy.
+    """
+    named = os.environ.get("TASKSTORE_CHROMIUM")
+    if named and not os.access(named, os.X_OK):
+        raise CannotTry(f'TASKSTORE_CHROMIUM is "{named}", which is no program')
+    return named or program(NAMES, PACKAGES, "name one in TASKSTORE_CHROMIUM")

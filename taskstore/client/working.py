@@ -231,10 +231,10 @@ class Working:
     ) -> Call[Task]:
         """Add a task and return it.
 
-        `unique`: a key of 1 to 255 characters. While another task holds this key of the group, nothing is added:
-        returns the task that holds it, with `duplicate` True. `unique_for_ms`: for how long after the add the key
-        stays taken even if the task ends, up to 30 days; then the duplicate has only its `id`, and `ending` tells how
-        it ended. The id is 0 if the token can't see the task.
+        `unique`: a key of 1 to 255 characters. If another task of the group holds this key, nothing is added, and
+        that task is returned with `duplicate` True. `unique_for_ms`: how long after the add the key stays reserved
+        even if the task ends, up to 30 days; the duplicate then has only its `id`, and `ending` says how it ended.
+        The id is 0 if the token can't access the task.
 
         `timespec_ms`: when the task becomes available, in milliseconds. 0: now; negative: its absolute value from
         now; positive: that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL

@@ -91,7 +91,7 @@ class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
         float | None,
         Meta(
             description="Estimated seconds until all new, open and running commands are done, from recent runs and "
-            "active workers. null: unknown."
+            "active workers; null if unknown."
         ),
     ]
     durations: Annotated[
@@ -117,8 +117,8 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     max_fails: int
     fails: int
     list: Annotated[str, Meta(description="The list in which it ran, as TDF2 names its directory.")]
-    run: Annotated[Run | None, Meta(description="null: it has not run.")]
-    is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are included.")] = field(
+    run: Annotated[Run | None, Meta(description="null if it has not run.")]
+    is_whole: Annotated[bool, Meta(description="false if only the beginnings of its outputs are included.")] = field(
         name="whole"
     )
     at_ms: Since = field(name="at")

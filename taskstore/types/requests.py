@@ -67,7 +67,7 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
 
 
 class ProgressRequest(Asked, frozen=True, kw_only=True):
-    """How far a task is. It replaces the previous report."""
+    """The progress of a task. It replaces the previous report."""
 
     clientid: Int64
     done: Done

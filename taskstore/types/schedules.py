@@ -56,7 +56,7 @@ class DueJob(Struct, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     function: Annotated[str, Meta(description="The dotted path of the function.")]
-    args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
+    args: Annotated[Sequence[Any], Meta(description="The positional arguments.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     priority: Priority = 0
@@ -96,8 +96,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_ms: Annotated[int | None, Meta(description="The next due time; null while it is paused or broken.")] = field(
         name="next"
     )
-    last: Annotated[LastRun | None, Meta(description="null: it has not run.")]
-    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
+    last: Annotated[LastRun | None, Meta(description="null if it has not run.")]
+    paused: Annotated[SchedulePause | None, Meta(description="null if it is not paused.")]
 
 
 class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):

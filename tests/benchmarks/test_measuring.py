@@ -3,8 +3,8 @@
 import pytest
 
 from lab.benchmarks import CannotMeasure
-from lab.benchmarks.load import Load, Verb
 from lab.benchmarks.measuring import confirm
+from lab.benchmarks.pace import Load, Verb
 from lab.benchmarks.places import Account, all_but
 
 pytestmark = pytest.mark.once

@@ -6,10 +6,9 @@ import pytest
 
 from lab.chaos.history import Event, History, Truth
 from lab.chaos.outcome import Violation
-from lab.cluster.demo import QUICK, Observed, Window
+from lab.cluster.demo import QUICK, Observed, Window, report
 from lab.cluster.faults import PRIMARY, Happened
 from lab.cluster.nodes import Cluster
-from lab.cluster.report import report
 from lab.management.commands import cluster as command
 
 pytestmark = pytest.mark.once

@@ -3,8 +3,8 @@
 import pytest
 
 from lab.chaos.stage import wait_until
+from lab.cluster.nodes import Supervisor
 from lab.cluster.programs import Program, at_work_in
-from lab.cluster.supervisor import Supervisor
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.demo import wordcount_worker as worker
-from lab.demo.texts import ENOUGH, sample_text
-from lab.demo.wordcount import chunks, differences, pieces_of
+from lab.demo.wordcount import ENOUGH, chunks, differences, pieces_of, sample_text
 from lab.management.commands.demo import Command
 
 from .harness import Server, Store, empty

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from .. import CannotMeasure
-from ..load import Load
+from ..pace import Load
 from .client import Client, Party
 from .crew import Crew, alone
 from .sample import summary
@@ -33,8 +33,8 @@ CLIENTS = {
     "rq": "rq_jobs:RQClient",
     "jobs-forked": "store_worker:StoreWorkerClient",
     "jobs-reused": "store_worker:ReusingStoreWorkerClient",
-    "commands-worker": "commands:CommandsClient",
-    "xargs": "commands:XargsClient",
+    "commands-worker": "store_worker:CommandsClient",
+    "xargs": "store_worker:XargsClient",
     "procrastinate-worker": "procrastinate_worker:ProcrastinateWorkerClient",
     "django-tasks-db-worker": "django_tasks_worker:DjangoTasksWorkerClient",
     "rq-worker": "rq_worker:RQWorkerClient",

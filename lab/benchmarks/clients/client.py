@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from ..load import Load, Verb
+from ..pace import Load, Verb
 from .sample import Notes, Sample, Window
 
 T = TypeVar("T")

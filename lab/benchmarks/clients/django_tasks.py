@@ -13,7 +13,7 @@ from django.core.management import call_command
 
 from taskstore_project import environment
 
-from ..load import DATA
+from ..pace import DATA
 from .client import ProcessClient
 
 CHUNK = 1_000

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from taskstore.masstasker.masstasker_pb2 import QueryRequest, QueryResponse, Task, TaskRef, UpdateRequest
 
 from .. import CannotMeasure
-from ..load import DATA, GROUP, LEASE_MS
+from ..pace import DATA, GROUP, LEASE_MS
 from .http2 import MOST_BYTES, Connection
 from .store import ADDER, StoreClient
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from procrastinate import App, PsycopgConnector
 from procrastinate.jobs import Job, Status
 
-from ..load import DATA, GROUP
+from ..pace import DATA, GROUP
 from .client import AsyncClient, run
 
 CHUNK = 1_000

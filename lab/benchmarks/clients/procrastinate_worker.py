@@ -10,7 +10,7 @@ import psycopg
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 from procrastinate.connector import BaseConnector
 
-from ..load import DATA, GROUP
+from ..pace import DATA, GROUP
 from .job_functions import look_at_clock, nothing
 from .jobs import JobClient, module, one
 

@@ -9,7 +9,7 @@ import psycopg
 
 from tasks_app.core.operations import TaskRecord
 
-from ..load import DATA, GROUP, LEASE_MS
+from ..pace import DATA, GROUP, LEASE_MS
 from .client import AsyncClient
 
 COLUMNS = ", ".join(f'"{name}"' for name in TaskRecord._fields)

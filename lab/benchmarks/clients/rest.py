@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 
 from .. import CannotMeasure
-from ..load import DATA, GROUP, LEASE_MS, Verb
+from ..pace import DATA, GROUP, LEASE_MS, Verb
 from .store import ADDER, StoreClient
 
 OK = b"HTTP/1.1 200 "

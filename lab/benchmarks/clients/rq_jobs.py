@@ -7,7 +7,7 @@ from typing import Any
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from ..load import DATA, GROUP
+from ..pace import DATA, GROUP
 from .client import ProcessClient
 
 CHUNK = 1_000

@@ -9,7 +9,7 @@ from redis import Redis
 from rq import Queue
 from rq.registry import FinishedJobRegistry
 
-from ..load import DATA, GROUP
+from ..pace import DATA, GROUP
 from .job_functions import look_at_clock, nothing
 from .jobs import JobClient
 

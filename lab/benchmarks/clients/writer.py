@@ -8,7 +8,7 @@ from itertools import count
 
 import django
 
-from ..load import DATA, GROUP, LEASE_MS, Verb
+from ..pace import DATA, GROUP, LEASE_MS, Verb
 from .store import ADDER, StoreClient
 
 django.setup()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lab.testing import CannotTry
-from lab.testing.chromium import OPTIONS, chromium
+from lab.testing.debian import OPTIONS, chromium
 
 from .. import CannotMeasure
 from ..figures import Figures, percentile

@@ -15,8 +15,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from lab.chaos.pace import SHORT, TINY, Pace
-from lab.chaos.report import in_full, report
-from lab.chaos.run import Result, run
+from lab.chaos.report import Result, in_full, report, run
 from lab.chaos.scenes import SCENES, Scene
 from lab.chaos.stage import Database, Places
 from taskstore_project.base_command import CannotRun, ProjectCommand

@@ -18,11 +18,10 @@ from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
 from lab.chaos.report import in_full
-from lab.cluster.demo import FULL, QUICK, Pace, play
+from lab.cluster.demo import FULL, QUICK, Pace, play, report
 from lab.cluster.faults import FAULTS
 from lab.cluster.nodes import Cluster
 from lab.cluster.plan import Plan, new_plan
-from lab.cluster.report import report
 from lab.testing import CannotTry
 from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to
 

@@ -17,8 +17,7 @@ from django.core.management.base import CommandParser
 from lab.demo import wordcount_worker
 from lab.demo.crew import Crew, WorkerFailed
 from lab.demo.seed import Seed
-from lab.demo.texts import sample_text, text_of
-from lab.demo.wordcount import WordCount, differences
+from lab.demo.wordcount import WordCount, differences, sample_text, text_of
 from lab.demo.wordcount_worker import LEASE_MS, Refused, ServerAway, Store, words_of
 from tasks_app.models import Task
 from taskstore_project import startup_migration
