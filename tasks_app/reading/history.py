@@ -138,7 +138,8 @@ def fate_of(origin: int, scope: GroupScope) -> str | None:
         is_same = chain.living.id == origin
         return f"task {origin} is " + (f"in the group {chain.group}" if is_same else f"now task {chain.living.id}")
     last = chain.ended[-1]
-    return f"task {origin} became task {last.id}, which was {_end_of(last)}"
+    successor = "" if last.id == origin else f"became task {last.id}, which "
+    return f"task {origin} {successor}was {_end_of(last)}"
 
 
 def _end_of(ended: EndedTask) -> str:

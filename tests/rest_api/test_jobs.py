@@ -115,6 +115,8 @@ def test_a_task_that_is_no_job_says_so(api):
     assert (status, "function is required" in answer["detail"]) == (404, True)
     task = api.add()
     assert api.get(f"/jobs/{task['id']}") == (404, {"detail": f"task {task['id']} is in the group {task['group']}"})
+    api.committed(deletes=[task["id"]])
+    assert api.get(f"/jobs/{task['id']}") == (404, {"detail": f"task {task['id']} was deleted"})
 
 
 def test_a_token_for_some_groups_has_the_jobs_of_their_queues_only():
