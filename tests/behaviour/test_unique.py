@@ -175,6 +175,17 @@ def test_a_successor_cannot_get_another_key(store):
     assert {task.id for task in store.group("mail", owned=True)} == {keyed.id, plain.id}
 
 
+def test_a_second_add_in_the_place_of_one_task_has_no_key_where_tasks_have_ended(store):
+    [first] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
+    ended = letter(group="jobs/mail/failed", id=first.id)
+    with pytest.raises(InvalidInput) as refused:
+        store.commit(owner=ANN, adds=[ended, ended], deletes=[first.id])
+    wrong = 'must be absent: tasks of the group "jobs/mail/failed" have ended'
+    assert refused.value.fields == {"adds[1].unique": [wrong]}
+    [successor] = store.commit(owner=ANN, adds=[ended], deletes=[first.id])
+    assert (successor.origin, successor.unique) == (first.id, "")
+
+
 @pytest.mark.parametrize(
     ("add", "wrong"),
     [
