@@ -113,7 +113,8 @@ class NaiveStore:
         [living] = [task for task in self.tasks.values() if task.origin == holder.origin]
         was = before.get(holder.origin)
         is_own = was is None or was.id in removed
-        return living if is_own or commit.scope.allows(living.group) else Duplicate.without_task()
+        is_seen = is_own or commit.scope.allows(living.group)
+        return Duplicate.of(living) if is_seen else Duplicate.without_task()
 
     def claim(self, claim: Claim, claimable: Iterable[int]) -> list[TaskRecord] | Refusal:
         missing = tuple(self.absent(claim.depends, claim))
