@@ -1,7 +1,6 @@
 """What operations do to the numbers of their groups."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
