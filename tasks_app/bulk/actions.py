@@ -211,6 +211,7 @@ class Purge(Action):
             timespec_ms=_time_before(item, now_ms),
             failed_from=item.labels.get(FAILED_FROM, ""),
             unique=item.unique or None,
+            unique_group=item.unique_group,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

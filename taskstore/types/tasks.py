@@ -208,13 +208,14 @@ class NewTask:
     unique_for_ms: int = 0
     origin: Origin | None = None  # The chain of a restored task.
     failed_from: str = ""  # The group in which a restored or imported dead letter failed.
+    unique_group: str = ""  # The group of the key of a restored or imported task, if it is not `group`.
     moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
 
     @property
     def key(self) -> tuple[str, str] | None:
         """Return the group and the key that the task would hold if it is not a successor; None without a key."""
-        # A dead letter that is restored or imported holds a key of the group in which it failed.
-        return (self.failed_from or self.group, self.unique) if self.unique else None
+        # A dead letter in a file that does not say more holds a key of the group in which it failed.
+        return (self.unique_group or self.failed_from or self.group, self.unique) if self.unique else None
 
     @classmethod
     def successor_of(cls, task: Any, **changes: Any) -> Self:
@@ -300,6 +301,9 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         Progress | None, Meta(description="As its owner reported it, if it did. Only for tasks requested by id.")
     ] = None
     unique: Annotated[UniqueKey, Meta(description="The key that the task holds, if any.")] = ""
+    unique_group: Annotated[
+        str, Meta(description="The group of the key, which the add named. Only in exports, of tasks in other groups.")
+    ] = ""
     duplicate: Annotated[
         bool,
         Meta(

@@ -149,7 +149,7 @@ def test_adds_and_changes_name_the_content():
 
 def test_an_answer_has_every_field_that_has_a_name_in_json():
     told = [field for field in FIELDS if field.wire]
-    others = {"data_base64", "progress", "duplicate", "ending"}  # Not stored with the task.
+    others = {"data_base64", "progress", "unique_group", "duplicate", "ending"}  # Not stored with the task.
     assert {member.encode_name for member in members_of(Task)} == {field.wire for field in told} | others
     answer = answer_of(RECORD)
     assert {field.name: getattr(answer, field.name) for field in told} == {
