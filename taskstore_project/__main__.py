@@ -18,7 +18,8 @@ def main() -> None:
     `--data DIR` works with every command, including Django's own. A malformed setting ends the program
     with one line on standard error and exit code 2.
     """
-    arguments = take_data_folder(sys.argv)
+    # Also for the settings, which depend on the command.
+    sys.argv = arguments = take_data_folder(sys.argv)
     typed = arguments[1:]
     if client_commands.COMPLETION not in os.environ:  # A warning would disturb the completion of a line.
         program.warn()

@@ -36,6 +36,11 @@ def test_it_leaves_nothing_behind(place, arguments, is_there):
         assert [each.name for each in place.folder.iterdir() if each.name != "server.lock"] == []
 
 
+def test_it_leaves_nothing_behind_in_a_folder_that_is_named_first(place):
+    assert place.manage("--data", str(place.folder), "token", "list").returncode != 0
+    assert not place.folder.exists()
+
+
 def test_a_restore_that_fails_halfway_leaves_nothing_behind(place, tmp_path):
     """The tables are made before the backup's rows are looked at."""
     with place.up() as server:
