@@ -13,8 +13,8 @@ from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import Kind
-from taskstore.types.checks import group_name, is_utf8
 from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY
+from taskstore.types.sentences import group_name, is_utf8
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may, scope_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from taskstore.errors import refuse
-from taskstore.types.checks import group_name
+from taskstore.types.sentences import group_name
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor

@@ -16,8 +16,8 @@ from rest_framework.response import Response
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.bulk import AgreedTasks
-from taskstore.types.checks import text
 from taskstore.types.requests import AskedOperation
+from taskstore.types.sentences import text
 
 from ..core.operations import ResendKey
 from .authentication import learn_token

@@ -29,8 +29,7 @@ from taskstore.types.commands import (
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import looking, new_commands
-from ..commands.import_export import export_project, groups_of, import_project
-from ..commands.lines import entries_in
+from ..commands.import_export import entries_in, export_project, groups_of, import_project
 from ..commands.paging import seen_as
 from ..commands.summaries import known_project
 from ..core.operations import Commit

@@ -17,11 +17,11 @@ from ..reading.files import Format
 from ..reading.search import grammar
 from ..wire.requests import ImportRequest, import_of
 from ..wire.strict_json import is_light
-from . import bodies, large_bodies
+from . import bodies
 from .async_views import LoopView
 from .base import View, serves
+from .bodies import LargeUpdate
 from .errors import ENCODER
-from .large_bodies import LargeUpdate
 from .search import choice_in, query_of
 
 
@@ -46,7 +46,7 @@ class ImportTasks(LoopView):
         asked: ImportRequest | LargeUpdate
         if is_large := not is_light(body):
             has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
-            asked = LargeUpdate.of(await by_the_helper(large_bodies.tasks_of_file, body, group, has_key))
+            asked = LargeUpdate.of(await by_the_helper(bodies.tasks_of_file, body, group, has_key))
         else:
             asked = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
         for name in asked.groups:

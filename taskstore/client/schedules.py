@@ -12,8 +12,7 @@ from ..errors import InvalidInput, refuse
 from ..types.job_record import JobOptions
 from ..types.schedules import DueJob, DueTask, Schedule
 from ..types.tasks import Task
-from .calls import Call, given
-from .verbs import AsyncPart, Part, async_verb, verb
+from .calls import AsyncPart, Call, Part, async_verb, given, verb
 
 
 class ScheduleCalls:

@@ -28,8 +28,8 @@ from tasks_app.access.policy import ANYTHING
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
 from tasks_app.offload.memory import give_back_at_once
-from taskstore.types.checks import text
 from taskstore.types.scalars import GROUP_LENGTH
+from taskstore.types.sentences import text
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand
