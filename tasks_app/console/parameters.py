@@ -20,7 +20,7 @@ from taskstore.types.tasks import State
 from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
-from ..reading.files import Format
+from ..reading.exporting import Format
 from ..reading.listing import END, Cursor
 from ..reading.rates import Span
 from ..reading.search import grammar

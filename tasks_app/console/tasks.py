@@ -25,7 +25,7 @@ from .. import bulk
 from ..access import audit
 from ..access.policy import Action, may
 from ..conf import retention
-from ..control import leases
+from ..control import pauses
 from ..control.progress import progress_of
 from ..forms import NOBODY, TaskForm, with_plain_ends, written
 from ..models import Task
@@ -118,7 +118,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     if request.method != "POST":
         return _question(request, task_id)
     try:
-        task = leases.give_back(task_id, actor_for(request))
+        task = pauses.give_back(task_id, actor_for(request))
     except InvalidInput as refused:
         return _question(request, task_id, refused)
     messages.success(request, f"Gave back task {task_id}. It is ready as task {task.id}.")

@@ -25,7 +25,7 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import in_groups_of
 from ..models import AuditEntry, Task
-from .files import Format, guarded
+from .exporting import Format, guarded
 from .search.grammar import time_ms
 
 PAGE = 50

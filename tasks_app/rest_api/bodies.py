@@ -23,7 +23,7 @@ from ..reading import importing
 from ..wire import strict_json
 from ..wire.requests import ImportRequest, import_of, update_of
 from ..wire.strict_json import AskedT, decoded, is_light, value_of
-from .async_views import digest_of
+from .base import digest_of
 
 AT_ONCE = 250
 BYTES_AT_ONCE = 2**20

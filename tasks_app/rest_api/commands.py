@@ -34,10 +34,9 @@ from ..commands.paging import seen_as
 from ..commands.summaries import known_project
 from ..core.operations import Commit
 from ..models import Task
-from ..reading.files import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format, streamed
 from . import bodies
-from .async_views import LoopView
-from .base import View, serves
+from .base import LoopView, View, serves
 from .errors import ENCODER, JSONRenderer
 from .search import choice_in, integer, page_size_in, query_of, refuse_broken_path
 

@@ -12,14 +12,12 @@ from ..core.operations import Duplicate
 from ..models import Task
 from ..offload.threads import by_the_helper
 from ..reading import importing
-from ..reading.exporting import Export, download
-from ..reading.files import Format
+from ..reading.exporting import Export, Format, download
 from ..reading.search import grammar
 from ..wire.requests import ImportRequest, import_of
 from ..wire.strict_json import is_light
 from . import bodies
-from .async_views import LoopView
-from .base import View, serves
+from .base import LoopView, View, serves
 from .bodies import LargeUpdate
 from .errors import ENCODER
 from .search import choice_in, query_of

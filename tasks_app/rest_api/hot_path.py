@@ -35,9 +35,8 @@ from ..wire import strict_json
 from ..wire.requests import claim_of, update_of
 from ..wire.strict_json import is_light, value_of
 from . import bodies, health
-from .async_views import LoopView
 from .authentication import NO_TOKEN
-from .base import serves
+from .base import LoopView, serves
 from .bodies import AT_ONCE as ENCODED_AT_ONCE
 from .bodies import BYTES_AT_ONCE, LargeUpdate
 from .errors import ENCODER, JSONRenderer

@@ -31,9 +31,8 @@ from ..types.command_record import (
 from ..types.tasks import Change, NewTask
 from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
-from ..worker.heartbeat import Chore
+from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held, Outage, named, nothing, renewal
-from ..worker.progress import SEND_EVERY_S, Reports
 from ..worker.settling import AWAY, Entry
 from ..worker.store import Store
 from .messages import Clock, Order, Ran, Setup, Wrote

@@ -19,9 +19,8 @@ from ..errors import CommitRefused, InvalidInput
 from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
 from .handlers import Context, Handler, How, Outcome, Result
-from .heartbeat import Chore
+from .heartbeat import SEND_EVERY_S, Chore, Reports
 from .lease_keeper import Held, named, nothing
-from .progress import SEND_EVERY_S, Reports
 from .settling import Entry
 
 if TYPE_CHECKING:
