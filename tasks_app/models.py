@@ -487,6 +487,7 @@ class BulkItem(models.Model):
     data = models.BinaryField(default=b"")  # Of a task that was purged.
     data_type = models.TextField()
     unique = models.TextField(default="")
+    unique_group = models.TextField(default="")  # Of the key of a living task; see UniqueKey.
 
     class Meta:
         constraints = [

@@ -185,7 +185,7 @@ GROUPS = Endpoint(
     method="GET",
     path="/groups",
     needs=Action.SEE,
-    description="The names of the groups that hold tasks, sorted.",
+    description="The names of the non-empty groups, sorted.",
     answer=list[str],
     failures=FAILURES,
 )
@@ -194,7 +194,7 @@ STATS = Endpoint(
     method="GET",
     path="/stats",
     needs=Action.SEE,
-    description="Counts and rates of every group that holds tasks, sorted by name.",
+    description="Counts and rates of every non-empty group, sorted by name.",
     answer=Stats,
     failures=FAILURES,
 )
@@ -394,9 +394,9 @@ PROGRESS = Endpoint(
     method="PUT",
     path="/progress/{id}",
     needs=Action.WORK,
-    description="Report how far a leased task is. Only the client that holds it can.\n\n"
-    "`id` is any id of its chain. At most one report a second is stored, the last one; a crash may lose it. The "
-    "report makes no successor. The task, job or command shows it as `progress` until the lease ends.",
+    description="Report the progress of a leased task. Only the client that holds the task can.\n\n"
+    "`id` can be any id of its chain. The store keeps the last report of each second; a crash may lose it. A report "
+    "does not create a successor. The task, job or command shows it as `progress` until the lease ends.",
     parameters=(IN_PATH,),
     body=ProgressRequest,
     answer=Progress,

@@ -137,8 +137,8 @@ def commits_are_whole(history: History) -> Iterator[str]:
         if left and any(add["data"] in shown for add in event.body.get("adds", [])):
             yield f"a commit in doubt has added tasks and left {left}"
         for commit in commits_that_removed(event, history):
-            if made[commit] != event.makes:
-                yield f"commit {commit}, in doubt, has removed tasks and made {made[commit]} of {event.makes}"
+            if made[commit] not in event.makes:
+                yield f"commit {commit}, in doubt, has removed tasks and made {made[commit]} of {event.makes[-1]}"
     for row in history.truth.ended.values():
         successor = history.rows.get(row["successor"])
         if successor and successor["made_by_commit"] != row["ended_by_commit"]:
@@ -156,6 +156,27 @@ def commits_that_removed(event: Event, history: History) -> set[int]:
         and row["id"] not in history.deleter
         and history.doubts[event.client, row["id"]] == 1
     }
+
+
+def one_living_task_holds_a_key(history: History) -> Iterator[str]:
+    """Of the tasks that adds to a group made with one key no two exist at the same time, and duplicates name it."""
+    chains: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
+    for origin, (key, born_s, ended_s) in history.keyed_chains.items():
+        if origin in history.rows and born_s < ended_s:
+            chains[history.rows[origin]["group"], key].append((born_s, ended_s, origin))
+    for (group, key), lives in chains.items():
+        until_s, holder = 0.0, 0
+        for born_s, ended_s, origin in sorted(lives):
+            if born_s < until_s:
+                yield f"the key {key} of {group} is held by task {holder} and by task {origin}"
+            until_s, holder = max((until_s, holder), (ended_s, origin))
+    for event in history.done:
+        for add, task in event.keyed:
+            named = task.get("origin", 0)
+            if task.get("unique") != add["unique"] or (
+                named in history.rows and history.rows[named]["group"] != add["group"]
+            ):
+                yield f"an add of the key {add['unique']} to {add['group']} was answered {task}"
 
 
 def chains_are_chains(history: History) -> Iterator[str]:
@@ -301,8 +322,9 @@ def met(event: Event, history: History) -> set[int]:
     if not event.is_done:
         return set()
     claimed = {history.predecessor[task["id"]] for task in event.made if task["id"] in history.predecessor}
+    holders = {task["id"] for _, task in event.keyed if task.get("duplicate") and "data" in task}
     # The tasks that a claim depends on existed, whether it found a task or not.
-    return {*event.named, *event.depends} | (claimed if event.is_claim else set())
+    return {*event.named, *event.depends, *holders} | (claimed if event.is_claim else set())
 
 
 def refused_as_gone(event: Event) -> set[int]:
@@ -329,6 +351,7 @@ CHECKS = (
     nothing_answered_is_lost,
     nothing_comes_from_nowhere,
     commits_are_whole,
+    one_living_task_holds_a_key,
     chains_are_chains,
     claims_are_right,
     owners_are_respected,

@@ -18,6 +18,7 @@ from time import monotonic, sleep, time
 from typing import IO, Any
 
 GROUPS = ["mail", "reports", "mail/in"]
+KEYS = [None, None, None, "Ann", "Bob", "Cid"]  # Unique keys. Few, so that most of them are taken.
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
 AWAY_S = 0.05  # The pause before the next attempt on an unavailable server.
@@ -73,7 +74,7 @@ class Client:
     # ---- What a client does
 
     def add(self) -> None:
-        self.post("/update", adds=[self.new_task() for _ in range(self.chance.randint(1, 3))])
+        self.post("/update", adds=[self.keyed_task() for _ in range(self.chance.randint(1, 3))])
 
     def claim(self) -> None:
         asked: dict[str, Any] = {
@@ -95,7 +96,7 @@ class Client:
         asked = self.chance.choice(
             [
                 {"deletes": [task["id"]]},
-                {"deletes": [task["id"]], "adds": [self.new_task()], "depends": self.some_known(1)},
+                {"deletes": [task["id"]], "adds": [self.keyed_task()], "depends": self.some_known(1)},
                 {"deletes": [task["id"]], "adds": [{**self.new_task(), "id": task["id"]}]},
                 {"updates": [{"id": task["id"], "keep": True, "timespec": -self.chance.randint(1, 2_000)}]},
                 {"updates": [{"id": task["id"], "keep": True, "release": True}]},
@@ -104,7 +105,8 @@ class Client:
         )
         if asked:
             answer = self.post("/update", **asked)
-            self.held += [made for made in answer["tasks"] if made["claims"]] if answer else []
+            made = [task for task in answer["tasks"] if not task.get("duplicate")] if answer else []
+            self.held += [task for task in made if task["claims"]]
 
     def interfere(self) -> None:
         """Change tasks that other clients may be changing, in any order."""
@@ -114,7 +116,7 @@ class Client:
             "/update",
             updates=[{"id": task_id, "data": self.unique()} for task_id in ids[:split]],
             deletes=ids[split:],
-            adds=[self.new_task()] if self.chance.random() < 0.5 else [],
+            adds=[self.keyed_task()] if self.chance.random() < 0.5 else [],
             depends=self.some_known(self.chance.randint(0, 2)),
         )
 
@@ -137,6 +139,11 @@ class Client:
             "timespec": self.chance.choice([0, 0, 0, -100, -1_000]),
             "priority": self.chance.choice([0, 0, 0, 5]),
         }
+
+    def keyed_task(self) -> dict[str, Any]:
+        """Return a new task, often with a unique key, which a successor could not have."""
+        key = self.chance.choice(KEYS)
+        return {**self.new_task(), "unique": key} if key else self.new_task()
 
     def unique(self) -> str:
         """Return data that identifies a task."""

@@ -42,6 +42,10 @@ class GrpcClient(Client):
     def new_task(self) -> dict[str, Any]:
         return {"group": self.chance.choice(GROUPS), "data": self.unique()}
 
+    def keyed_task(self) -> dict[str, Any]:
+        """Return a new task: MassTasker's messages have no keys."""
+        return self.new_task()
+
     def claim(self) -> None:
         duration_ms = self.chance.choice([1, 50, 500, 5_000])
         answer = self.post("/claim", group=self.chance.choice(GROUPS), duration=duration_ms, limit=1)

@@ -67,7 +67,13 @@ class Event:
 
     @property
     def made(self) -> list[Row]:
-        return list(self.answer["tasks"]) if self.is_done else []
+        return [task for task in self.answer["tasks"] if not task.get("duplicate")] if self.is_done else []
+
+    @property
+    def keyed(self) -> list[tuple[Row, Row]]:
+        """The adds with unique keys, each with the task in its place."""
+        adds = self.body.get("adds", []) if self.is_done and not self.is_claim else []
+        return [pair for pair in zip(adds, self.answer["tasks"], strict=False) if "unique" in pair[0]] if adds else []
 
     @property
     def refusal(self) -> Row:
@@ -85,23 +91,30 @@ class Event:
         return list(self.body.get("depends", [])) if self.is_change else []
 
     @property
-    def makes(self) -> int:
-        """The number of tasks that a commit makes."""
-        return len(self.body.get("adds", [])) + len(self.body.get("updates", []))
+    def makes(self) -> range:
+        """The possible numbers of tasks that a commit makes: none for an add whose key is taken."""
+        adds = self.body.get("adds", [])
+        most = len(adds) + len(self.body.get("updates", []))
+        return range(most - sum("unique" in add for add in adds), most + 1)
 
     @property
     def seen(self) -> list[Row]:
-        """The tasks in the response."""
+        """The tasks in the response, also those that hold the keys of adds."""
         if self.status != 200 or self.path == "/stats":
             return []
         tasks = self.answer["tasks"] if self.is_change else self.answer
-        return [task for task in tasks if task is not None]
+        return [without_mark(task) if "duplicate" in task else task for task in tasks if task and "data" in task]
 
     @property
     def listed_group(self) -> str:
         """The group that it lists; empty if it is not an answered listing."""
         name = self.path.removeprefix("/group/").partition("?")[0]
         return name if self.path.startswith("/group/") and self.status == 200 else ""
+
+
+def without_mark(task: Row) -> Row:
+    """Return the holder of a key as it was made."""
+    return {name: value for name, value in task.items() if name != "duplicate"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,13 +184,35 @@ class History:
         return self.truth.living | self.truth.ended
 
     @cached_property
+    def keyed_chains(self) -> dict[int, tuple[str, float, float]]:
+        """The key of each chain with one, and from when until when the chain certainly existed, by origin."""
+        born: dict[int, tuple[str, float]] = {}
+        for event in self.events:
+            for task in event.seen:
+                if "unique" in task:
+                    _, born_s = born.get(task["origin"], ("", NEVER_S))
+                    born[task["origin"]] = task["unique"], min(born_s, event.received_s)
+        for row in self.truth.living.values():
+            if row["unique"]:
+                born.setdefault(row["origin"], (row["unique"], self.end_s))
+        ended_s = {row["origin"]: NEVER_S for row in self.truth.living.values()}
+        for row in self.truth.ended.values():
+            if row["successor"] is None:
+                remover = self.remover(row["id"])
+                ended_s[row["origin"]] = remover.sent_s if remover else 0.0
+        return {origin: (key, born_s, ended_s.get(origin, 0.0)) for origin, (key, born_s) in born.items()}
+
+    @cached_property
+    def end_s(self) -> float:
+        return max((event.received_s for event in self.events), default=0.0)
+
+    @cached_property
     def lives(self) -> dict[tuple[str, int], list[tuple[float, float, Row]]]:
         """The tasks that certainly existed at some time in a second, with their times, by group and second."""
         found: dict[tuple[str, int], list[tuple[float, float, Row]]] = defaultdict(list)
-        end_s = max((event.received_s for event in self.events), default=0.0)
         for task in self.made.values():
             born_s, ended_s = self.life_s(task["id"])
-            for second in range(int(born_s), int(min(ended_s, end_s)) + 1):
+            for second in range(int(born_s), int(min(ended_s, self.end_s)) + 1):
                 found[task["group"], second].append((born_s, ended_s, task))
         return found
 
@@ -220,8 +255,13 @@ IN_THE_TABLES = {field.wire: field.name for field in FIELDS if field.wire and fi
 def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
     """Add the fields that gRPC messages lack from the tables."""
     rows = truth.living | truth.ended
+    # The key of a chain, which the table of ended tasks lacks.
+    keys = {row["origin"]: row["unique"] for row in truth.living.values() if row["unique"]}
+    keys |= {task["origin"]: task["unique"] for event in requests for task in event.seen if "unique" in task}
     for event in requests:
         for task in event.seen:
+            if "origin" not in task and task["id"] in rows and (key := keys.get(rows[task["id"]]["origin"])):
+                task["unique"] = key
             for name, column in IN_THE_TABLES.items():
                 if task.get(name) is None and task["id"] in rows:
                     task[name] = rows[task["id"]][column]

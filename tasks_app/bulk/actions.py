@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
@@ -55,7 +56,7 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Action:
+class Action(ABC):
     """An action on many tasks. Its fields are its options, by name."""
 
     words: ClassVar[BulkAction]
@@ -94,9 +95,9 @@ class Action:
             return Skip(CLAIMED_BY_A_WORKER)
         return self.step(task, state, turn)
 
+    @abstractmethod
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
         """Return the same for a task that is not claimed, or whose lease may end."""
-        raise NotImplementedError
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
         """Return the change that undoes the action. `item` is the task as it was, `now` as it is; None: it ended."""
@@ -210,6 +211,7 @@ class Purge(Action):
             timespec_ms=_time_before(item, now_ms),
             failed_from=item.labels.get(FAILED_FROM, ""),
             unique=item.unique or None,
+            unique_group=item.unique_group,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

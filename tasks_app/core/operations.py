@@ -210,7 +210,7 @@ class TaskRecord(NamedTuple):
     made_at_ms: int  # When this id was made.
     made_by_commit: int  # The number of the commit that made it.
     payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
-    unique: str = ""  # The key that the chain holds; empty: none. The group of the key is in HeldKey.
+    unique: str = ""  # The key that the chain holds; empty: none. Its group is only in HeldKey.
 
     @property
     def leased(self) -> bool:

@@ -124,8 +124,11 @@ def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
     yield from task_ids("deletes", operation.deletes)
     if not isinstance(operation, Update):
         yield from ids_without_delete(operation.adds, operation.deletes)
+    replaced: set[int] = set()  # Only the first add in the place of a task is its successor.
     for path, item in _items(operation):
-        yield from _wrong_item(path, item)
+        is_first = item.id not in replaced
+        replaced.add(item.id)
+        yield from _wrong_item(path, item, is_new=isinstance(item, NewTask) and not (item.id and is_first))
 
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
@@ -159,24 +162,18 @@ def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:
         yield f"updates[{place}]", change
 
 
-def _wrong_item(path: str, item: NewTask | Change) -> Iterator[Problem]:
+def _wrong_item(path: str, item: NewTask | Change, *, is_new: bool) -> Iterator[Problem]:
     if isinstance(item, Change):
         yield from _integer(f"{path}.id", item.id)
         if item.group == "":  # Of an add: `rules` says that there is none.
             yield f"{path}.group", sentences.NOT_EMPTY
     for check in CHECKS:
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
-    yield from _wrong_key(path, item)
-
-
-def _wrong_key(path: str, item: NewTask | Change) -> Iterator[Problem]:
-    if not isinstance(item, NewTask):
-        yield from unique_key(f"{path}.", item.unique)
-        return
-    yield from unique_key(f"{path}.", item.unique, item.unique_for_ms)
-    if item.unique and not item.id and holds_results(item.group):
+    kept_ms = item.unique_for_ms if isinstance(item, NewTask) else 0
+    yield from unique_key(f"{path}.", item.unique, kept_ms)
+    if item.unique and is_new and item.group and holds_results(item.group):
         yield f"{path}.unique", f'must be absent: tasks of the group "{item.group}" have ended'
-    if item.unique and item.unique_for_ms > 0 and item.id:
+    if item.unique and kept_ms > 0 and item.id:
         yield f"{path}.unique_for", "must be absent for a successor, which keeps its key"
 
 

@@ -75,7 +75,7 @@ class Written:
     payloads_gone: list[int] = field(default_factory=list)
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
-    items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS
+    items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS; see Dialect.note_key_groups.
     taken: list[Row] = field(default_factory=list)  # TAKEN_COLUMNS; the place is that of the draft in drafts.
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
     work: Work = NOTHING
@@ -168,4 +168,4 @@ def _item(task: TaskRecord, operation: int, commit: int, *, keeps_data: bool) ->
     kept = {name: getattr(task, name) for name in ITEM_FIELDS} | {"labels": json.dumps(dict(task.labels))}
     if not keeps_data:
         kept |= {"data": b"", "data_type": ""}
-    return (operation, task.origin, task.id, "done", "", commit, *kept.values())
+    return (operation, task.origin, task.id, "done", "", commit, *kept.values(), "")

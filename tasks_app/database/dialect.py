@@ -20,7 +20,7 @@ from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS
 from .demand import Queried, queried_by
 from .labels import BEARS_SOME
-from .rows import COLUMNS, Row, Statement, Steps, T, quoted, record_of, whole_data
+from .rows import COLUMNS, ITEM_ORIGIN, ITEM_UNIQUE, Row, Statement, Steps, T, quoted, record_of, whole_data
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"
@@ -146,6 +146,16 @@ class Dialect(ABC):
         found = yield [self.tasks_of(origins), Statement(later, [self.list_of(origins)])]
         # Where a chain goes on between the two statements, the second one has the newer task.
         seen.holders = {task.origin: task for rows in found for task in map(record_of, rows) if task.unique}
+
+    def note_key_groups(self, written: Written) -> Steps[None]:
+        """Complete the items of bulk operations by the groups of the keys, which the rows of tasks do not have."""
+        origins = [row[ITEM_ORIGIN] for row in written.items if row[ITEM_UNIQUE]]
+        if origins:
+            is_of_chain = self.is_listed.replace("id", "origin", 1)
+            sql = f'SELECT origin, "group" FROM tasks_app_uniquekey WHERE {is_of_chain} AND ended = 0'
+            [rows] = yield [Statement(sql, [self.list_of(origins)])]
+            groups: dict[int, str] = dict(rows)
+            written.items = [(*row[:-1], groups.get(row[ITEM_ORIGIN], "")) for row in written.items]
 
     def freeing(self, written: Written) -> Sequence[Statement]:
         """Statements after which the chains that end have let go of their keys, and nobody has those that are taken."""

@@ -28,7 +28,11 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 
 # The types of columns that are not bigint.
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
-    ("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in", *COUNTERS), "text"
+    (
+        *("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in"),
+        *("unique_group", *COUNTERS),
+    ),
+    "text",
 )
 
 # What is written in place of a draft's value.

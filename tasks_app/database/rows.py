@@ -37,7 +37,8 @@ ITEM_FIELDS = (
     *("available_at_ms", "leased_since_ms"),
     *(field.name for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "origin"),
 )
-ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS)
+ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS, "unique_group")
+ITEM_ORIGIN, ITEM_UNIQUE = ITEM_COLUMNS.index("origin"), ITEM_COLUMNS.index("unique")
 # A key; a living holder's numbers of the end are 0 or empty.
 KEY_COLUMNS = HeldKey._fields
 TAKEN_COLUMNS = ("group", "key", "until_ms", "place")

@@ -44,6 +44,8 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     decided = cast("list[Effect | Refusal | Decision]", outcomes)
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
     written = written_by(operations, decided, seen)
+    if written.items:
+        yield from dialect.note_key_groups(written)
     ids = (yield from dialect.write(written)) if written else ()
     tasks = iter(written.drafts) if written.has_ids else map(with_id, written.drafts, ids)
     decisions = [_decision(outcome, tasks) for outcome in decided]

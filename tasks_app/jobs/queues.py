@@ -87,15 +87,6 @@ def enqueue(
     return task
 
 
-async def aenqueue(record: JobRecord, *, queue: str = DEFAULT_QUEUE, at_ms: int = 0, priority: int = 0) -> Task:
-    """As `enqueue`."""
-    refuse(problems_of(queue, record))
-    [task] = await Task.objects.acommit(
-        owner=NOBODY, adds=[new_task(record, queue=queue, at_ms=at_ms, priority=priority)]
-    )
-    return task
-
-
 # ---- Look
 
 

@@ -489,6 +489,7 @@ operating = [
             ("data", models.BinaryField(default=b"")),
             ("data_type", models.TextField()),
             ("unique", models.TextField(default="")),
+            ("unique_group", models.TextField(default="")),
         ],
         options={
             "constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")],

@@ -23,12 +23,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
+from msgspec.structs import replace
 
 from taskstore.types.tasks import FIELDS, answer_of, as_text
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..managers import READ_AT_ONCE
-from ..models import Task
+from ..models import Task, UniqueKey
 from .search.finding import find_all
 from .search.grammar import Key, Term
 
@@ -78,7 +79,15 @@ def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
 
 def as_ndjson(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
     """Write a line for each task, in the API's form."""
-    return ENCODER.encode_lines([answer_of(task, with_data=with_data) for task in tasks])
+    lines = [answer_of(task, with_data=with_data) for task in tasks]
+    if origins := [task.origin for task in tasks if task.unique]:
+        # A key belongs to the group that the add named, which only the key's row has.
+        groups = dict(UniqueKey.objects.filter(origin__in=origins, ended=0).values_list("origin", "group"))
+        lines = [
+            replace(line, unique_group=group) if (group := groups.get(line.origin, line.group)) != line.group else line
+            for line in lines
+        ]
+    return ENCODER.encode_lines(lines)
 
 
 def as_csv(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:

@@ -39,9 +39,13 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
             raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
         if group:
             tree["group"] = group
+            tree.pop("unique_group", None)  # The tasks of a file are new in this group, and so are their keys.
         add = value_of(tree, Add)
         source = (add.labels or {}).get(FAILED_FROM)
-        refuse([*every_problem(add), *(group_name(f"labels.{FAILED_FROM}", source) if source else ())])
+        others = {f"labels.{FAILED_FROM}": source, "unique_group": add.unique_group}
+        refuse(
+            [*every_problem(add), *(each for path, name in others.items() if name for each in group_name(path, name))]
+        )
         return add
 
     return tuple(read_lines(body, add_of).values())
@@ -86,20 +90,22 @@ def _numbered_lines(body: bytes) -> list[tuple[int, bytes]]:
 
 
 def within_scope(commit: Commit) -> Commit:
-    """Remove the sources of dead letters that are out of the importer's scope.
+    """Remove the sources of dead letters, and the groups of keys, that are out of the importer's scope.
 
-    Otherwise, a requeue by somebody else could put a task into a group that the importer may not change.
+    Otherwise, a requeue by somebody else could put a task into a group that the importer may not change, and a key
+    could be taken there.
     """
     scope = commit.scope
 
-    def is_foreign(add: NewTask) -> bool:
-        return bool(
-            add.failed_from and not (scope.allows(add.failed_from) and not scope.why_forbidden(add.failed_from))
-        )
+    def reachable(group: str) -> str:
+        return group if group and scope.allows(group) and not scope.why_forbidden(group) else ""
 
-    if not any(map(is_foreign, commit.adds)):
-        return commit
-    return replace(commit, adds=tuple(replace(add, failed_from="") if is_foreign(add) else add for add in commit.adds))
+    def within(add: NewTask) -> NewTask:
+        if not (add.failed_from or add.unique_group):
+            return add
+        return replace(add, failed_from=reachable(add.failed_from), unique_group=reachable(add.unique_group))
+
+    return replace(commit, adds=tuple(map(within, commit.adds)))
 
 
 def _of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:

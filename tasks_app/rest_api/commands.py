@@ -86,7 +86,7 @@ class Project(CommandsView, LoopView):
     async def post(self, request: Request, project: str) -> HttpResponse:
         asked = bodies.read(request, SubmitRequest)
         self.must_reach_project(project, [asked.status])
-        commands = await sync_to_async(new_commands)(project, asked.submissions)
+        commands = await sync_to_async(new_commands)(project, asked.commands)
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
         records = await Task.objects.aperform(operation)

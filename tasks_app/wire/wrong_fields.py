@@ -81,6 +81,8 @@ class Walk:
         match type_:
             case inspect.Metadata():
                 return self.along(value, type_.type, path)
+            case inspect.UnionType(types=(inner, inspect.NoneType())):  # Null members are no longer there.
+                return self.along(value, inner, path)
             case inspect.StructType():
                 return self._object(value, type_, path)
             case inspect.VarTupleType():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from ..core.operations import Claim, Operation, Query, Supply, TaskRecord
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class Asked(ABC):
     """An operation on its way through the writer, which calls `succeed` or `fail` once, on its loop."""
 
     operation: Operation
@@ -35,23 +36,23 @@ class Asked:
         return time.monotonic() - self.arrived_s
 
     @property
+    @abstractmethod
     def is_needless(self) -> bool:
         """Whether nobody wants it any more. Asked before it begins."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def has_lost_client(self) -> bool:
         """Whether nobody can receive what it took. Asked once it is done."""
-        raise NotImplementedError
 
-    def prepare(self, tasks: list[TaskRecord]) -> None:
+    def prepare(self, tasks: list[TaskRecord]) -> None:  # noqa: B027 - Most have nothing to prepare.
         """Get the answer ready while its commit is on its way. `succeed` follows with the same list, or else `fail`."""
 
-    def succeed(self, tasks: list[TaskRecord]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def succeed(self, tasks: list[TaskRecord]) -> None: ...
 
-    def fail(self, error: Exception) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def fail(self, error: Exception) -> None: ...
 
 
 @dataclass(slots=True, eq=False)

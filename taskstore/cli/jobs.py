@@ -49,13 +49,7 @@ def job() -> None:
     metavar="TIME",
     help="Earliest start: 2026-01-31T12:00 (UTC), or +10min.",
 )
-@click.option(
-    "--priority",
-    type=parameter_types.PRIORITY,
-    default=0,
-    metavar="N",
-    help="-100 to 100. Higher values are claimed first.",
-)
+@parameter_types.priority_of_new
 @click.option("--max-attempts", type=parameter_types.Number(min=1), metavar="N", help="Maximum number of attempts.")
 @click.option(
     "--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Time limit of one attempt."

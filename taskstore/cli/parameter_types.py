@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -111,7 +112,10 @@ groups = click.argument("groups", nargs=-1, shell_complete=group_names)
 labels = click.option(
     "--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="A label; may be repeated."
 )
-priority = click.option("--priority", type=PRIORITY, metavar="N", help="-100 to 100. Higher values are claimed first.")
+_priority = partial(
+    click.option, "--priority", type=PRIORITY, metavar="N", help="-100 to 100. Higher values are claimed first."
+)
+priority, priority_of_new = _priority(), _priority(default=0)
 kwargs = click.option(
     "--with",
     "kwargs",

@@ -105,13 +105,7 @@ def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
     help="Add a task to this group, with ARG as its data.",
 )
 @parameter_types.labels
-@click.option(
-    "--priority",
-    type=parameter_types.PRIORITY,
-    default=0,
-    metavar="N",
-    help="-100 to 100. Higher values are claimed first.",
-)
+@parameter_types.priority_of_new
 @click.option(
     "--zone", default="UTC", show_default=True, metavar="ZONE", help="Time zone of the schedule, such as Europe/Berlin."
 )

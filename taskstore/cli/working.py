@@ -38,13 +38,7 @@ data_type = click.option(
 @file
 @click.option("--lines", "by_line", is_flag=True, help="Add one task per line of the file or of standard input.")
 @parameter_types.labels
-@click.option(
-    "--priority",
-    type=parameter_types.PRIORITY,
-    default=0,
-    metavar="N",
-    help="-100 to 100. Higher values are claimed first.",
-)
+@parameter_types.priority_of_new
 @click.option(
     "--at", type=parameter_types.timespec_ms, default="now", metavar="TIME", help="2026-01-31T12:00 (UTC), or +10min."
 )

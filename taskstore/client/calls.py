@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cache, wraps
 from inspect import Signature, signature
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from msgspec import UNSET, structs
 from msgspec.json import Decoder
 
 from ..endpoints import Endpoint
+from ..types.requests import Asked, ClaimRequest, WithData
 from ..types.scalars import MOST_WAIT_MS
 
 T = TypeVar("T")
@@ -35,7 +38,7 @@ class Call(Generic[T]):
     path: str
     read: Callable[[bytes], T]  # Parses the body of a successful response.
     query: Mapping[str, Any] = field(default_factory=dict)  # A list repeats the parameter.
-    body: Mapping[str, Any] | bytes | None = None
+    body: Asked | bytes | None = None
     key: str = ""  # The idempotency key: the server applies the call once, however often it is sent.
     once: bool = False  # Don't send it again if it may have happened.
     may_happen_twice: bool = False  # Harmless: tasks claimed twice return when their lease ends.
@@ -87,7 +90,8 @@ class Call(Generic[T]):
                 yield self
             else:
                 wait_ms = min(left_ms, MOST_WAIT_MS)
-                body = {**self.body, "wait": wait_ms} if isinstance(self.body, Mapping) else self.body
+                assert isinstance(self.body, ClaimRequest)  # noqa: S101 - No other call waits.
+                body = structs.replace(self.body, wait=wait_ms)
                 yield replace(self, body=body, key=new_key(), wait_ms=wait_ms)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
@@ -98,12 +102,31 @@ def new_key() -> str:
     return secrets.token_hex(16)
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def encoded(body: Asked) -> bytes:
     """Return the body as JSON. Raises TypeError for a value that JSON can't represent."""
+    # msgspec's own encoder rejects integers beyond 64 bits, and turns NaN into null, bytes into text.
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(body, default=_members, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # A lone surrogate: escape it, so that the server can name its field.
-        return json.dumps(body).encode()
+        return json.dumps(body, default=_members).encode()
+
+
+def _members(value: object) -> dict[str, Any]:
+    """Return the members of a part of a request, without those that have their default."""
+    if not isinstance(value, Asked):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    defaults = _defaults(type(value))
+    members = {
+        name: given for name, given in zip(defaults, structs.astuple(value), strict=True) if given is not defaults[name]
+    }
+    if isinstance(value, WithData) and value.data_base64 is not UNSET:
+        members["data_base64"] = b64encode(value.data_base64).decode()
+    return members
+
+
+@cache
+def _defaults(kind: type[Asked]) -> Mapping[str, Any]:
+    return {each.encode_name: each.default for each in structs.fields(kind)}
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:

@@ -9,8 +9,6 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import structs
-
 from .. import endpoints
 from ..endpoints import Endpoint
 from ..errors import InvalidInput
@@ -21,13 +19,17 @@ from ..types.commands import (
     CommandProjects,
     CommandSeen,
     CommandWhole,
+    IdsRequest,
     ImportedCommands,
     ListPage,
     ListWhole,
     ProjectCounts,
     ProjectStatus,
+    ReopenRequest,
     ResultPage,
+    RetryRequest,
     Submission,
+    SubmitRequest,
     SubmittedCommands,
 )
 from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
@@ -127,8 +129,8 @@ class CommandCalls:
         """
         if isinstance(commands, str | bytes):
             raise InvalidInput({"commands": ["must be a list of command lines, not a string"]})
-        added = [given(**structs.asdict(Submission(cmd=one) if isinstance(one, str) else one)) for one in commands]
-        body = {"clientid": self.id, "commands": added, "stashed": stashed}
+        added = tuple(Submission(cmd=one) if isinstance(one, str) else one for one in commands)
+        body = SubmitRequest(clientid=self.id, commands=added, stashed=stashed)
         return Call.of(
             endpoints.SUBMIT_COMMANDS,
             path=_path(project),
@@ -171,7 +173,7 @@ class CommandCalls:
         return Call.of(
             endpoints.REOPEN_COMMAND_LIST,
             path=_path(project, task=task),
-            body={"reason": reason},
+            body=ReopenRequest(reason=reason),
             read=lambda content: bool(_changed(content)),
             once=True,
         )
@@ -210,19 +212,21 @@ class CommandCalls:
         Select them by the ids of their tasks or by status; by default all that failed too often or were too late.
         Raises CommitUnknown if the connection breaks.
         """
-        return _many(endpoints.RETRY_COMMANDS, project, ids, reason, status=status)
+        return _many(
+            endpoints.RETRY_COMMANDS, project, RetryRequest(reason=reason, **_ids(ids), **given(status=status))
+        )
 
     def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Park new commands and open lists with these task ids; None parks all. Returns how many."""
-        return _many(endpoints.STASH_COMMANDS, project, ids, reason)
+        return _many(endpoints.STASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
     def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Unpark commands and lists with these task ids; None unparks all. Returns how many."""
-        return _many(endpoints.UNSTASH_COMMANDS, project, ids, reason)
+        return _many(endpoints.UNSTASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
     def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Archive completed commands with these task ids; None archives all. Returns how many."""
-        return _many(endpoints.ARCHIVE_COMMANDS, project, ids, reason)
+        return _many(endpoints.ARCHIVE_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
     def export_project(self, project: str) -> Call[bytes]:
         """Return a whole project as lines of JSON."""
@@ -239,8 +243,11 @@ def _path(project: str, **more: str | int) -> dict[str, str | int]:
     return {"project": project, **more}
 
 
-def _many(endpoint: Endpoint[Any], project: str, ids: Iterable[int] | None, reason: str, **more: Any) -> Call[int]:
-    body = {"reason": reason, **given(ids=None if ids is None else [*ids], **more)}
+def _ids(ids: Iterable[int] | None) -> dict[str, Any]:
+    return {} if ids is None else {"ids": tuple(ids)}
+
+
+def _many(endpoint: Endpoint[Any], project: str, body: IdsRequest) -> Call[int]:
     # Not idempotent: sent again, it would also change commands that have arrived since.
     return Call.of(endpoint, path=_path(project), body=body, read=_changed, once=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 from .. import endpoints
 from ..errors import InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus
-from ..types.jobs import Job, JobsPage
+from ..types.jobs import Job, JobRequest, JobsPage, OptionsRequest, RequeueRequest
 from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
 from .errors import NotFound
 
@@ -49,18 +49,18 @@ class JobCalls:
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
-        body = {
-            "clientid": self.id,
-            "function": function,
-            "args": list(args),
-            "kwargs": dict(kwargs or {}),
-            "queue": queue,
-            "timespec": at_ms,
-            "priority": priority,
-            "options": asdict(options or JobOptions()),
+        body = JobRequest(
+            clientid=self.id,
+            function=function,
+            args=tuple(args),
+            kwargs=dict(kwargs or {}),
+            queue=queue,
+            timespec=at_ms,
+            priority=priority,
+            options=OptionsRequest(**given(**asdict(options or JobOptions()))),
+            unique_for=unique_for_ms,
             **given(unique=unique),
-            "unique_for": unique_for_ms,
-        }
+        )
         return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
 
     def get(self, id: int) -> Call[Job | None]:
@@ -95,7 +95,7 @@ class JobCalls:
 
         Raises JobUnfinished; NotFound if the job does not exist; CommitUnknown if the connection breaks.
         """
-        body = {"reason": reason, **given(args=None if args is None else [*args], kwargs=kwargs)}
+        body = RequeueRequest(reason=reason, **given(args=None if args is None else (*args,), kwargs=kwargs))
         return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, once=True)
 
 

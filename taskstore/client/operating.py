@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from msgspec import field
-from msgspec.structs import replace
+from msgspec import structs
 
 from .. import endpoints
 from ..errors import InvalidInput
-from ..types.bulk import ItemsPage, Operation, OperationsPage, Preview
+from ..types.bulk import (
+    BulkPreviewRequest,
+    BulkRequest,
+    ItemsPage,
+    Operation,
+    OperationsPage,
+    Preview,
+    SelectedTasks,
+    WithClaimed,
+)
 from ..types.groups import GroupPause, Pause
-from ..types.scalars import prepare
+from ..types.requests import ReasonRequest
 from ..types.tasks import State
 from .calls import Call, decoder, given, new_key
 
@@ -20,10 +27,7 @@ from .calls import Call, decoder, given, new_key
 class AskedPreview(Preview, frozen=True, kw_only=True):
     """A preview together with its request, as `bulk_start` needs both."""
 
-    asked: dict[str, Any] = field(default_factory=dict)  # The body of the preview's request.
-
-
-prepare(AskedPreview)
+    asked: SelectedTasks
 
 
 class Operating:
@@ -42,12 +46,14 @@ class Operating:
             return paused
 
         _refuse_empty(group)
-        return Call.of(endpoints.PAUSE, path={"name": group}, body={"reason": reason}, read=pause_in)
+        return Call.of(endpoints.PAUSE, path={"name": group}, body=ReasonRequest(reason=reason), read=pause_in)
 
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Hand out tasks of the group again."""
         _refuse_empty(group)
-        return Call.of(endpoints.RESUME, path={"name": group}, body={"reason": reason}, read=lambda content: None)
+        return Call.of(
+            endpoints.RESUME, path={"name": group}, body=ReasonRequest(reason=reason), read=lambda content: None
+        )
 
     def bulk_preview(
         self,
@@ -66,10 +72,14 @@ class Operating:
         together. The only option of a preview is `here` of a requeue, which keeps dead letters in their group instead
         of returning them to the group in which they failed.
         """
-        named = None if ids is None else list(ids)
-        asked = {"verb": verb, "q": q, **given(group=group, state=state, ids=named, **options)}
-        read = decoder(AskedPreview)
-        return Call.of(endpoints.BULK_PREVIEW, body=asked, read=lambda content: replace(read(content), asked=asked))
+        named = None if ids is None else tuple(ids)
+        asked = BulkPreviewRequest(verb=verb, q=q, **given(group=group, state=state, ids=named, **options))
+        read = decoder(Preview)
+        return Call.of(
+            endpoints.BULK_PREVIEW,
+            body=asked,
+            read=lambda content: AskedPreview(**structs.asdict(read(content)), asked=asked),
+        )
 
     def bulk_start(
         self,
@@ -88,16 +98,15 @@ class Operating:
         Raises InvalidInput if the number of tasks has changed by more than 10 and by more than 1 % since the preview,
         or if `typed` is not the preview's `to_type`.
         """
-        body = {
-            **preview.asked,
-            **given(**options),
-            "bound": preview.bound,
-            "as_of": preview.as_of,
-            "expected": preview.count,
-            "claimed": "take" if take_claimed else "skip",
-            "reason": reason,
-            "typed": typed,
-        }
+        body = BulkRequest(
+            **{**structs.asdict(preview.asked), **given(**options)},
+            bound=preview.bound,
+            as_of=preview.as_of,
+            expected=preview.count,
+            claimed=WithClaimed.TAKE if take_claimed else WithClaimed.SKIP,
+            reason=reason,
+            typed=typed,
+        )
         return Call.of(endpoints.BULK, body=body, key=new_key())
 
     def operations(
@@ -131,7 +140,7 @@ class Operating:
         Raises NotFound; InvalidInput if it can't be undone; CommitUnknown if the connection breaks, in which case
         `operations` shows whether the undo was started.
         """
-        return Call.of(endpoints.UNDO_OPERATION, path={"id": id}, body={"reason": reason}, once=True)
+        return Call.of(endpoints.UNDO_OPERATION, path={"id": id}, body=ReasonRequest(reason=reason), once=True)
 
 
 def _refuse_empty(group: str) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from .. import endpoints
 from ..types.groups import Heard, Stats
 from ..types.history import AuditPage, History
+from ..types.requests import TasksRequest
 from ..types.search import SearchPage
 from ..types.server import Health
 from ..types.tasks import Task
@@ -29,7 +30,7 @@ class Reading:
 
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """Return the tasks with these ids in the same order, with None for each id that does not exist."""
-        return Call.of(endpoints.TASKS_BY_BODY, body={"ids": list(ids)})
+        return Call.of(endpoints.TASKS_BY_BODY, body=TasksRequest(ids=tuple(ids)))
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None

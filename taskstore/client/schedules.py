@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from types import NoneType
+from typing import cast
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from .. import endpoints
 from ..errors import InvalidInput, refuse
 from ..types.job_record import JobOptions
-from ..types.schedules import DueJob, DueTask, Schedule
+from ..types.requests import ReasonRequest
+from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
 from ..types.tasks import Task
-from .calls import AsyncPart, Call, Part, async_verb, given, verb
+from .calls import AsyncPart, Call, Part, async_verb, verb
 
 
 class ScheduleCalls:
@@ -52,16 +53,14 @@ class ScheduleCalls:
             )
             if not isinstance(value, (right, NoneType))
         )
-        body = {
-            "cron": cron,
-            "zone": zone,
-            "catch_up": catch_up,
-            "reason": reason,
-            **given(
-                task=task and structs.asdict(task),
-                job=job and {**structs.asdict(job), "options": asdict(job.options)},
-            ),
-        }
+        body = ScheduleRequest(
+            cron=cron,
+            zone=zone,
+            catch_up=cast("CatchUp", catch_up),
+            task=UNSET if task is None else PlannedTask(**structs.asdict(task)),
+            job=UNSET if job is None else PlannedJob.of(job),
+            reason=reason,
+        )
         return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body=body)
 
     def delete(self, name: str) -> Call[Schedule | None]:
@@ -70,19 +69,18 @@ class ScheduleCalls:
 
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:
         """Stop adding tasks until the schedule is resumed. Raises NotFound."""
-        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body={"reason": reason})
+        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
 
     def resume(self, name: str, reason: str = "") -> Call[Schedule]:
         """Continue from now on, without catching up on the time it was paused. Raises NotFound."""
-        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body={"reason": reason})
+        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
 
     def run(self, name: str, reason: str = "") -> Call[Task]:
         """Add the schedule's task or job now and return the task.
 
         Raises NotFound; CommitUnknown if the connection breaks.
         """
-        body = {"reason": reason}
-        return Call.of(endpoints.RUN_SCHEDULE, path=_path(name), body=body, once=True)
+        return Call.of(endpoints.RUN_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason), once=True)
 
 
 def _path(name: str) -> dict[str, str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
 from ..types.groups import Heard
 from ..types.progress import Progress, problems_of
+from ..types.requests import AddOrMove, ClaimRequest, ClientRequest, ProgressRequest, Update, UpdateRequest
 from ..types.tasks import (
     NAMED,
     Change,
@@ -63,13 +64,13 @@ class CommitOnTheWire:
         moves = [place for place, change in enumerate(updates) if change.group is not None]
         self._adds, self._updates = len(adds), [*moves, *stays]
         self._moved = {updates[place].id for place in moves}
-        self.body = {
-            "clientid": owner,
-            "adds": [*map(add_on_the_wire, adds), *(_move(updates[place]) for place in moves)],
-            "updates": [_update(updates[place]) for place in stays],
-            "deletes": [*deletes, *(updates[place].id for place in moves)],
-            "depends": list(depends),
-        }
+        self.body = UpdateRequest(
+            clientid=owner,
+            adds=(*map(add_on_the_wire, adds), *(_move(updates[place]) for place in moves)),
+            updates=tuple(_update(updates[place]) for place in stays),
+            deletes=(*deletes, *(updates[place].id for place in moves)),
+            depends=tuple(depends),
+        )
         self.renamed = {f"adds[{len(adds) + sent}]": f"updates[{place}]" for sent, place in enumerate(moves)} | {
             f"updates[{sent}]": f"updates[{place}]" for sent, place in enumerate(stays)
         }
@@ -92,42 +93,36 @@ def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterato
             yield f"{field}[{place}]", f"must be a {right.__name__}, not a {type(item).__name__}"
 
 
-def add_on_the_wire(add: NewTask) -> dict[str, Any]:
-    said = {"id": add.id, "timespec": add.timespec_ms, "unique_for": add.unique_for_ms, **_said_of(add)}
-    return {"group": add.group, **_filled(said), **_key(add.unique), **_data(add.data)}
+def add_on_the_wire(add: NewTask) -> AddOrMove:
+    named = {name: value for name, value in _named(add).items() if value}  # The server's defaults are empty.
+    return AddOrMove(
+        id=add.id, group=add.group, unique_for=add.unique_for_ms, **named, **_unique(add), **_data(add.data)
+    )
 
 
-def _key(key: str | None) -> dict[str, str]:
-    return {} if key is None else {"unique": key}
+def _update(change: Change) -> Update:
+    return Update(id=change.id, keep=change.data is None or change.error is None, **_changed(change))
 
 
-def _update(change: Change) -> dict[str, Any]:
-    keeps = change.data is None or change.error is None
-    return {"id": change.id, **_named(change), **_filled({"keep": keeps})}
+def _move(change: Change) -> AddOrMove:
+    return AddOrMove(id=change.id, group=change.group or "", keep=True, **_changed(change))
 
 
-def _move(change: Change) -> dict[str, Any]:
-    return {"id": change.id, "group": change.group, "keep": True, **_named(change)}
+def _changed(change: Change) -> dict[str, Any]:
+    """Return the members for the fields that the change sets."""
+    named = {name: value for name, value in _named(change).items() if value is not None}
+    data = {} if change.data is None else _data(change.data)
+    return {"release": change.release, **named, **_unique(change), **data}
 
 
-def _named(change: Change) -> dict[str, Any]:
-    """Return the members of the body for the fields that the change sets."""
-    return {
-        **_filled({"timespec": change.timespec_ms, "release": change.release}),
-        **{name: value for name, value in _said_of(change).items() if value is not None},
-        **_key(change.unique),
-        **({} if change.data is None else _data(change.data)),
-    }
-
-
-def _said_of(item: NewTask | Change) -> dict[str, Any]:
+def _named(item: NewTask | Change) -> dict[str, Any]:
     values = {name: getattr(item, name) for name in NAMED}
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return {"timespec": item.timespec_ms or None, **plain}
 
 
-def _filled(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out empty values, which are the server's defaults."""
-    return {name: value for name, value in said.items() if value}
+def _unique(item: NewTask | Change) -> dict[str, Any]:
+    return {} if item.unique is None else {"unique": item.unique}
 
 
 def _data(data: bytes | str) -> dict[str, Any]:
@@ -138,7 +133,7 @@ def _data(data: bytes | str) -> dict[str, Any]:
     try:
         return {"data": bytes(data).decode()}
     except UnicodeDecodeError:
-        return {"data_base64": base64.b64encode(data).decode()}
+        return {"data_base64": bytes(data)}
 
 
 def outcome_in(answer: bytes) -> Outcome:
@@ -185,14 +180,15 @@ class Working:
         `wait_ms`: how long to wait for a task, without an upper bound. `depends`: ids of tasks that must exist;
         raises CommitRefused if one does not.
         """
-        body = {
-            "clientid": self.id,
-            **({"group": groups} if isinstance(groups, str) else {"groups": list(groups)}),
-            "duration": duration_ms,
-            "limit": limit,
-            "order": order,
-            "depends": list(depends),
-        }
+        body = ClaimRequest(
+            clientid=self.id,
+            group=groups if isinstance(groups, str) else UNSET,
+            groups=() if isinstance(groups, str) else tuple(groups),
+            duration=duration_ms,
+            limit=limit,
+            order=cast("Order", order),
+            depends=tuple(depends),
+        )
         return Call.of(
             endpoints.CLAIM,
             body=body,
@@ -235,10 +231,10 @@ class Working:
     ) -> Call[Task]:
         """Add a task and return it.
 
-        `unique`: a key of 1 to 255 characters. While another task holds this key of the group, nothing is added:
-        returns the task that holds it, with `duplicate` True. `unique_for_ms`: for how long after the add the key
-        stays taken even if the task ends, up to 30 days; then the duplicate has only its `id`, and `ending` tells how
-        it ended. The id is 0 if the token can't see the task.
+        `unique`: a key of 1 to 255 characters. If another task of the group holds this key, nothing is added, and
+        that task is returned with `duplicate` True. `unique_for_ms`: how long after the add the key stays reserved
+        even if the task ends, up to 30 days; the duplicate then has only its `id`, and `ending` says how it ended.
+        The id is 0 if the token can't access the task.
 
         `timespec_ms`: when the task becomes available, in milliseconds. 0: now; negative: its absolute value from
         now; positive: that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL
@@ -322,14 +318,14 @@ class Working:
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
         """
-        body = {
-            "name": name,
-            "host": socket.gethostname() if host is None else host,
-            "pid": os.getpid() if pid is None else pid,
-            "groups": list(groups),
-            "version": version,
-            "info": dict(info or {}),
-        }
+        body = ClientRequest(
+            name=name,
+            host=socket.gethostname() if host is None else host,
+            pid=os.getpid() if pid is None else pid,
+            groups=tuple(groups),
+            version=version,
+            info=dict(info or {}),
+        )
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
     def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
@@ -339,7 +335,7 @@ class Working:
         task is not leased to this client; NotFound if it has ended; InvalidInput.
         """
         refuse(problems_of(done, text))
-        body = {"clientid": self.id, "done": done, "text": text}
+        body = ProgressRequest(clientid=self.id, done=done, text=text)
         return Call.of(endpoints.PROGRESS, path={"id": id}, body=body)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:

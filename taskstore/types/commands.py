@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import asdict
 
 from . import sentences
 from .command_record import FINAL, LONGEST_CMD, Command, CommandStatus, LiveOutput, Run
@@ -25,13 +24,17 @@ Place = Annotated[str, Meta(description="Its position in the sort order; send it
 Since = Annotated[int, Meta(description="When it got this status; milliseconds since the Epoch.")]
 
 
-class Submission(Struct, frozen=True, kw_only=True):
-    """A shell command to submit. None means the server's default."""
+class Submission(Asked, frozen=True, kw_only=True):
+    """A shell command to submit."""
 
-    cmd: str
-    expected_duration: int | None = None  # Seconds.
-    until: int | None = None  # The latest time to start it; seconds since the Epoch.
-    max_fails: int | None = None  # The number of failures after which it is given up.
+    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
+    expected_duration: Annotated[Int64 | None, Meta(description="Seconds; 60 if absent.")] = None
+    until: Annotated[
+        Int64 | None, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")
+    ] = None
+    max_fails: Annotated[
+        Int64 | None, Meta(description="The number of failures after which the command is given up; 3 if absent.")
+    ] = None
 
 
 class ProjectCounts(Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
         float | None,
         Meta(
             description="Estimated seconds until all new, open and running commands are done, from recent runs and "
-            "active workers. null: unknown."
+            "active workers; null if unknown."
         ),
     ]
     durations: Annotated[
@@ -114,8 +117,8 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     max_fails: int
     fails: int
     list: Annotated[str, Meta(description="The list in which it ran, as TDF2 names its directory.")]
-    run: Annotated[Run | None, Meta(description="null: it has not run.")]
-    is_whole: Annotated[bool, Meta(description="false: only the beginnings of its outputs are included.")] = field(
+    run: Annotated[Run | None, Meta(description="null if it has not run.")]
+    is_whole: Annotated[bool, Meta(description="false if only the beginnings of its outputs are included.")] = field(
         name="whole"
     )
     at_ms: Since = field(name="at")
@@ -216,29 +219,10 @@ class ImportedCommands(Struct, frozen=True, kw_only=True):
         )
 
 
-class CommandRequest(Asked, frozen=True, kw_only=True):
-    """A shell command to submit."""
-
-    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
-    until: (
-        Annotated[Int64, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
-        | UnsetType
-    ) = UNSET
-    expected_duration: Annotated[Int64, Meta(description="Seconds; 60 if absent.")] | UnsetType = UNSET
-    max_fails: (
-        Annotated[Int64, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
-        | UnsetType
-    ) = UNSET
-
-    @property
-    def submission(self) -> Submission:
-        return Submission(**{name: value for name, value in asdict(self).items() if value is not UNSET})
-
-
 class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     """Command lines for the workers of a project, in the order in which they are to be started."""
 
-    commands: Annotated[tuple[CommandRequest, ...], Meta(description=f"At most {MOST_COMMANDS}.")]
+    commands: Annotated[tuple[Submission, ...], Meta(description=f"At most {MOST_COMMANDS}.")]
     stashed: Annotated[
         bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
     ] = False
@@ -246,15 +230,11 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     key: Key = ""
 
     @property
-    def submissions(self) -> Sequence[Submission]:
-        return [each.submission for each in self.commands]
-
-    @property
     def status(self) -> CommandStatus:
         return CommandStatus.NEW_STASHED if self.stashed else CommandStatus.NEW
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from wrong_submissions(self.submissions)
+        yield from wrong_submissions(self.commands)
 
 
 class ReopenRequest(Asked, frozen=True, kw_only=True):

@@ -23,14 +23,14 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = field(name="oldest_ready")
     in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
     out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals and edits don't count.")]
-    paused: Annotated[bool, Meta(description="true: the group hands out no tasks.")]
+    paused: Annotated[bool, Meta(description="Whether the group is paused; a paused group hands out no tasks.")]
     finished: Annotated[
         int, Meta(description="Finished jobs and commands, which don't count as ready. Absent if there are none.")
     ] = 0
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """Every group that holds a task, sorted by name."""
+    """The statistics of every non-empty group, sorted by name."""
 
     at_ms: Annotated[int, Meta(description="The time of the counts; milliseconds since the Epoch.")] = field(name="at")
     groups: tuple[GroupStats, ...]
@@ -48,7 +48,7 @@ class GroupPause(Struct, frozen=True, kw_only=True):
     """A group and its pause."""
 
     group: str
-    paused: Annotated[Pause | None, Meta(description="null: the group is not paused.")] = None
+    paused: Annotated[Pause | None, Meta(description="null if the group is not paused.")] = None
 
 
 prepare(Stats, GroupPause)

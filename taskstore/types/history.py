@@ -38,7 +38,7 @@ class Step(Struct, frozen=True, kw_only=True):
     claims: int
     made_at_ms: Annotated[int, Meta(description="When this id was assigned.")] = field(name="made")
     made_by_commit: Int64
-    ended: Annotated[End | None, Meta(description="null: the id still exists.")]
+    ended: Annotated[End | None, Meta(description="null if the id still exists.")]
 
 
 class History(Struct, frozen=True, kw_only=True):

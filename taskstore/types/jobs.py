@@ -26,7 +26,7 @@ from .scalars import After, Int64, Limits, Priority, Reason, Timespec, UniqueFor
 from .sentences import unique_key, why_no_json
 from .tasks import Problem
 
-Args = Annotated[tuple[Any, ...], Meta(description="Any JSON.")]
+Args = Annotated[tuple[Any, ...], Meta(description="The positional arguments.")]
 Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
@@ -41,7 +41,7 @@ class Job(Struct, frozen=True, kw_only=True):
     queue: str
     status: JobStatus
     function: str
-    args: Annotated[Sequence[Any], Meta(description="Any JSON.")]
+    args: Annotated[Sequence[Any], Meta(description="The positional arguments.")]
     kwargs: Mapping[str, Any]
     options: JobOptions
     attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last may be under way.")]
@@ -59,12 +59,12 @@ class Job(Struct, frozen=True, kw_only=True):
         field(name="timespec")
     )
     is_whole: Annotated[
-        bool, Meta(description="false: its record is too large for a list; request the job by its id.")
+        bool, Meta(description="false if its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
     progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
     duplicate: Annotated[
-        bool, Meta(description="true: the unique key was taken, and this is the job that was enqueued with it before.")
+        bool, Meta(description="true if the unique key was taken; this is then the job that holds it.")
     ] = False
 
     @property

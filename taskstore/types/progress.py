@@ -1,4 +1,4 @@
-"""How far a running task is, as its owner reports it."""
+"""The progress of a running task, as its owner reports it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 TEXT_LENGTH = 255
 
-Done = Annotated[float, Meta(ge=0, le=1, description="The part that is done, from 0 to 1.")]
+Done = Annotated[float, Meta(ge=0, le=1, description="The completed fraction, from 0 to 1.")]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """The last progress that the owner of a task has reported. It belongs to one lease and ends with it."""
+    """The latest progress that the owner of a task reported. It is discarded when the lease ends."""
 
     done: Done
     text: Annotated[str, Meta(description="What the task is doing; at most 255 characters.")] = ""
@@ -28,7 +28,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> int:
-        """The percentage that is done, rounded down: 100 only when everything is."""
+        """The percentage that is done, rounded down, so that 100 means complete."""
         return int(round(self.done * 100, 6))
 
 

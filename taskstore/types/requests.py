@@ -67,7 +67,7 @@ class TasksRequest(Asked, frozen=True, kw_only=True):
 
 
 class ProgressRequest(Asked, frozen=True, kw_only=True):
-    """How far a task is. It replaces the previous report."""
+    """The progress of a task. It replaces the previous report."""
 
     clientid: Int64
     done: Done
@@ -148,6 +148,9 @@ class Add(WithData, frozen=True, kw_only=True):
         ),
     ] = 0
     unique_for: UniqueFor = 0
+    unique_group: Annotated[
+        str, Meta(description="The group of the key of an imported task, if it is not `group`. Ignored otherwise.")
+    ] = ""
 
     def new_task(self) -> NewTask:
         """Return a task that starts a chain, whatever its id."""
@@ -161,9 +164,10 @@ class Add(WithData, frozen=True, kw_only=True):
         )
 
     def imported(self) -> NewTask:
-        """Return the task of a line of a file. A dead letter stays one."""
+        """Return the task of a line of a file. A dead letter stays one, and a moved task takes its key where it was."""
         source = (self.labels or {}).get(FAILED_FROM, "") if self.error else ""
-        return replace(self.new_task(), failed_from=source if source != self.group else "")
+        source = source if source != self.group else ""
+        return replace(self.new_task(), failed_from=source, unique_group=self.unique_group)
 
 
 class AddOrMove(Add, frozen=True, kw_only=True):
@@ -216,6 +220,7 @@ class Update(WithData, frozen=True, kw_only=True):
     ] = False
     release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
     group: ServerSet = UNSET
+    unique_group: ServerSet = UNSET
 
     def change(self) -> Change:
         data, named = self.given_data, self.named

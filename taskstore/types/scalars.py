@@ -29,15 +29,16 @@ Timespec = Annotated[
     Meta(
         ge=-(LATEST_MS // 2),
         le=LATEST_MS,
-        description="0: now. Negative: that many milliseconds from now. Positive: milliseconds since the Epoch.",
+        description="0 means now, a negative number that many milliseconds from now, a positive number milliseconds "
+        "since the Epoch.",
     ),
 ]
 Priority = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="Higher values are claimed first.")]
 UniqueKey = Annotated[
     str,
     Meta(
-        description="1 to 255 characters. While another task holds this key of the group, nothing is added: the answer "
-        "has the task that holds it, with `duplicate`. A successor keeps its key."
+        description="1 to 255 characters. If another task of the group holds this key, nothing is added: the response "
+        "contains that task, with `duplicate`. Successors keep the key."
     ),
 ]
 UniqueFor = Annotated[

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
@@ -47,18 +48,18 @@ class DueTask(Struct, frozen=True, kw_only=True):
 
     group: str
     data: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
+    labels: Labels = field(default_factory=dict)
+    priority: Priority = 0
 
 
 class DueJob(Struct, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     function: Annotated[str, Meta(description="The dotted path of the function.")]
-    args: Annotated[Sequence[Any], Meta(description="Any JSON.")] = ()
+    args: Annotated[Sequence[Any], Meta(description="The positional arguments.")] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
-    priority: int = 0
+    priority: Priority = 0
     options: JobOptions = JobOptions()
 
 
@@ -95,15 +96,12 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next_ms: Annotated[int | None, Meta(description="The next due time; null while it is paused or broken.")] = field(
         name="next"
     )
-    last: Annotated[LastRun | None, Meta(description="null: it has not run.")]
-    paused: Annotated[SchedulePause | None, Meta(description="null: it is not paused.")]
+    last: Annotated[LastRun | None, Meta(description="null if it has not run.")]
+    paused: Annotated[SchedulePause | None, Meta(description="null if it is not paused.")]
 
 
 class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
     """The task that a schedule adds."""
-
-    labels: Labels = field(default_factory=dict)
-    priority: Priority = 0
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         if not is_utf8(self.data):
@@ -145,9 +143,13 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     args: tuple[Any, ...] = ()
-    priority: Priority = 0
     # Options that are not given are absent; in the options of a job they are null.
     options: ScheduledJobOptions = ScheduledJobOptions()  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, job: DueJob) -> Self:
+        options = {name: value for name, value in dataclasses.asdict(job.options).items() if value is not None}
+        return cls(**{**asdict(job), "options": ScheduledJobOptions(**options)})
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         wrong = list(problems_of(self.queue, self.record))

@@ -17,7 +17,7 @@ class SearchPage(Struct, frozen=True, kw_only=True):
 
     tasks: tuple[Task, ...]
     after: After
-    complete: Annotated[bool, Meta(description="false: the search stopped at its time limit; `after` continues it.")]
+    complete: Annotated[bool, Meta(description="false if the search stopped at its time limit; `after` continues it.")]
     looked_at: Annotated[int, Meta(description="At least this many tasks were examined.")]
     at_ms: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")] = field(name="at")
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .scalars import GROUP_LENGTH, KEY_LENGTH, MOST_UNIQUE_FOR_MS
-from .tasks import Problem
+
+if TYPE_CHECKING:
+    from .tasks import Problem
 
 REQUIRED = "is required"
 NOT_EMPTY = "must not be empty"

@@ -192,8 +192,8 @@ class NewTask:
     `timespec_ms`: when it becomes available. 0: now; negative: that many milliseconds from now; positive: milliseconds
     since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
     protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. `unique`: a key of 1 to
-    255 characters. While another task holds this key of the group, nothing is added. `unique_for_ms`: for how long
-    after the add the key stays taken even if the task ends, up to 30 days. The other fields are set by the store.
+    255 characters. If another task of the group holds this key, nothing is added. `unique_for_ms`: how long
+    after the add the key stays reserved even if the task ends, up to 30 days. The other fields are set by the store.
     """
 
     group: str
@@ -208,13 +208,14 @@ class NewTask:
     unique_for_ms: int = 0
     origin: Origin | None = None  # The chain of a restored task.
     failed_from: str = ""  # The group in which a restored or imported dead letter failed.
+    unique_group: str = ""  # The group of the key of a restored or imported task, if it is not `group`.
     moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
 
     @property
     def key(self) -> tuple[str, str] | None:
         """Return the group and the key that the task would hold if it is not a successor; None without a key."""
-        # A dead letter that is restored or imported holds a key of the group in which it failed.
-        return (self.failed_from or self.group, self.unique) if self.unique else None
+        # A dead letter in a file that does not say more holds a key of the group in which it failed.
+        return (self.unique_group or self.failed_from or self.group, self.unique) if self.unique else None
 
     @classmethod
     def successor_of(cls, task: Any, **changes: Any) -> Self:
@@ -279,7 +280,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: Int64
     group: str
-    data_text: Annotated[str | UnsetType | None, Meta(description="null: it is not UTF-8; see data_base64.")] = (
+    data_text: Annotated[str | UnsetType | None, Meta(description="null if it is not UTF-8; see data_base64.")] = (
         msgspec.field(name="data")
     )
     available_at_ms: Annotated[int, Meta(description="When it becomes available; milliseconds since the Epoch.")] = (
@@ -297,18 +298,21 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data_type: DataType = ""
     data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
     progress: Annotated[
-        Progress | None, Meta(description="As its owner reported it, if it did. Only in requests for tasks by id.")
+        Progress | None, Meta(description="As its owner reported it, if it did. Only for tasks requested by id.")
     ] = None
-    unique: Annotated[UniqueKey, Meta(description="The key that the task holds; absent: none.")] = ""
+    unique: Annotated[UniqueKey, Meta(description="The key that the task holds, if any.")] = ""
+    unique_group: Annotated[
+        str, Meta(description="The group of the key, which the add named. Only in exports, of tasks in other groups.")
+    ] = ""
     duplicate: Annotated[
         bool,
         Meta(
-            description="Present in the place of an add whose key was taken: nothing was added, and this is the task "
-            "that holds the key. Its other fields are absent if the task has ended, and its id is null if the token "
-            "can't see it."
+            description="true if the key of an add was taken: nothing was added, and this is the task that holds "
+            "the key. If that task has ended, its other fields are absent. If the token can't access it, its id is "
+            "null."
         ),
     ] = False
-    ending: Annotated[str, Meta(description="How the duplicate has ended; absent: it has not.")] = ""
+    ending: Annotated[str, Meta(description="How the duplicate ended, if it has.")] = ""
 
     @classmethod
     def make(

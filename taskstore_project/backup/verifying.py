@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks_app.access import audit
+from tasks_app.models import EndedTask, Task, UniqueKey
 from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
 from taskstore_project.backup.databases import Session, changing, looking
 from taskstore_project.base_command import actor
@@ -22,6 +23,19 @@ class Rule:
     broken: str
     rows: str
 
+
+TASKS_WITHOUT_KEY = """
+    SELECT task.id
+    FROM tasks_app_task AS task
+    LEFT JOIN tasks_app_uniquekey AS held
+        ON held.origin = task.origin AND held.key = task."unique" AND held.ended = 0
+    WHERE task."unique" <> '' AND held.origin IS NULL
+"""
+KEYS_WITHOUT_TASK = """
+    FROM tasks_app_uniquekey AS held
+    LEFT JOIN tasks_app_task AS task ON task.origin = held.origin AND task."unique" = held.key
+    WHERE held.ended = 0 AND task.id IS NULL
+"""
 
 RULES = [
     Rule(
@@ -74,6 +88,11 @@ RULES = [
     Rule(
         "tasks with leases or claims below zero",
         "SELECT id FROM tasks_app_task WHERE leased_since_ms < 0 OR claims < 0",
+    ),
+    Rule("tasks without their unique key", TASKS_WITHOUT_KEY),
+    Rule(
+        "unique keys of tasks that do not hold them, by the id of the first task",
+        f"SELECT held.origin AS id {KEYS_WITHOUT_TASK}",
     ),
 ]
 
@@ -155,3 +174,33 @@ def mend_counts() -> int:
         if wrong:
             audit.record(actor(), "mend counts", selection=f"groups: {len(wrong)}", done=0)
     return len(wrong)
+
+
+def mend_keys() -> int:
+    """Correct the keys of all tasks. Returns how many were wrong; of a key that two tasks have, one remains wrong."""
+    with changing(["tasks_app_uniquekey"]) as session:
+        now_ms = Task.objects.now_ms()
+        keys = UniqueKey.objects
+        abandoned = session.execute(f'SELECT held."group", held.key, held.origin, held.until_ms {KEYS_WITHOUT_TASK}')
+        for group, key, origin, until_ms in abandoned:
+            if until_ms <= now_ms:
+                keys.filter(group=group, key=key).delete()
+            else:  # It is kept from others, as if its task had ended rightly. The history may not know how.
+                last = EndedTask.objects.filter(origin=origin).order_by("-id").first()
+                ended, ending, ended_in = (last.id, last.ending, last.group) if last else (origin, "deleted", group)
+                keys.filter(group=group, key=key).update(ended=ended, ending=ending, ended_in=ended_in)
+        keys.filter(ended__gt=0, until_ms__lte=now_ms).delete()
+        taken = 0
+        ids = [task_id for (task_id,) in session.execute(TASKS_WITHOUT_KEY)]
+        for task in Task.objects.defer("data").filter(id__in=ids).order_by("id"):
+            # The key belongs to the group of the add: that of the chain's first task, if the history still knows it.
+            first = EndedTask.objects.filter(id=task.origin).first()
+            group = first.group if first else task.failed_from or task.group
+            if not keys.filter(group=group, key=task.unique).exists():
+                keys.create(
+                    group=group, key=task.unique, origin=task.origin, until_ms=0, ended=0, ending="", ended_in=""
+                )
+                taken += 1
+        if mended := len(abandoned) + taken:
+            audit.record(actor(), "mend keys", selection=f"keys: {mended}", done=0)
+    return mended

@@ -1,13 +1,13 @@
-"""`manage.py verify`: it finds what can be wrong with a store, and mends its counts."""
+"""`manage.py verify`: it finds what can be wrong with a store, and mends its counts and keys."""
 
 import pytest
 from django.db import connection
 from django.db.models import QuerySet
 
 from tasks_app.database import COLUMNS
-from tasks_app.models import AuditEntry, EndedTask, GroupTotal, Payload, SavedSearch, Task
+from tasks_app.models import AuditEntry, EndedTask, GroupTotal, Payload, SavedSearch, Task, UniqueKey
 from tasks_app.writer.totals import fold_here
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Change, NewTask
 from tests.behaviour.people import ANN, BOB
 
 # What an entry of the trail has beside what it keeps of the task.
@@ -28,6 +28,12 @@ def put(model, task, **changed):
     known = {name: getattr(task, name) for name in COLUMNS if name != "data"} | ENDED | changed
     names = {field.attname for field in model._meta.concrete_fields}
     QuerySet(model).bulk_create([model(**{name: value for name, value in known.items() if name in names})])
+
+
+def hold(key, task, **others):
+    """A row for a key of a chain that begins with this task."""
+    kept = {"until_ms": 0, "ended": 0, "ending": "", "ended_in": ""} | others
+    UniqueKey.objects.create(group="mail", key=key, origin=task.id, **kept)
 
 
 def delete(model):
@@ -55,6 +61,8 @@ def delete(model):
         (lambda task: put(Task, task, id=0, made_by_commit=10**12), ", the last commit: 0"),
         (lambda task: put(Task, task, id=0, labels=[1]), "tasks with labels that are not strings: 0"),
         (lambda task: put(Task, task, id=0, labels={"a": 1}), "tasks with labels that are not strings: 0"),
+        (lambda task: put(Task, task, id=0, unique="a"), "tasks without their unique key: 0"),
+        (lambda task: hold("a", task), "unique keys of tasks that do not hold them, by the id of the first task: {id}"),
         (lambda task: delete(GroupTotal), "counts of the group 'mail' are wrong: 1 tasks too few, 1 leases too few"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -101,6 +109,49 @@ def test_it_mends_counts_and_says_so_in_the_audit(command, task):
     fold_here()
     totals = GroupTotal.objects.order_by("group").values_list("group", "tasks", "leases", "failed")
     assert list(totals) == [("mail", 2, 1, 1), ("reports", 2, 0, 0)]
+
+
+def test_it_mends_keys_and_says_so_in_the_audit(command, task):
+    def add(key, **others):
+        [made] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", unique=key, **others)])
+        return made
+
+    right, lost, moved, gone, over = add("right"), add("lost"), add("moved"), add("gone"), add("over")
+    kept = add("kept", unique_for_ms=3_600_000)
+    [moved] = Task.objects.commit(owner=ANN, updates=[Change(id=moved.id, group="sent")])
+    Task.objects.commit(owner=ANN, deletes=[gone.id, kept.id, over.id])
+    fold_here()
+    UniqueKey.objects.filter(key__in=["lost", "moved"]).delete()
+    UniqueKey.objects.filter(key="kept").update(ended=0, ending="", ended_in="")
+    hold("gone", gone)
+    hold("lost", over, until_ms=1, ended=over.id, ending="deleted", ended_in="mail")  # Nobody has forgotten it yet.
+    code, said = command("verify")
+    assert (code, said.splitlines()) == (
+        1,
+        [
+            f"tasks without their unique key: {lost.id}, {moved.id}",
+            f"unique keys of tasks that do not hold them, by the id of the first task: {gone.id}, {kept.id}",
+        ],
+    )
+    assert command("verify", "--mend") == (0, "fixed unique keys: 4\nno problems found\n")
+    assert command("verify", "--mend") == (0, "no problems found\n")
+    assert [entry.action for entry in AuditEntry.objects.all()] == ["mend keys"]
+    keys = UniqueKey.objects.order_by("key").values_list("group", "key", "origin", "ended", "ending")
+    assert list(keys) == [
+        ("mail", "kept", kept.id, kept.id, "deleted"),
+        ("mail", "lost", lost.id, 0, ""),
+        ("mail", "moved", moved.origin, 0, ""),
+        ("mail", "right", right.id, 0, ""),
+    ]
+    assert add("kept").ending == "deleted"
+
+
+def test_a_key_that_two_tasks_claim_is_not_mended(command, task):
+    [first] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", unique="a")])
+    put(Task, task, id=0, origin=0, unique="a")
+    code, said = command("verify", "--mend")
+    assert (code, "tasks without their unique key: 0" in said, "fixed" in said) == (1, True, True)
+    assert [key.origin for key in UniqueKey.objects.all()] == [first.id]
 
 
 def test_what_it_does_not_mend_stays_wrong(command, task):

@@ -175,6 +175,17 @@ def test_a_successor_cannot_get_another_key(store):
     assert {task.id for task in store.group("mail", owned=True)} == {keyed.id, plain.id}
 
 
+def test_a_second_add_in_the_place_of_one_task_has_no_key_where_tasks_have_ended(store):
+    [first] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
+    ended = letter(group="jobs/mail/failed", id=first.id)
+    with pytest.raises(InvalidInput) as refused:
+        store.commit(owner=ANN, adds=[ended, ended], deletes=[first.id])
+    wrong = 'must be absent: tasks of the group "jobs/mail/failed" have ended'
+    assert refused.value.fields == {"adds[1].unique": [wrong]}
+    [successor] = store.commit(owner=ANN, adds=[ended], deletes=[first.id])
+    assert (successor.origin, successor.unique) == (first.id, "")
+
+
 @pytest.mark.parametrize(
     ("add", "wrong"),
     [
@@ -230,6 +241,43 @@ def test_an_undo_skips_taken_keys_and_counts_them(transactional_db):
     [back] = Task.objects.get_queryset().of_chain(first.origin)
     assert (back.unique, back.duplicate) == ("Ann", False)
     assert held_keys() == [("mail", "Ann", first.origin, 0), ("mail", "Bob", other.id, 0)]
+
+
+def test_an_undo_takes_the_key_in_the_group_of_the_add_also_after_a_move(transactional_db):
+    [first, plain] = Task.objects.commit(owner=ANN, adds=[letter(), NewTask(group="mail")])
+    [moved] = Task.objects.commit(owner=ANN, updates=[Change(id=first.id, group="sent")])
+    purge = change_all(bulk.Purge, bulk.Selection(ids=(moved.id, plain.id)))
+    [other] = Task.objects.commit(owner=ANN, adds=[letter(group="sent")])
+    undo = bulk.undo(purge, Actor("Cid"))
+    assert (undo.done, undo.skipped) == (2, 0)
+    assert held_keys() == [("mail", "Bob", first.origin, 0), ("sent", "Bob", other.id, 0)]
+    [again] = Task.objects.commit(owner=ANN, adds=[letter()])
+    assert (again.duplicate, again.origin, again.group) == (True, first.origin, "sent")
+
+
+def test_an_import_takes_the_key_in_the_group_of_the_add_also_after_a_move(served):
+    [first, dead] = Task.objects.commit(owner=ANN, adds=[letter(), letter("Ann")])
+    [moved, elsewhere] = Task.objects.commit(
+        owner=ANN, updates=[Change(id=first.id, group="sent"), Change(id=dead.id, group="reports")]
+    )
+    [dead] = Task.objects.commit(owner=ANN, updates=[Change(id=elsewhere.id, group="reports/dead", error="no ink")])
+    with operator_of(served) as client:
+        exported = b"".join(client.export_tasks("unique:Bob")) + b"".join(client.export_tasks("unique:Ann"))
+        assert client.import_tasks(exported).skipped == 2
+        Task.objects.commit(owner=ANN, deletes=[moved.id, dead.id])
+        [sent, failed] = client.import_tasks(exported).ids
+        assert held_keys() == [("mail", "Ann", failed, 0), ("mail", "Bob", sent, 0)]
+        assert [task.group for task in client.tasks([sent, failed])] == ["sent", "reports/dead"]
+        Task.objects.commit(owner=ANN, deletes=[sent, failed])
+        [there] = client.import_tasks(exported.splitlines()[0], group="there").ids
+        assert held_keys() == [("there", "Bob", there, 0)]
+        _, secret = tokens.create("Dan", Scope.OPERATE, ("sent",))
+        with Client(served.url, token=secret, client_id=BOB) as narrow:
+            [sent] = narrow.import_tasks(exported.splitlines()[0]).ids
+        assert held_keys() == [("sent", "Bob", sent, 0), ("there", "Bob", there, 0)]
+        with pytest.raises(InvalidInput) as refused:
+            client.import_tasks(b'{"group": "mail", "unique": "a", "unique_group": "a\\u0000b"}')
+        assert refused.value.fields == {"line 1: unique_group": ["must not contain the NUL character"]}
 
 
 def test_what_an_undo_brings_back_takes_its_own_kept_key_again(transactional_db):

@@ -85,6 +85,14 @@ def does_half_of_a_commit():
     instead(rules, "_effect_of_commit", broken)
 
 
+def forgets_keys():
+    instead(
+        rules,
+        "_without_duplicates",
+        lambda right: lambda commit, effect, world: effect if seldom() else right(commit, effect, world),
+    )
+
+
 def says_nothing_for_no_reason():
     def nobody_doubts(*_):
         return
@@ -168,6 +176,7 @@ FAULTS = {
     holds_for_half_the_time: "claims_are_right",
     changes_data_in_a_claim: "claims_are_right",
     does_half_of_a_commit: "nothing_answered_is_lost",
+    forgets_keys: "one_living_task_holds_a_key",
     says_nothing_for_no_reason: "nothing_means_nothing",
     does_what_has_a_key_again: "keys_have_one_answer",
     counts_wrong: "counts_are_true",

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from lab.chaos.history import Truth
-from tasks_app.core.operations import Claim, Commit
+from tasks_app.core.operations import Claim, Commit, Duplicate
 from taskstore.types.tasks import Change, NewTask, Order, Refusal
 from tests.rules.model import NaiveStore
 
@@ -70,6 +70,8 @@ def on_the_wire(task):
         "origin": task.origin,
         "claims": task.claims,
         "created": task.created_at_ms,
+        **({"unique": task.unique} if task.unique else {}),
+        **({"duplicate": True} if isinstance(task, Duplicate) else {}),
     }
 
 
@@ -101,6 +103,7 @@ def commit_of(body):
                 timespec_ms=add["timespec"],
                 priority=add["priority"],
                 id=add.get("id", 0),
+                unique=add.get("unique"),
             )
             for add in body.get("adds", ())
         ),

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from lab.chaos.checker import CHECKS, entries_about, violations
 from lab.chaos.history import History
+from tasks_app.core.operations import Duplicate
 from taskstore.types.tasks import NewTask, Refusal
 
 from .conftest import MOVES
@@ -251,6 +252,23 @@ class CountsBelowZero(Server):
         return stats
 
 
+class ForgetsKeys(Server):
+    def commit(self, commit):
+        self.answers += 1
+        if self.answers % 10 == 0:
+            self.keys.clear()
+        return super().commit(commit)
+
+
+class ForgetsTheGroupsOfKeys(Server):
+    """A duplicate may be any task with the key."""
+
+    def duplicate(self, holder, commit, removed, before):
+        shown = super().duplicate(holder, commit, removed, before)
+        others = [task for task in self.tasks.values() if task.unique == shown.unique]
+        return Duplicate.of(others[0])
+
+
 class NamesAnotherClientInTheTrail(Server):
     def truth(self):
         truth = super().truth()
@@ -272,6 +290,8 @@ FAULTS = {
     DoesHalfOfWhatIsInDoubt: "commits_are_whole",
     DoesTheOtherHalf: "commits_are_whole",
     SplitsACommit: "commits_are_whole",
+    ForgetsKeys: "one_living_task_holds_a_key",
+    ForgetsTheGroupsOfKeys: "one_living_task_holds_a_key",
     DeletesWhatIsGone: "no_task_is_removed_twice",
     HasTwoSuccessors: "chains_are_chains",
     IgnoresTheTime: "claims_are_right",

@@ -25,13 +25,22 @@ from taskstore.client.calls import Call
 from taskstore.client.client import Calls
 from taskstore.client.operating import AskedPreview
 from taskstore.endpoints import ENDPOINTS
-from taskstore.types.bulk import ByState
+from taskstore.types.bulk import BulkPreviewRequest, ByState
 from taskstore.types.tasks import Ending
 
 CALLS = {name: call for name, call in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
 NONE = ByState(ready=0, claimed=0, expired=0, scheduled=0)
 PREVIEW = AskedPreview(
-    count=0, by_state=NONE, claimed=0, ready_already=0, group="", samples=(), bound=1, as_of=1, to_type=""
+    count=0,
+    by_state=NONE,
+    claimed=0,
+    ready_already=0,
+    group="",
+    samples=(),
+    bound=1,
+    as_of=1,
+    to_type="",
+    asked=BulkPreviewRequest(verb="requeue"),
 )
 # What the calls that need more than nothing are made with.
 ASKED = {

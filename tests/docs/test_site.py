@@ -77,12 +77,6 @@ def test_every_page_is_in_the_contents_once():
     assert not {"find", "files"} & set(NAMES)
 
 
-def test_the_contents_have_the_groups_of_the_readme():
-    table = (PROJECT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (\w[^|]*) \| (.*) \|$", table, re.MULTILINE)
-    assert [group.title for group in LIBRARY.groups()] == [title for title, _ in rows]
-
-
 def test_every_link_leads_to_a_page_a_file_or_an_anchor_that_exists(client):
     pages = {url_of(name): Page(shown(url_of(name))) for name in NAMES}
     pages["/docs/files/docs/deployment"] = Page(shown("/docs/files/docs/deployment"))

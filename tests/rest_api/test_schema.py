@@ -26,7 +26,9 @@ def test_it_describes_every_endpoint(schema):
 def test_it_says_which_fields_an_answer_has(schema, db):
     task = Api().add(data_base64="/w==", data_type="t/T")
     described = schema["components"]["schemas"]["Task"]
-    assert described["properties"].keys() == task.keys() | {"progress", "unique", "duplicate", "ending"}
+    assert described["properties"].keys() == task.keys() | {
+        *("progress", "unique", "unique_group", "duplicate", "ending")
+    }
     assert set(described["required"]) == task.keys() - {"data_type", "data_base64"}
 
 

@@ -7,8 +7,9 @@ it knows nothing of read sets, drafts and places.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from tasks_app.core.operations import Claim, Commit, Operation, TaskRecord
+from tasks_app.core.operations import Claim, Commit, Duplicate, Operation, TaskRecord
 from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
 
@@ -23,11 +24,21 @@ class Ended:
 
 
 @dataclass
+class Holder:
+    """The chain that has a key, or that had it when it ended."""
+
+    origin: int
+    until_ms: int
+    last: TaskRecord | None = None  # What it ended as; None: it lives.
+
+
+@dataclass
 class NaiveStore:
     now_ms: int = 1_000_000
     last_id: int = 0
     last_commit: int = 0
     tasks: dict[int, TaskRecord] = field(default_factory=dict)
+    keys: dict[tuple[str, str], Holder] = field(default_factory=dict)  # By group and key.
     trail: list[Ended] = field(default_factory=list)
     runs: list[tuple[str, int]] = field(default_factory=list)  # Group and running time in ms of what holders ended.
     done: Counter[int] = field(default_factory=Counter)  # By client: what they ended and did not give back.
@@ -43,12 +54,21 @@ class NaiveStore:
         if refusal != Refusal():
             return refusal
         self.last_commit += 1
+        before = {task.origin: task for task in self.tasks.values()}
         removed = {task_id: self.tasks.pop(task_id) for task_id in commit.changed_ids}
+        for task_id in set(commit.deletes) - {add.id for add in commit.adds}:
+            self.free_key(removed[task_id])
+        duplicates: dict[int, Holder] = {}
         moved_to: dict[int, TaskRecord] = {}
         moving: dict[int, Change] = {}
-        made = []
+        made: list[Any] = []
         for add in commit.adds:
             replaced = add.id if add.id in commit.deletes and add.id not in moved_to else None
+            holder = self.keys.get((add.group, add.unique)) if add.unique and replaced is None else None
+            if holder and (holder.last is None or holder.until_ms > self.now_ms):
+                duplicates[len(made)] = holder
+                made.append(None)
+                continue
             if replaced is not None and add.moving:
                 made.append(self.changed(removed[replaced], add.moving, commit.owner))
                 moving[replaced] = add.moving
@@ -56,6 +76,9 @@ class NaiveStore:
                 made.append(self.added(add, commit.owner, removed[replaced] if replaced is not None else None))
             if replaced is not None:
                 moved_to[replaced] = made[-1]
+            elif add.unique:
+                until_ms = self.now_ms + add.unique_for_ms if add.unique_for_ms else 0
+                self.keys[add.group, add.unique] = Holder(made[-1].origin, until_ms)
         for change in commit.updates:
             made.append(self.changed(removed[change.id], change, commit.owner))
             ending = why_changed(removed[change.id], made[-1], change, commit)
@@ -71,7 +94,27 @@ class NaiveStore:
             if successor is None or successor.leased_since_ms == 0:
                 self.end_run(removed[task_id], ending, commit)
             self.end(removed[task_id], ending, successor, commit)
+        for place, holder in duplicates.items():
+            made[place] = self.duplicate(holder, commit, removed, before)
         return made
+
+    def free_key(self, ended: TaskRecord) -> None:
+        for key, holder in list(self.keys.items()):
+            if holder.origin == ended.origin and holder.last is None:
+                holder.last = ended
+                if holder.until_ms <= self.now_ms:
+                    del self.keys[key]
+
+    def duplicate(self, holder: Holder, commit: Commit, removed, before) -> TaskRecord:
+        """What the place of an add shows whose key is taken."""
+        if holder.last:
+            is_seen = commit.scope.allows(holder.last.group)
+            return Duplicate.without_task(holder.last.id, "", holder.origin) if is_seen else Duplicate.without_task()
+        [living] = [task for task in self.tasks.values() if task.origin == holder.origin]
+        was = before.get(holder.origin)
+        is_own = was is None or was.id in removed
+        is_seen = is_own or commit.scope.allows(living.group)
+        return Duplicate.of(living) if is_seen else Duplicate.without_task()
 
     def claim(self, claim: Claim, claimable: Iterable[int]) -> list[TaskRecord] | Refusal:
         missing = tuple(self.absent(claim.depends, claim))
@@ -106,6 +149,7 @@ class NaiveStore:
                     claims=task.claims + 1,
                     leased_since_ms=self.now_ms,
                     created_at_ms=task.created_at_ms,
+                    unique=task.unique,
                 )
             )
             self.end(task, Ending.CLAIMED, made[-1], claim)
@@ -155,6 +199,7 @@ class NaiveStore:
             claims=replaced.claims if replaced else 0,
             leased_since_ms=0,
             created_at_ms=replaced.created_at_ms if replaced else self.now_ms,
+            unique=replaced.unique if replaced else add.unique or "",
         )
 
     def changed(self, task: TaskRecord, change: Change, owner: int) -> TaskRecord:
@@ -175,6 +220,7 @@ class NaiveStore:
             claims=task.claims,
             leased_since_ms=self.lease_begin(task, owner) if not change.release and moment > self.now_ms else 0,
             created_at_ms=task.created_at_ms,
+            unique=task.unique,
         )
 
     def type_after(self, task: TaskRecord, change: Change) -> str:

@@ -78,7 +78,8 @@ WHO = fields(**BY_ANYBODY)
 BY = fields(**BY_ANYBODY, operator=OPERATORS)
 
 NEW = fields(**CONTENT, group=GROUPS, labels=[{}, {"team": "red"}], priority=often(0, 5, -5, times=1))
-ADDS = made_of(NewTask, NEW)
+KEYS = {"unique": any_of([None, None, "Ann", "Bob"]), "unique_for_ms": any_of([0, 0, 30_000])}
+ADDS = made_of(NewTask, NEW, **KEYS)
 CHANGES = made_of(Change, fields(**KEPT, timespec_ms=TIMES, release=[False, False, True]), STAYING, id=AN_ID)
 MOVES = one_of(made_of(NewTask, NEW, id=AN_ID), lambda chance: moving(CHANGES(chance)))
 GROUPLESS = any_of([NewTask(group="")])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Commit, GroupScope, Prohibited, TaskRecord
+from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord
 from tasks_app.core.schedules import fed_by
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
@@ -19,7 +19,7 @@ from .sequences import SEQUENCES, START_MS, batches, resolved
 
 pytestmark = pytest.mark.once
 
-EVERY_KIND_OF_ANSWER = {"done", "nothing to claim", "changes", "deletes", "depends", "owned", "bugs"}
+EVERY_KIND_OF_ANSWER = {"done", "duplicate", "nothing to claim", "changes", "deletes", "depends", "owned", "bugs"}
 # Requeued is what the console calls a change of its own.
 EVERY_ENDING = set(Ending) - {Ending.REQUEUED}
 
@@ -147,6 +147,18 @@ FAULTS = {
         "_owned_by_others",
         lambda commit, world, right=rules._owned_by_others: right(replace(commit, operator=None), world),
     ),
+    "a key is never taken": ("World.holder_of", lambda self, key, freed: None),
+    "adds count before deletes": (
+        "World.holder_of",
+        lambda self, key, freed, right=rules.World.holder_of: right(self, key, {}),
+    ),
+    "a kept key is free at once": (
+        "World.holder_of",
+        lambda self, key, freed, right=rules.World.holder_of: (
+            None if isinstance(held := right(self, key, freed), HeldKey) else held
+        ),
+    ),
+    "a successor loses its key": ("_key_in", lambda group, task: ""),
     "the available time is ignored": ("World.claimable", everything_is_claimable),
     "what is gone is found again": ("World.take", lambda self, removals: None),
     "a claim may take from any group": ("Claim.reachable", property(lambda claim: claim.groups)),

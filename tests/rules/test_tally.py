@@ -1,7 +1,6 @@
 """What operations do to the numbers of their groups."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -33,14 +32,9 @@ class CountedTable(TableInMemory):
         self.runs: dict[str, Counter[int]] = {}
         self.done = Counter[int]()
         self.work = Counter[str]()
-        self.now_ms = NOW_MS
 
-    def run(self, operations: Sequence[Operation], now_ms: int) -> list[list[TaskRecord] | Refusal]:
-        self.now_ms = now_ms
-        return super().run(operations, now_ms)
-
-    def write(self, effect: Effect) -> list[TaskRecord]:
-        deltas = tally.deltas_of([effect], self.now_ms)
+    def write(self, effect: Effect, now_ms: int) -> list[TaskRecord]:
+        deltas = tally.deltas_of([effect], now_ms)
         self.work.update(tally.work_in(deltas.values(), commits=1)._asdict())
         for group, delta in deltas.items():
             numbers = self.sums.setdefault(group, Counter())
@@ -51,10 +45,10 @@ class CountedTable(TableInMemory):
             if delta.runs:
                 self.runs.setdefault(group, Counter()).update(delta.runs)
             self.done.update(delta.done)
-        return super().write(effect)
+        return super().write(effect, now_ms)
 
     def do(self, operation: Operation, now_ms: int = NOW_MS) -> TaskRecord:
-        [answer] = self.run([operation], now_ms)
+        [(_, answer)] = self.run([operation], now_ms)
         assert not isinstance(answer, Refusal)
         [task] = answer
         return task
@@ -94,8 +88,7 @@ def test_the_running_times_and_what_is_done_of_any_sequence_are_those_of_the_mod
         model.now_ms += elapsed_ms
         living = sorted(model.tasks)
         batch = [resolved(operation, living, model.last_id) for operation in operations]
-        table.run(batch, model.now_ms)
-        for operation in batch:
+        for operation, _ in table.run(batch, model.now_ms):
             model.perform(operation, claimable=living)
     expected: dict[str, Counter[int]] = {}
     for group, ms in model.runs:

@@ -23,7 +23,16 @@ Copies = Callable[[Path], AbstractContextManager[Store]]
 IS_POSTGRESQL = connection.vendor == "postgresql"
 
 # What has no meaning on the database of this run.
-OF_POSTGRESQL = ("connections_cut", "failover", "nodes", "pgbouncer", "replica", "serve", "up_on_postgresql")
+OF_POSTGRESQL = (
+    "connections_cut",
+    "failover",
+    "nodes",
+    "pgbouncer",
+    "replica",
+    "serve",
+    "unique_killed",
+    "up_on_postgresql",
+)
 collect_ignore = [] if IS_POSTGRESQL else [f"test_{name}.py" for name in OF_POSTGRESQL]
 
 

@@ -17,12 +17,14 @@ class Command(ProjectCommand):
     help = "Check the store for damage; one line per problem, exit code 1 if there is any. Servers may keep running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--mend", action="store_true", help="fix wrong counts first")
+        parser.add_argument("--mend", action="store_true", help="fix wrong counts and unique keys first")
 
     def handle(self, *, mend: bool, **options: object) -> None:
         need_store()
         if mend and (groups := verifying.mend_counts()):
             self.stdout.write(f"groups with fixed counts: {groups}")
+        if mend and (keys := verifying.mend_keys()):
+            self.stdout.write(f"fixed unique keys: {keys}")
         problems = list(verifying.problems())
         for problem in problems:
             self.stdout.write(problem)
