@@ -13,8 +13,8 @@ from typing import Any
 from django import forms
 
 from taskstore.errors import InvalidInput
-from taskstore.types.checks import is_utf8
 from taskstore.types.scalars import GROUP_LENGTH
+from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import FAILED_FROM, FIELDS, PLAIN, Change, NewTask, TaskField
 
 from .core.operations import Commit

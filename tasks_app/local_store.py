@@ -21,7 +21,7 @@ from django.db import Error, close_old_connections
 from taskstore.client.errors import NotFound
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
-from taskstore.types.clients import Heard
+from taskstore.types.groups import Heard
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 

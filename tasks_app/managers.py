@@ -20,8 +20,8 @@ from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import Immutable, TaskStoreError, refuse
-from taskstore.types.checks import group_name
 from taskstore.types.scalars import GROUP_LENGTH, Limits
+from taskstore.types.sentences import group_name
 from taskstore.types.tasks import Change, NewTask, Order, State
 
 from . import database

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from .types.audit import AUDIT_LENGTH, AuditPage
 from .types.bulk import (
     BulkPreviewRequest,
     BulkRequest,
@@ -23,7 +22,6 @@ from .types.bulk import (
     OperationState,
     Preview,
 )
-from .types.clients import Heard
 from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
 from .types.commands import (
     ChangedCommands,
@@ -41,8 +39,8 @@ from .types.commands import (
     SubmitRequest,
     SubmittedCommands,
 )
-from .types.groups import GroupPause, Stats
-from .types.history import History
+from .types.groups import GroupPause, Heard, Stats
+from .types.history import AUDIT_LENGTH, AuditPage, History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobRequest, JobsPage, RequeueRequest
 from .types.progress import Progress
@@ -56,8 +54,7 @@ from .types.requests import (
     TasksRequest,
     UpdateRequest,
 )
-from .types.rights import Action
-from .types.scalars import GROUP_LENGTH
+from .types.scalars import GROUP_LENGTH, Action
 from .types.schedules import SCHEDULE_NAME_LENGTH, Schedule, ScheduleRequest
 from .types.search import SEARCH_LENGTH, SearchPage
 from .types.server import Health

@@ -15,7 +15,7 @@ warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronou
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
-from tasks_app.live.routing import ClosedInOutage, websocket_urlpatterns  # noqa: E402
+from tasks_app.live.consumer import ClosedInOutage, websocket_urlpatterns  # noqa: E402
 from tasks_app.rest_api.hot_path import HotPath  # noqa: E402
 from taskstore_project.websocket_origins import OwnOrigin  # noqa: E402
 

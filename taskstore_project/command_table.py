@@ -25,7 +25,7 @@ OPTIONS = {"data": ""}  # The typed option ` --data DIR`, which hints have to re
 COMMANDS = {
     "groups": "read:groups",
     "stats": "read:stats",
-    "watch": "watching:watch",
+    "watch": "following:watch",
     "ls": "read:ls",
     "show": "read:show",
     "search": "read:search",

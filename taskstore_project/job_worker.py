@@ -9,9 +9,7 @@ from typing import Any
 import click
 
 from taskstore.cli import parameter_types
-from taskstore.cli.base import Scope, StoreCommand
-from taskstore.cli.context import Session
-from taskstore.cli.errors import Mistake
+from taskstore.cli.base import Mistake, Scope, Session, StoreCommand
 from taskstore.client.client import Client
 from taskstore.jobs.fork_server_link import NotPrepared
 from taskstore.jobs.worker import run_worker

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from csp.constants import NONE, SELF
 
-from . import environment, private_files, program, secret_key
+from . import environment, private_files, program
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 IS_CHECKOUT = (BASE_DIR / "manage.py").exists()
@@ -112,13 +112,13 @@ TYPED_BEHIND = "" if DEFAULT_DATA.expanduser().absolute() == TASKSTORE_DATA else
 
 # These commands need no key, and must not create a directory or a database when --data is mistyped.
 if sys.argv[1:2] and sys.argv[1] in ("backup", "migrate", "restore", "token", "verify"):
-    SECRET_KEY = secret_key.read_or_draw(TASKSTORE_DATA)
+    SECRET_KEY = private_files.read_or_draw(TASKSTORE_DATA)
 else:
-    SECRET_KEY = secret_key.read_or_make(TASKSTORE_DATA)
+    SECRET_KEY = private_files.read_or_make(TASKSTORE_DATA)
     if DATABASES["default"]["NAME"] == SQLITE_FILE:
         private_files.make(SQLITE_FILE)
 if TASKSTORE_SECRET_KEY_FILE:
-    SECRET_KEY = secret_key.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
+    SECRET_KEY = private_files.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
 DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"

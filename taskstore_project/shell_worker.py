@@ -10,10 +10,8 @@ from typing import Any
 import click
 
 from taskstore.cli import parameter_types
-from taskstore.cli.base import Scope, command
+from taskstore.cli.base import Mistake, Scope, Session, command
 from taskstore.cli.commands import commands
-from taskstore.cli.context import Session
-from taskstore.cli.errors import Mistake
 from taskstore.client.client import Client
 from taskstore.errors import InvalidInput
 

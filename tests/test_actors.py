@@ -5,7 +5,7 @@ import pytest
 from tasks_app import commands, schedules
 from tasks_app.access.policy import Action, actor_of
 from tasks_app.access.tokens import create
-from tasks_app.control import leases, pauses
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, PausedGroup, Scope
@@ -43,7 +43,7 @@ def test_the_program_itself_changes_everything_and_leaves_no_entry():
     schedules.delete("nightly")
     add()
     [held] = claim()
-    assert not leases.give_back(held.id).leased
+    assert not pauses.give_back(held.id).leased
     commands.stash("default")
     assert PausedGroup.objects.get().by == ""
     assert not AuditEntry.objects.exists()

@@ -7,7 +7,7 @@ import pytest
 from django.test import override_settings
 
 from tasks_app.access import tokens
-from tasks_app.access.bodies_in_flight import LEAST_BYTES, Charge, sender_of
+from tasks_app.access.request_limits import LEAST_BYTES, Charge, sender_of
 
 MIB = 2**20
 

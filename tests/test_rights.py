@@ -10,8 +10,7 @@ from django.http.response import HttpResponseBase
 from django.urls import URLResolver, get_resolver
 
 from tasks_app.access import tokens
-from tasks_app.live.consumer import Word
-from tasks_app.live.routing import websocket_urlpatterns
+from tasks_app.live.consumer import Word, websocket_urlpatterns
 from tasks_app.models import Scope, Task
 from taskstore.types.command_record import Output
 from taskstore.types.job_record import JobError

@@ -10,7 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, U
 from django.db import connections
 from django.db.models import Q, QuerySet
 
-from taskstore.types.rights import Action as Action
+from taskstore.types.scalars import Action as Action
 
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope

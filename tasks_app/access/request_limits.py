@@ -1,4 +1,4 @@
-"""Rate limits per token and per address, counted in memory by each process.
+"""Limits per token and per address, counted in memory by each process: requests, and bytes of bodies under way.
 
 A table would cost more than the requests themselves, and on SQLite delay the writer.
 """
@@ -6,15 +6,27 @@ A table would cost more than the requests themselves, and on SQLite delay the wr
 from __future__ import annotations
 
 import time
+from collections import Counter
 from ipaddress import ip_address, ip_network
 from math import ceil
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.http import HttpRequest
 
+from ..offload.memory import give_back_soon
+
 KEPT = 10_000  # Clients to remember; above that, those without a wait are removed.
 NETWORK_BITS = 64  # An owner of an IPv6 address has its whole /64 network.
+
+LEAST_BYTES = 64 * 2**10  # Counting a smaller body costs more than the body.
+MOST_BYTES = 256 * 2**20  # The default of the setting.
+RETRY_AFTER_S = 1
+REASON = "Too many request bytes at once: wait for a response before you send the next request."
+LARGE_BYTES = 2**20
+
+_at_work: Counter[str] = Counter()
 
 
 class Allowance:
@@ -101,3 +113,43 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def sender_of(authorization: str, peer: str, forwarded: str) -> str:
+    """Return the client that a request counts for: its token if it is known to be valid, otherwise its address."""
+    secret = authorization.partition(" ")[2].strip()
+    if secret and apps.ready:  # The server may serve another application, without tokens.
+        from . import tokens  # It needs the models, and servers import this module before them.
+
+        if tokens.is_known(secret):
+            return f"token {secret}"
+    return f"address {network(beyond_proxies(peer, forwarded))}"
+
+
+class Charge:
+    """The counted bytes of one request, until it is answered."""
+
+    def __init__(self, sender: str) -> None:
+        self._sender = sender
+        self._size = 0
+
+    def raise_to(self, size: int) -> bool:
+        """Count so many bytes. Returns False when that exceeds the limit of the sender's concurrent requests."""
+        if size <= max(self._size, LEAST_BYTES):
+            return True
+        others = _at_work[self._sender] - self._size
+        if others and others + size > getattr(settings, "TASKSTORE_MAX_BYTES_IN_FLIGHT", MOST_BYTES):
+            return False
+        _at_work[self._sender] = others + size
+        self._size = size
+        return True
+
+    def end(self) -> None:
+        """Stop counting the request. Calling it again has no effect."""
+        size, self._size = self._size, 0
+        if size:
+            _at_work[self._sender] -= size
+            if not _at_work[self._sender]:
+                del _at_work[self._sender]
+        if size > LARGE_BYTES:
+            give_back_soon()

@@ -18,8 +18,8 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from taskstore.errors import InvalidInput
-from taskstore.types.checks import group_name
 from taskstore.types.scalars import INT64_MAX, INT64_MIN
+from taskstore.types.sentences import group_name
 
 from .. import database
 from ..core.actors import PROGRAM, Actor

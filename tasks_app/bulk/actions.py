@@ -10,9 +10,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk_actions
 from taskstore.types.bulk_actions import BulkAction, Option
-from taskstore.types.checks import group_name, text
 from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
+from taskstore.types.sentences import group_name, text
 from taskstore.types.tasks import (
     ATTEMPTS,
     FAILED_FROM,

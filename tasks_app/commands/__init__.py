@@ -4,9 +4,8 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 """
 
 from .bundling import ListMaker, make_lists, process_closed
-from .changes import archive, reopen, retry, stash, unstash
+from .changes import archive, new_commands, reopen, retry, stash, submit, unstash
 from .records import projects
-from .submitting import new_commands, submit
 
 __all__ = [
     "ListMaker",

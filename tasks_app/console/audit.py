@@ -19,7 +19,7 @@ from ..conf import retention
 from ..models import AuditEntry, Task
 from ..reading import audit as audited
 from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
-from ..reading.files import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format, streamed
 from . import parameters
 from .pages import page, without_empty_fields
 from .snippets import command_to_be_audited

@@ -35,9 +35,8 @@ from ..forms import with_plain_ends
 from ..models import Task
 from . import links, parameters
 from .command_lists import project_in, rights_of, status_in
-from .command_words import status_word
 from .pages import P, View, actor_for, go_to, is_partial, page
-from .words import number_in
+from .words import number_in, status_word
 
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
 # The form's fields, by the names that a submission has for them.

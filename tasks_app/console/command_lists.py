@@ -34,11 +34,11 @@ from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of
 from . import parameters, payload
-from .command_words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
 from .snippets import command_to_run_commands, command_to_submit, command_to_take_commands
+from .words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
 
 PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
 HEX_BYTES = 4 * 1024

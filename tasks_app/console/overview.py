@@ -23,8 +23,19 @@ from ..reading.counts import stats_of
 from ..reading.rates import LEVELS, Span, levels
 from ..writer.totals import Part, Summary, names_of, ranked, summary
 from . import parameters, words
-from .charts import points_of
-from .group_table import ROWS, Line, Page, Table, drained, folder_line, group_line, oldest_at_ms, rows_of, sparks_of
+from .group_table import (
+    ROWS,
+    Line,
+    Page,
+    Table,
+    drained,
+    folder_line,
+    group_line,
+    oldest_at_ms,
+    points_of,
+    rows_of,
+    sparks_of,
+)
 from .pages import go_to, is_partial, page
 from .parameters import Notices, Order, View
 from .replica import from_replica

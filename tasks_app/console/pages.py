@@ -17,8 +17,8 @@ from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
-from taskstore.types.checks import text
 from taskstore.types.scalars import REASON_LENGTH
+from taskstore.types.sentences import text
 
 from ..access.people import must_choose_password
 from ..access.policy import Action, actor_of, may

@@ -13,14 +13,14 @@ from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import Kind
-from taskstore.types.checks import group_name, is_utf8
 from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY
+from taskstore.types.sentences import group_name, is_utf8
 from taskstore.types.tasks import State
 
 from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
-from ..reading.files import Format
+from ..reading.exporting import Format
 from ..reading.listing import END, Cursor
 from ..reading.rates import Span
 from ..reading.search import grammar

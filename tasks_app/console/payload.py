@@ -5,16 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
 
-from . import json_tree, protobuf
+from google.protobuf import json_format
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError, Error, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from ..reading import descriptors
+from . import json_tree
+from .json_tree import Line, NoTree
 
 READ_BYTES = json_tree.MOST_BYTES  # No form needs more.
 TEXT_BYTES = 64 * 1024  # The rest can be downloaded.
 HEX_BYTES = 16 * 1024
 HEX_WIDTH = 16
 LINE_BYTES = 32  # Of binary data, in a list.
+
+MOST_BYTES = 64 * 1024
+REMEDY = "Set TASKSTORE_DESCRIPTORS to its descriptors."
+# The library raises all of these for a message that has no JSON form: a time out of range, text that is not UTF-8,
+# endlessly nested Any.
+NO_JSON = (Error, json_format.Error, ValueError, RecursionError)
 
 
 class Form(StrEnum):
@@ -62,7 +75,7 @@ def show(data: bytes, wanted: Form | None = None, *, size: int | None = None, da
     `data_type` is the type URL of data that is a protobuf message.
     """
     size = len(data) if size is None else size
-    message = protobuf.decode(data, size, data_type) if data_type.strip("/") else protobuf.Decoded()
+    message = decode(data, size, data_type) if data_type.strip("/") else Decoded()
     tree = json_tree.lines_of(data) if size == len(data) else []
     text = text_of(data[:TEXT_BYTES], is_whole=size <= TEXT_BYTES)
     possible = {Form.MESSAGE: bool(message.lines), Form.TREE: bool(tree), Form.TEXT: text is not None, Form.HEX: True}
@@ -112,3 +125,122 @@ def hex_lines(data: bytes) -> Iterator[HexLine]:
 def _visible(text: str) -> str:
     # Control characters are invisible, and browsers drop some: replace them with their Unicode symbols.
     return re.sub(r"[\x00-\x08\x0b-\x1f]", lambda found: chr(0x2400 + ord(found[0])), text.replace("\r\n", "\n"))
+
+
+class WireType(IntEnum):
+    """The encoding of a field. The two other types hold 32 and 64 bits."""
+
+    VARINT = 0
+    BYTES = 2
+    GROUP = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """A message as a tree; without lines when it can't be decoded."""
+
+    lines: Sequence[Line] = ()
+    note: str = ""  # For the reader; says why there are no lines.
+
+
+def decode(data: bytes, size: int, data_type: str) -> Decoded:
+    """Decode the data as a message of the type, given as a type URL. `size` is the size of the whole data."""
+    name = data_type.rpartition("/")[2] or data_type
+    if size > MOST_BYTES:
+        return Decoded(note=f"Data larger than 64 kB is not decoded. Its type is {name}.")
+    kind = descriptors.message_type(name)
+    try:
+        return _known(kind, name, data) if kind else _unknown(name, data)
+    except NoTree:
+        return Decoded(note=f"This {name} is too deep or too long to decode here.")
+
+
+def _known(kind: type[Message], name: str, data: bytes) -> Decoded:
+    try:
+        message = kind.FromString(data)
+    except DecodeError:
+        return Decoded(note=f"The data is not a valid {name}.")
+    try:
+        text = json_format.MessageToJson(
+            message,
+            preserving_proto_field_name=True,
+            indent=None,
+            ensure_ascii=False,
+            descriptor_pool=descriptors.known().pool,
+        )
+        lines = json_tree.lines_of_json(text)
+        # JSON leaves out fields that only another version of the type has.
+        before = message.ByteSize()
+        message.DiscardUnknownFields()
+        is_whole = message.ByteSize() == before
+        note = "" if is_whole else f"The data has fields that the known version of {name} lacks. They are not shown."
+        return Decoded(lines=lines, note=note)
+    except NoTree:
+        raise
+    except TypeError:
+        note = "The data contains a message of an unknown type, so fields are shown by number."
+        return Decoded(lines=_by_number(data), note=f"{note} {REMEDY}")
+    except NO_JSON:
+        return Decoded(lines=_by_number(data), note=f"The data is not a valid {name}, so fields are shown by number.")
+
+
+def _unknown(name: str, data: bytes) -> Decoded:
+    if not data or _is_plain_text(data):  # Nearly any text also decodes as fields.
+        return Decoded()
+    try:
+        lines = _by_number(data)
+    except DecodeError:
+        return Decoded(note=f"The type {name} is unknown, and the data is not a protobuf message.")
+    return Decoded(lines=lines, note=f"The type {name} is unknown, so fields are shown by number. {REMEDY}")
+
+
+def _by_number(data: bytes) -> list[Line]:
+    return json_tree.lines_of_value(_numbered(_fields(data), depth=0))
+
+
+def _fields(data: bytes) -> UnknownFieldSet:
+    """Return the fields of a message of any type. Raises DecodeError when the data is not a message."""
+    return UnknownFieldSet(Empty.FromString(data))
+
+
+def _numbered(fields: UnknownFieldSet, depth: int) -> json_tree.Object:
+    # Bytes may decode as nested messages deeper than Python can recurse.
+    if depth == json_tree.DEEPEST:
+        raise NoTree
+    members: list[tuple[str, Any]] = []
+    for field in fields:  # type: ignore[attr-defined]
+        value: Any = None
+        match field.wire_type:
+            case WireType.BYTES:
+                value = _text_or_message(field.data, depth)
+            case WireType.GROUP:
+                value = _numbered(field.data, depth + 1)
+            case WireType.VARINT:
+                value = json_tree.Number(field.data)
+            case _:  # An integer or a fraction; only the type knows which.
+                value = json_tree.Number(f"{field.data:#x}")
+        members.append((str(field.field_number), value))
+    return json_tree.Object(members)
+
+
+def _text_or_message(data: bytes, depth: int) -> Any:
+    text = _text(data)
+    if _is_plain_text(data):
+        return text
+    try:
+        return _numbered(_fields(data), depth + 1)
+    except DecodeError:
+        return data if text is None else text
+
+
+def _is_plain_text(data: bytes) -> bool:
+    # A message whose first field is a text also begins with a line break.
+    return _text(data) is not None and not data.startswith((b"\t", b"\n", b"\r"))
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(letter.isprintable() or letter in "\t\n\r" for letter in text) else None

@@ -1,29 +1,54 @@
-"""The page of a task, its data, and the end of its lease."""
+"""The pages of a task: its data, adding and editing it, and the end of its lease."""
 
 from __future__ import annotations
 
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from django import forms
 from django.contrib import messages
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render, resolve_url
+from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
 
-from taskstore.errors import InvalidInput
+from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.job_record import queue_of
-from taskstore.types.tasks import PLAIN, State
+from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY
+from taskstore.types.sentences import group_name
+from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, PLAIN, Change, Ending, NewTask, State
 
+from .. import bulk
+from ..access import audit
 from ..access.policy import Action, may
 from ..conf import retention
-from ..control import leases
+from ..control import pauses
 from ..control.progress import progress_of
+from ..forms import NOBODY, TaskForm, with_plain_ends, written
 from ..models import Task
 from ..reading.history import Chain, chain_of
-from . import links, parameters, payload
+from . import links, parameters, payload, words
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .payload import PayloadView
 from .replica import from_replica
 from .timeline import story_of
+from .words import labels_in, number_in
+
+UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+# The fields of the form, by the field of the task that an error names.
+FIELDS = {
+    "group": "group",
+    "data": "text",
+    "labels": "labels",
+    "priority": "priority",
+    "timespec": "delay",
+    "unique": "unique",
+}
+
+CONTEXT = 3  # Unchanged lines around a difference.
 
 
 @require_safe
@@ -93,7 +118,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     if request.method != "POST":
         return _question(request, task_id)
     try:
-        task = leases.give_back(task_id, actor_for(request))
+        task = pauses.give_back(task_id, actor_for(request))
     except InvalidInput as refused:
         return _question(request, task_id, refused)
     messages.success(request, f"Gave back task {task_id}. It is ready as task {task.id}.")
@@ -118,3 +143,200 @@ def _question(request: HttpRequest, task_id: int, refused: InvalidInput | None =
         },
         status=422 if refused else 200,
     )
+
+
+class NewTaskForm(forms.Form):
+    """The fields of a new task."""
+
+    group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
+    text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7}))
+    delay = forms.CharField(initial="0")
+    unit = forms.ChoiceField(choices=[(unit, unit) for unit in UNITS_MS])
+    priority = forms.CharField(initial="0")
+    labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    unique = forms.CharField(required=False, max_length=KEY_LENGTH, strip=False)
+
+    def clean_group(self) -> str:
+        name: str = self.cleaned_data["group"]
+        problems = [text for _, text in group_name("group", name)]
+        if problems:
+            raise forms.ValidationError(problems)
+        return name
+
+    def clean_text(self) -> bytes:
+        return with_plain_ends(self.cleaned_data["text"]).encode()
+
+    def clean_delay(self) -> int:
+        return number_in("delay", self.cleaned_data["delay"])
+
+    def clean_unit(self) -> str:
+        unit: str = self.cleaned_data["unit"]
+        longest = LATEST_MS // 2 // UNITS_MS[unit]
+        if self.cleaned_data.get("delay", 0) > longest:
+            self.add_error("delay", f"must be at most {longest} {unit}")
+        return unit
+
+    def clean_priority(self) -> int:
+        return number_in("priority", self.cleaned_data["priority"], least=-MOST_PRIORITY, most=MOST_PRIORITY)
+
+    def clean_labels(self) -> Mapping[str, str]:
+        return labels_in(self.cleaned_data["labels"])
+
+    def task(self) -> NewTask:
+        """Return the task that a valid form describes."""
+        given = self.cleaned_data
+        return NewTask(
+            group=given["group"],
+            data=given["text"],
+            timespec_ms=-given["delay"] * UNITS_MS[given["unit"]],
+            labels=given["labels"],
+            priority=given["priority"],
+            unique=given["unique"] or None,
+        )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.WORK)
+def add(request: HttpRequest) -> HttpResponse:
+    """Show the form; add the task, with its audit entry in the same transaction."""
+    asked = request.POST if request.method == "POST" else None
+    form = NewTaskForm(asked, initial={"group": request.GET.get("name", "")})
+    if form.is_valid():
+        actor = actor_for(request)
+        try:
+            with transaction.atomic():
+                [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
+                if not task.duplicate:
+                    details = {"ids": [task.id]}
+                    audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
+        except InvalidInput as refused:
+            for path, texts in refused.fields.items():
+                field = path.removeprefix("adds[0].").partition(".")[0]
+                form.add_error(FIELDS.get(field), forms.ValidationError(texts))
+        else:
+            if task.duplicate:
+                has_ended = " It has ended, but keeps the key for some time." if task.ending else ""
+                messages.warning(request, f"Nothing was added: task {task.id} holds this key.{has_ended}")
+            else:
+                messages.success(request, f"Added task {task.id} to {task.group}.")
+            return redirect("console:task", task.id)
+    return render(request, "console/add.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+class EditForm(TaskForm):
+    """The new values of a task, with the option to requeue it; a dead letter can be requeued where it is."""
+
+    requeue = forms.BooleanField(required=False)
+    here = forms.BooleanField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not (self.replaces and self.replaces.failed_from):
+            del self.fields["here"]
+
+    @property
+    def change(self) -> Change:
+        """Return the change that a valid form describes."""
+        assert isinstance(self.operation, Change)  # noqa: S101 - the form has an existing task.
+        return self.operation
+
+    def _operation(self) -> NewTask | Change:
+        operation = super()._operation()
+        if not self.cleaned_data["requeue"] or isinstance(operation, NewTask):
+            return operation
+        change = replace(operation, error="", timespec_ms=0)
+        if not self.replaces or "group" in self.changed_data:
+            return change
+        again = bulk.requeued(self.replaces, here=self.cleaned_data.get("here", False))
+        if isinstance(again, bulk.Skip):
+            raise InvalidInput({"requeue": [f"can't be done: the task is {again.why}"]})
+        labels = {name: value for name, value in (change.labels or {}).items() if name != ATTEMPTS}
+        return replace(
+            change, group=again.group, failed_from="", labels=labels if self.replaces.failed_from else change.labels
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A field that the edit changes, as lines that begin with "-", "+" or a space."""
+
+    name: str
+    lines: list[str]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page(Action.OPERATE)
+def edit(request: HttpRequest, task_id: int) -> HttpResponse:
+    """Show the form, then the differences; commit the change once it is confirmed."""
+    [task] = Task.objects.find([task_id])
+    if task is None:
+        return _too_late(request, task_id)
+    may_see_data = may(user_of(request), Action.SEE_PAYLOADS, task.group)
+    asked = request.POST if request.method == "POST" else None
+    form = EditForm(asked, instance=task, may_see_data=may_see_data, initial={"requeue": task.is_failed})
+    context = {"task": task, "form": form, "is_claimed": task.state(Task.objects.now_ms()) is State.CLAIMED}
+    if asked is None or "again" in asked or not form.is_valid():
+        context |= {"shows_data": "content" in form.fields, "may_see_data": may_see_data}
+        return render(request, "console/edit.html", context, status=422 if asked and "again" not in asked else 200)
+    differences = list(differences_of(task, form.change))
+    if "confirmed" not in asked or not differences:
+        return render(request, "console/edit_review.html", context | {"differences": differences})
+    actor, is_requeued = actor_for(request), form.cleaned_data["requeue"]
+    operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
+    try:
+        with transaction.atomic():
+            [successor] = Task.objects.commit(owner=NOBODY, updates=[form.change], scope=actor.scope, operator=operator)
+            audit.record(
+                actor,
+                "edit",
+                group=successor.group,
+                selection=f"task {task.id}",
+                done=1,
+                details={"ids": [task.id, successor.id], "requeued": is_requeued},
+            )
+    except CommitRefused:
+        return _too_late(request, task.id)
+    messages.success(request, f"Task {task.id} is now {successor.id}.")
+    return redirect("console:task", successor.id)
+
+
+def differences_of(task: Task, change: Change) -> Iterator[Difference]:
+    """Yield the fields that the change alters."""
+    in_words = {"data": lambda data: written(bytes(data))[1], "labels": _in_lines}
+    pairs = {}
+    for name in CONTENT:
+        before, after = getattr(task, name), getattr(change, name)
+        shown = in_words.get(name, str)
+        pairs[name.replace("_", " ")] = shown(before), shown(before if after is None else after)
+    pairs |= {
+        "available": (_moment(task.available_at_ms), _moment(change.timespec_ms)),
+        "lease": (f"held by {task.owner}" if task.leased else "", ""),
+    }
+    for name, (before, after) in pairs.items():
+        if before != after:
+            yield Difference(name=name, lines=lines_of_difference(before, after))
+
+
+def lines_of_difference(before: str, after: str) -> list[str]:
+    """Return the lines of a Difference."""
+    # Not splitlines, which ignores a line break at the end.
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    _, _, *lines = difflib.unified_diff(old, new, n=CONTEXT, lineterm="")
+    places = [line for line in lines if line.startswith("@@")]
+    # A single hunk needs no line numbers.
+    return lines if len(places) > 1 else [line for line in lines if line not in places]
+
+
+def _in_lines(labels: Any) -> str:
+    own = {name: value for name, value in labels.items() if name != FAILED_FROM}  # The group shows it already.
+    return json.dumps(own, ensure_ascii=False, indent=1, sort_keys=True)
+
+
+def _moment(at_ms: int) -> str:
+    # To a worker, available since a while ago and available now are the same.
+    return "now" if at_ms <= Task.objects.now_ms() else words.exact(at_ms)
+
+
+def _too_late(request: HttpRequest, task_id: int) -> HttpResponse:
+    """Say that the task was finished, claimed or changed during the edit."""
+    return render(request, "console/edit_too_late.html", {"task_id": task_id}, status=409)

@@ -1,18 +1,78 @@
-"""Format numbers and times for people; parse the texts of forms."""
+"""Format numbers, times and statuses for people; parse the texts of forms."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.forms import ValidationError
 
 from taskstore.errors import InvalidInput
+from taskstore.types.command_record import OF_LISTS, CommandStatus
 from taskstore.units import UNITS_S, duration
 
 from ..forms import sentence
 from . import parameters
+
+# The task state whose icon and colour a status uses.
+LOOKS = {
+    CommandStatus.NEW: "ready",
+    CommandStatus.NEW_STASHED: "paused",
+    CommandStatus.OPEN: "ready",
+    CommandStatus.OPEN_STASHED: "paused",
+    CommandStatus.RUNNING: "claimed",
+    CommandStatus.CLOSED: "scheduled",
+    CommandStatus.COMPLETED: "finished",
+    CommandStatus.COMPLETED_ARCHIVE: "finished",
+    CommandStatus.FAILED_ARCHIVE: "expired",
+    CommandStatus.FAILED_TIME: "failed",
+    CommandStatus.FAILED_COUNT: "failed",
+}
+MEANINGS = {
+    CommandStatus.NEW: "waiting for a list",
+    CommandStatus.NEW_STASHED: "set aside",
+    CommandStatus.OPEN: "waiting for a worker",
+    CommandStatus.OPEN_STASHED: "lists set aside",
+    CommandStatus.RUNNING: "with a worker",
+    CommandStatus.CLOSED: "saving results",
+    CommandStatus.COMPLETED: "done",
+    CommandStatus.COMPLETED_ARCHIVE: "done, archived",
+    CommandStatus.FAILED_ARCHIVE: "failed, retried",
+    CommandStatus.FAILED_TIME: "missed deadline",
+    CommandStatus.FAILED_COUNT: "failed too often",
+}
+# The diagram: the normal course of a command, and below it the exits, each under the status that it leaves.
+WAY = (
+    CommandStatus.NEW,
+    CommandStatus.OPEN,
+    CommandStatus.RUNNING,
+    CommandStatus.CLOSED,
+    CommandStatus.COMPLETED,
+    CommandStatus.COMPLETED_ARCHIVE,
+)
+BESIDE = (
+    CommandStatus.NEW_STASHED,
+    CommandStatus.OPEN_STASHED,
+    CommandStatus.FAILED_ARCHIVE,
+    CommandStatus.FAILED_TIME,
+    CommandStatus.FAILED_COUNT,
+)
+# The columns of the list of projects: unfinished, finished, set aside.
+COLUMNS = (
+    CommandStatus.NEW,
+    CommandStatus.OPEN,
+    CommandStatus.RUNNING,
+    CommandStatus.CLOSED,
+    CommandStatus.COMPLETED,
+    CommandStatus.FAILED_COUNT,
+    CommandStatus.FAILED_TIME,
+    CommandStatus.NEW_STASHED,
+    CommandStatus.OPEN_STASHED,
+    CommandStatus.COMPLETED_ARCHIVE,
+    CommandStatus.FAILED_ARCHIVE,
+)
 
 
 def labels_in(text: str) -> Mapping[str, str]:
@@ -101,3 +161,32 @@ def iso(at_ms: int) -> str:
 
 def _moment(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms // 1_000, tz=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A status in the diagram of a project."""
+
+    status: CommandStatus
+    look: str
+    meaning: str
+    commands: int
+    lists: int | None  # None: commands of this status are not in lists.
+
+
+def status_word(status: str) -> str:
+    """completed archive"""
+    return status.replace("_", " ")
+
+
+def flow_of(counts: Mapping[str, int], lists: Mapping[str, int], statuses: Sequence[CommandStatus]) -> list[Step]:
+    return [
+        Step(
+            status=status,
+            look=LOOKS[status],
+            meaning=MEANINGS[status],
+            commands=counts.get(status, 0),
+            lists=lists.get(status, 0) if status in OF_LISTS else None,
+        )
+        for status in statuses
+    ]

@@ -16,8 +16,8 @@ from django.db import Error, connections, transaction
 from django.db.transaction import get_connection
 
 from taskstore.errors import NotHeld, refuse
-from taskstore.types.checks import text
 from taskstore.types.progress import Progress, problems_of
+from taskstore.types.sentences import text
 
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..core.validation import refuse_forbidden_group, refuse_owner, task_ids

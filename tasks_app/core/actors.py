@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from taskstore.types.checks import text
-from taskstore.types.rights import Action
-from taskstore.types.scalars import REASON_LENGTH
+from taskstore.types.scalars import REASON_LENGTH, Action
+from taskstore.types.sentences import text
 from taskstore.types.tasks import Ending, Problem
 
 from .operations import EVERY_GROUP, GroupScope, Operator

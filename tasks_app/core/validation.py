@@ -11,7 +11,6 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.checks import group_name, is_utf8, text, unique_key
 from taskstore.types.scalars import (
     INT64_MAX,
     INT64_MIN,
@@ -20,6 +19,7 @@ from taskstore.types.scalars import (
     MOST_WAIT_MS,
     Limits,
 )
+from taskstore.types.sentences import group_name, is_utf8, text, unique_key
 from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,

@@ -18,9 +18,19 @@ from taskstore.errors import InvalidInput
 from taskstore.masstasker.masstasker_pb2 import UpdateRequest
 
 from ..access import tokens
-from ..access.bodies_in_flight import LEAST_BYTES, REASON, RETRY_AFTER_S, Charge, sender_of
 from ..access.policy import Action, may, scope_needed
-from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, beyond_proxies, network
+from ..access.request_limits import (
+    BY_ADDRESS,
+    BY_TOKEN,
+    LEAST_BYTES,
+    REASON,
+    RETRY_AFTER_S,
+    WRONG_TOKENS,
+    Charge,
+    beyond_proxies,
+    network,
+    sender_of,
+)
 from ..managers import limits
 from ..models import Token
 from ..offload.threads import beside_the_loop, in_a_database_thread

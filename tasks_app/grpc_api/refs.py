@@ -11,8 +11,8 @@ from grpc import StatusCode
 
 from taskstore.errors import refuse
 from taskstore.masstasker import masstasker_pb2 as pb
-from taskstore.types.checks import text
 from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH
+from taskstore.types.sentences import text
 from taskstore.types.tasks import FAILED_FROM, Problem
 
 from ..core.operations import GroupScope

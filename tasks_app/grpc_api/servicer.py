@@ -24,7 +24,7 @@ from taskstore.masstasker.masstasker_pb2 import (
     UpdateRequest,
     UpdateResponse,
 )
-from taskstore.types.checks import group_name
+from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..access import audit

@@ -12,7 +12,6 @@ from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
-from taskstore.types.checks import unique_key
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -30,7 +29,8 @@ from taskstore.types.job_record import (
     status_of,
 )
 from taskstore.types.jobs import Job
-from taskstore.types.rights import Action
+from taskstore.types.scalars import Action
+from taskstore.types.sentences import unique_key
 from taskstore.types.tasks import NOBODY, Change, Ending
 
 from ..access import audit

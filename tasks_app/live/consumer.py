@@ -1,4 +1,4 @@
-"""The websocket of a console page, which sends the counts that the page asks for."""
+"""The websocket of a console page, which sends the counts that the page asks for, and its route."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,15 +19,18 @@ from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
+from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.db import Error as DatabaseFailure
+from django.urls import path, re_path
 
-from taskstore.types.checks import is_utf8
 from taskstore.types.scalars import INT64_MAX
+from taskstore.types.sentences import is_utf8
 
 from ..access import sessions
 from ..access.policy import Action, may
 from ..core.meters import meters
+from ..database.outage import is_away
 from .broadcaster import Viewer, broadcaster
 from .messages import Watch
 
@@ -49,6 +53,10 @@ NOT_UNDERSTOOD = 4400
 OTHER_RIGHTS = 4401
 NO_RIGHT = 4403
 TOO_MANY = 4429
+# A close code of the protocol.
+TRY_AGAIN_LATER = 1013
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class Word(StrEnum):
@@ -301,3 +309,26 @@ async def _user_of_cookie(cookies: dict[str, str]) -> Any:
     # A new session object: the one from the handshake would not notice that it has expired.
     session = import_module(settings.SESSION_ENGINE).SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
     return await get_user({"session": session})
+
+
+class ClosedInOutage:
+    """An ASGI application that closes a socket when the database is away. The page connects again."""
+
+    def __init__(self, inner: Application) -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: Any, receive: Any, send: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        try:
+            await self._inner(scope, receive, send)
+        except Exception as error:
+            if not is_away(error):
+                raise
+            with suppress(Exception):  # The page may be closed already.
+                await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
+
+
+websocket_urlpatterns = [
+    path("console/live", LiveConsumer.as_asgi()),
+    # Without it, an unknown path would be a server error with a traceback in the log.
+    re_path("", WebsocketDenier.as_asgi()),
+]

@@ -15,17 +15,17 @@ import msgspec
 from django.db.models import Q, QuerySet
 
 from taskstore.errors import InvalidInput, refuse
-from taskstore.types import audit as types
-from taskstore.types.audit import AUDIT_LENGTH
-from taskstore.types.checks import text
+from taskstore.types import history
+from taskstore.types.history import AUDIT_LENGTH
 from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, LATEST_MS
+from taskstore.types.sentences import text
 from taskstore.types.tasks import Problem
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import in_groups_of
 from ..models import AuditEntry, Task
-from .files import Format, guarded
+from .exporting import Format, guarded
 from .search.grammar import time_ms
 
 PAGE = 50
@@ -149,7 +149,7 @@ def _moment(text: str, now_ms: int) -> datetime | None:
 
 
 READ_AT_ONCE = 1_000  # Entries of one read: a slow reader must not hold an old snapshot open.
-COLUMNS = types.AuditEntry.__struct_encode_fields__
+COLUMNS = history.AuditEntry.__struct_encode_fields__
 
 
 def file_of(wanted: Wanted, form: Format, scope: GroupScope = EVERY_GROUP) -> Iterator[bytes]:
@@ -189,9 +189,9 @@ def _as_ndjson(entries: Sequence[AuditEntry]) -> str:
 WRITERS = {Format.CSV: _as_csv, Format.NDJSON: _as_ndjson}
 
 
-def as_answer(entry: AuditEntry) -> types.AuditEntry:
+def as_answer(entry: AuditEntry) -> history.AuditEntry:
     """Convert an entry to its type in the API and in files."""
-    return types.AuditEntry(
+    return history.AuditEntry(
         id=entry.id,
         at_ms=entry.at_ms,
         by=entry.actor,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db.models import Count, Min, Sum
 
-from taskstore.types.clients import Heard
+from taskstore.types.groups import Heard
 
 from ..core.heartbeats import LOST_MS
 from ..core.operations import EVERY_GROUP, GroupScope

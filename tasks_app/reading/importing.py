@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
-from taskstore.types.checks import group_name
 from taskstore.types.requests import Add
+from taskstore.types.sentences import group_name
 from taskstore.types.tasks import FAILED_FROM, NewTask
 
 from ..core.operations import Commit

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
-from taskstore.types.checks import text
+from taskstore.types.sentences import text
 
 from ..models import SavedSearch
 from .search import grammar

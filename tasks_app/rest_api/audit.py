@@ -9,10 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.types.audit import AuditPage
+from taskstore.types.history import AuditPage
 
 from ..reading.audit import AuditCursor, Wanted, as_answer, file_of, page_of
-from ..reading.files import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format, streamed
 from .base import View, serves
 from .search import choice_in, page_size_in, query_of
 

@@ -29,16 +29,14 @@ from taskstore.types.commands import (
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import looking, new_commands
-from ..commands.import_export import export_project, groups_of, import_project
-from ..commands.lines import entries_in
+from ..commands.import_export import entries_in, export_project, groups_of, import_project
 from ..commands.paging import seen_as
 from ..commands.summaries import known_project
 from ..core.operations import Commit
 from ..models import Task
-from ..reading.files import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format, streamed
 from . import bodies
-from .async_views import LoopView
-from .base import View, serves
+from .base import LoopView, View, serves
 from .errors import ENCODER, JSONRenderer
 from .search import choice_in, integer, page_size_in, query_of, refuse_broken_path
 

@@ -12,16 +12,14 @@ from ..core.operations import Duplicate
 from ..models import Task
 from ..offload.threads import by_the_helper
 from ..reading import importing
-from ..reading.exporting import Export, download
-from ..reading.files import Format
+from ..reading.exporting import Export, Format, download
 from ..reading.search import grammar
 from ..wire.requests import ImportRequest, import_of
 from ..wire.strict_json import is_light
-from . import bodies, large_bodies
-from .async_views import LoopView
-from .base import View, serves
+from . import bodies
+from .base import LoopView, View, serves
+from .bodies import LargeUpdate
 from .errors import ENCODER
-from .large_bodies import LargeUpdate
 from .search import choice_in, query_of
 
 
@@ -46,7 +44,7 @@ class ImportTasks(LoopView):
         asked: ImportRequest | LargeUpdate
         if is_large := not is_light(body):
             has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
-            asked = LargeUpdate.of(await by_the_helper(large_bodies.tasks_of_file, body, group, has_key))
+            asked = LargeUpdate.of(await by_the_helper(bodies.tasks_of_file, body, group, has_key))
         else:
             asked = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
         for name in asked.groups:

@@ -15,9 +15,8 @@ from ..models import Task
 from ..reading import metrics
 from ..writer.peers import INSTANCE
 from ..writer.readiness import readiness
-from .async_views import LoopView
 from .authentication import MachineOrToken
-from .base import OpenView, View, serves
+from .base import LoopView, OpenView, View, serves
 from .errors import ENCODER
 
 

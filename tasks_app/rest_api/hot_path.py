@@ -34,13 +34,12 @@ from ..offload.threads import beside_the_loop, by_the_helper
 from ..wire import strict_json
 from ..wire.requests import claim_of, update_of
 from ..wire.strict_json import is_light, value_of
-from . import bodies, health, large_bodies
-from .async_views import LoopView
+from . import bodies, health
 from .authentication import NO_TOKEN
-from .base import serves
+from .base import LoopView, serves
+from .bodies import AT_ONCE as ENCODED_AT_ONCE
+from .bodies import BYTES_AT_ONCE, LargeUpdate
 from .errors import ENCODER, JSONRenderer
-from .large_bodies import AT_ONCE as ENCODED_AT_ONCE
-from .large_bodies import BYTES_AT_ONCE, LargeUpdate
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -59,7 +58,7 @@ class Update(LoopView):
         asked: UpdateRequest | LargeUpdate
         if is_large := not is_light(body):
             has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
-            asked = LargeUpdate.of(await by_the_helper(large_bodies.update, body, has_key))
+            asked = LargeUpdate.of(await by_the_helper(bodies.update, body, has_key))
         else:
             asked = value_of(strict_json.read(body), UpdateRequest)
         for group in asked.groups:
@@ -79,7 +78,7 @@ class ClaimTasks(LoopView):
         if is_light(body):
             asked = value_of(strict_json.read(body), ClaimRequest)
         else:
-            [asked] = await by_the_helper(large_bodies.claim, body)
+            [asked] = await by_the_helper(bodies.claim, body)
         for group in asked.wanted:
             self.must_reach(group)
         operation = claim_of(asked, self.scope(), self.key_of(asked))

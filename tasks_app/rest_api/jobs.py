@@ -31,8 +31,7 @@ from ..wire.parameters import written
 from ..wire.requests import enqueue_of
 from ..wire.strict_json import decoded, is_light, value_of
 from . import bodies
-from .async_views import LoopView
-from .base import View, serves
+from .base import LoopView, View, serves
 from .errors import ENCODER
 from .search import choice_in, integer, page_size_in, query_of
 

@@ -34,7 +34,7 @@ from ..wire.requests import claim_of, update_of
 from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
-from .async_views import LoopView, resend_key
+from .base import LoopView, resend_key
 from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.

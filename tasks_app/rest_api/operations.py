@@ -39,8 +39,7 @@ from .. import bulk
 from ..core.operations import GroupScope
 from ..models import BulkItem, BulkOperation
 from . import bodies
-from .async_views import key_header, resend_key
-from .base import View, serves
+from .base import View, key_header, resend_key, serves
 from .search import choice_in, integer, page_size_in, query_of
 
 

@@ -27,7 +27,7 @@ from ..managers import TaskQuerySet, limits
 from ..models import Task
 from ..reading import history
 from ..reading.counts import stats_in_pages
-from ..reading.files import streamed
+from ..reading.exporting import streamed
 from ..writer.totals import PAGE_GROUPS
 from . import bodies
 from .base import View, serves

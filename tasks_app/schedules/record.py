@@ -17,7 +17,6 @@ from msgspec import UNSET, UnsetType
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import job_record, sentences
-from taskstore.types.checks import is_utf8
 from taskstore.types.scalars import prepare
 from taskstore.types.schedules import (
     DUE_LABEL,
@@ -28,6 +27,7 @@ from taskstore.types.schedules import (
     SchedulePause,
     SchedulePlan,
 )
+from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import NewTask, Problem
 
 from ..core.operations import Commit

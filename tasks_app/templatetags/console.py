@@ -16,9 +16,10 @@ from taskstore.units import duration, size
 
 from ..access import accounts, policy
 from ..access.policy import Action
-from ..console import command_words, group_table, links, operations, payload, words
+from ..console import group_table, links, operations, payload, words
+from ..console.words import status_word
 from ..models import SavedSearch
-from ..reading.files import Format
+from ..reading.exporting import Format
 from ..reading.listing import Row
 from ..reading.saved_searches import saved_by
 from ..reading.search.grammar import label_term, tokens_of
@@ -31,7 +32,7 @@ register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
 register.filter("size", size)
 register.filter("duration", duration)
-register.filter("status_word", command_words.status_word)
+register.filter("status_word", status_word)
 register.filter("drain", group_table.drained)
 
 FEW_LABELS = 3

@@ -8,10 +8,10 @@ from functools import singledispatch
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput
-from taskstore.types.checks import group_name
 from taskstore.types.job_record import new_task
 from taskstore.types.jobs import JobRequest
 from taskstore.types.requests import Add, Asked, AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.sentences import group_name
 from taskstore.types.tasks import Problem
 
 from ..core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, ResendKey

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from msgspec import convert, inspect
 
 from taskstore.types import sentences
-from taskstore.types.checks import is_utf8
 from taskstore.types.requests import Asked
 from taskstore.types.scalars import INT64_MAX, INT64_MIN
+from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import Problem
 
 from ..managers import limits

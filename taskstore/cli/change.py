@@ -16,9 +16,7 @@ from ..errors import InvalidInput
 from ..types.bulk import Operation, Preview
 from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
 from . import parameter_types
-from .base import Scope, command
-from .context import Session, as_json, now_ms
-from .errors import Failure, Interrupted, Mistake
+from .base import Failure, Interrupted, Mistake, Scope, Session, as_json, command, now_ms
 from .read import living
 from .tables import Column, exact, facts, number, printable, relative, table
 

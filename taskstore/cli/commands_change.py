@@ -9,10 +9,8 @@ import click
 
 from ..types.command_record import FINAL, RESULTS, CommandStatus
 from . import parameter_types
-from .base import Scope, command
+from .base import Failure, Scope, Session, command
 from .commands_group import commands, found, project, statuses
-from .context import Session
-from .errors import Failure
 from .tables import number
 
 ids = click.argument("ids", nargs=-1, metavar="[ID...]")

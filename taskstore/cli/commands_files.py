@@ -12,10 +12,8 @@ from ..commands.files import NotFiles, read_project, write_entries, write_result
 from ..errors import TaskStoreError
 from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
 from ..types.commands import CommandSeen
-from .base import Scope, command
+from .base import Failure, Scope, Session, command
 from .commands_group import commands, project
-from .context import Session
-from .errors import Failure
 from .tables import number
 
 MOST_PROBLEMS = 100  # Thousands would push the first ones off the screen.

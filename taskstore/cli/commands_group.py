@@ -9,8 +9,7 @@ import click
 
 from ..types.command_record import DEFAULT_PROJECT, CommandStatus
 from ..types.commands import CommandWhole
-from .context import Session
-from .errors import Failure
+from .base import Failure, Session
 
 T = TypeVar("T")
 

@@ -15,11 +15,9 @@ from ..types.command_record import OF_LISTS, Command, CommandStatus, LiveOutput,
 from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
 from ..units import duration
 from . import parameter_types
-from .base import Scope, command
+from .base import Failure, Scope, Session, as_json, command, now_ms
 from .commands_files import write_results
 from .commands_group import commands, found, paged, project, statuses
-from .context import Session, as_json, now_ms
-from .errors import Failure
 from .tables import Column, facts, number, printable_lines, relative, table, when
 
 PROJECTS = (

@@ -13,9 +13,8 @@ import click
 from ..errors import InvalidInput
 from ..types.commands import CommandSeen, Submission
 from . import parameter_types
-from .base import Scope, command
+from .base import Scope, Session, as_json, command, now_ms, telling
 from .commands_group import commands, project
-from .context import Session, as_json, now_ms, telling
 from .files import MOST_LINES, pieces
 from .tables import number
 

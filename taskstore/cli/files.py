@@ -14,9 +14,7 @@ from ..errors import InvalidInput
 from ..types.tasks import Imported
 from ..units import size
 from . import parameter_types
-from .base import Scope, command
-from .context import Session, telling
-from .errors import Failure
+from .base import Failure, Scope, Session, command, telling
 from .tables import number
 
 LINE = re.compile(r"^line (\d+)")

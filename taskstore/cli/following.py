@@ -1,26 +1,33 @@
-"""`watch ID`: the progress of a task, a job or a command, until it ends."""
+"""The command `watch`: live counts of groups, or with an id the progress of a task, a job or a command."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+import click
 import msgspec
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from ..errors import StoreUnavailable
 from ..types.command_record import CommandStatus
+from ..types.groups import Stats
 from ..types.job_record import JobStatus, queue_of
 from ..types.progress import Progress
 from ..types.tasks import FAILED_FROM, Ending, Task
+from . import parameter_types
+from .base import Failure, Scope, Session, as_json, command, now_ms
 from .commands_group import found
-from .context import Session, now_ms
-from .errors import Failure
-from .tables import printable
+from .read import STATS, of_groups, rows_of
+from .tables import exact, printable, table
 
 SUCCEEDED = frozenset({CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE})
 FAILED = frozenset({CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT})
@@ -193,3 +200,68 @@ class _Followed:
 
     def _ended(self, what: str, *, has_failed: bool) -> Look:
         return Look(state="failed" if has_failed else "done", end=f"task {self._origin} {what}", has_failed=has_failed)
+
+
+@command("watch", needs=Scope.READ)
+@click.argument("what", nargs=-1, metavar="[GROUP...|ID]", shell_complete=parameter_types.group_names)
+@click.option("--project", metavar="NAME", help="Watch the command ID of this project.")
+@click.option("--every", "every_ms", type=parameter_types.duration_ms, default="1s", metavar="TIME", show_default=True)
+@click.option(
+    "--times", type=parameter_types.SIZE, default=0, metavar="N", help="Stop after N updates [default: never]."
+)
+def watch(session: Session, what: Sequence[str], project: str | None, every_ms: int, times: int) -> None:
+    """Show live counts of each group until Ctrl-C, or the progress of a task, job or command until it ends.
+
+    A single number is the ID of a task or job. Exit code 1 if it failed. With --json, one line per update.
+    """
+    if project is not None or (len(what) == 1 and is_id(what[0])):
+        if len(what) != 1 or times:
+            raise click.UsageError("give one ID, without --times, to watch a task, job or command")
+        follow(session, what[0], project, every_ms / 1_000)
+        return
+    groups = what
+    looks = islice(look(session, every_ms / 1_000), times or None)
+    with suppress(KeyboardInterrupt):  # The normal end.
+        if session.is_json:
+            session.tell(records(looks, groups))
+        else:
+            show(session, (picture(found, groups, trouble) for found, trouble in looks))
+
+
+def is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text) <= parameter_types.LARGEST
+
+
+def show(session: Session, pictures: Iterable[RenderableType]) -> None:
+    """Print each picture, on a terminal in place of the previous one."""
+    if not session.out.is_terminal:
+        for each in pictures:
+            session.show(each)
+        return
+    with Live(console=session.out, auto_refresh=False) as live:
+        for each in pictures:
+            live.update(each, refresh=True)
+
+
+def records(looks: Iterable[tuple[Stats, str]], groups: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for stats, _ in looks:
+        yield {"at": stats.at_ms, "groups": [as_json(each) for each in of_groups(stats.groups, groups)]}
+
+
+def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
+    """Yield the latest counts, and the error if they could not be updated."""
+    found, trouble = session.store.stats(), ""
+    while True:
+        yield found, trouble
+        time.sleep(every_s)
+        try:
+            found, trouble = session.store.stats(), ""
+        except StoreUnavailable as away:
+            trouble = str(away)
+
+
+def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
+    lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
+    if trouble:
+        lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
+    return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C to stop", style="dim"))

@@ -14,9 +14,7 @@ from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus, OnLost
 from ..types.jobs import Job
 from ..units import duration
 from . import parameter_types
-from .base import Scope, command
-from .context import Session, as_json, now_ms
-from .errors import Failure
+from .base import Failure, Scope, Session, as_json, command, now_ms
 from .tables import Column, facts, printable_lines, relative, table, when
 
 MOST = 200  # In one list.

@@ -10,15 +10,12 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..types.clients import Heard
-from ..types.groups import GroupStats
+from ..types.groups import GroupStats, Heard
 from ..types.history import History, Step
 from ..types.tasks import PLAIN, Task
 from ..units import duration, size
 from . import parameter_types
-from .base import Scope, command
-from .context import Session, as_json, now_ms
-from .errors import Failure
+from .base import Failure, Scope, Session, as_json, command, now_ms
 from .tables import Column, Fitting, exact, facts, number, printable_lines, rate, relative, rough, table, when
 
 PREVIEW = 120  # Characters of the data in a list.

@@ -10,9 +10,7 @@ import click
 from ..types.job_record import DEFAULT_QUEUE
 from ..types.schedules import DueJob, DueTask, Schedule
 from . import parameter_types
-from .base import Scope, command
-from .context import Session, as_json, now_ms
-from .errors import Failure
+from .base import Failure, Scope, Session, as_json, command, now_ms
 from .jobs import value_of
 from .tables import Column, facts, relative, table, when
 

@@ -16,10 +16,8 @@ from ..errors import CommitRefused
 from ..types.tasks import Change, NewTask, Order, Task
 from ..units import duration
 from . import parameter_types
-from .base import Scope, command
+from .base import Failure, Scope, Session, as_json, command, now_ms, telling
 from .change import nothing_found
-from .context import Session, as_json, now_ms, telling
-from .errors import Failure
 from .files import pieces
 from .read import added, held_by, tasks_table, whole
 from .tables import number

@@ -1,4 +1,4 @@
-"""An API call as a value: the request and the parser of its response. `Client` and `AsyncClient` both send it."""
+"""An API call as a value, the request and the parser of its response, which both clients send as methods."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 import secrets
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Generic, TypeVar, overload
+from functools import cache, wraps
+from inspect import Signature, signature
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from msgspec import UNSET, structs
 from msgspec.json import Decoder
@@ -22,6 +23,11 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 NOTHING: Mapping[str, Any] = {}
+
+
+P = ParamSpec("P")
+C = TypeVar("C")  # The class that describes the calls of a client or of a part of it.
+C_co = TypeVar("C_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +137,80 @@ def decoder(kind: type[T]) -> Callable[[bytes], T]:
 def given(**values: Any) -> dict[str, Any]:
     """Return the values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+class Sender(Protocol[C_co]):
+    @property
+    def calls(self) -> C_co: ...
+
+    def send(self, call: Call[T]) -> T: ...
+
+    def pieces(self, call: Call[Any]) -> Iterator[bytes]: ...
+
+
+class AsyncSender(Protocol[C_co]):
+    @property
+    def calls(self) -> C_co: ...
+
+    async def send(self, call: Call[T]) -> T: ...
+
+    def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]: ...
+
+
+class Part(Generic[C]):
+    """A part of a client's methods, such as `client.jobs`."""
+
+    def __init__(self, client: Sender[Any], calls: C) -> None:
+        self.client = client
+        self.calls = calls
+
+    def send(self, call: Call[T]) -> T:
+        return self.client.send(call)
+
+    def pieces(self, call: Call[Any]) -> Iterator[bytes]:
+        return self.client.pieces(call)
+
+
+class AsyncPart(Generic[C]):
+    """A part of an async client's methods."""
+
+    def __init__(self, client: AsyncSender[Any], calls: C) -> None:
+        self.client = client
+        self.calls = calls
+
+    async def send(self, call: Call[T]) -> T:
+        return await self.client.send(call)
+
+    def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
+        return self.client.pieces(call)
+
+
+def verb(describe: Callable[Concatenate[C, P], Call[T]]) -> Callable[Concatenate[Sender[C], P], T]:
+    """Return a method that sends the described call and returns its result."""
+
+    @wraps(describe)
+    def send(sender: Sender[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return sender.send(describe(sender.calls, *args, **kwargs))
+
+    send.__signature__ = _signature(describe)  # type: ignore[attr-defined]
+    return send
+
+
+def async_verb(
+    describe: Callable[Concatenate[C, P], Call[T]],
+) -> Callable[Concatenate[AsyncSender[C], P], Coroutine[Any, Any, T]]:
+    """Return a coroutine method that sends the described call and returns its result."""
+
+    @wraps(describe)
+    async def send(sender: AsyncSender[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await sender.send(describe(sender.calls, *args, **kwargs))
+
+    send.__signature__ = _signature(describe)  # type: ignore[attr-defined]
+    return send
+
+
+def _signature(describe: Callable[..., Any]) -> Signature:
+    """Return the signature that `help` shows: the method returns the result of the call, not the call."""
+    described = signature(describe)
+    returned = str(described.return_annotation).removeprefix("Call[").removesuffix("]")
+    return described.replace(return_annotation=returned)

@@ -15,14 +15,13 @@ import httpx
 from ..errors import StoreUnavailable
 from ..types.tasks import Task
 from . import transport
-from .calls import Call
+from .calls import Call, async_verb, verb
 from .commands import AsyncCommands, CommandCalls, Commands
 from .jobs import AsyncJobs, JobCalls, Jobs
 from .operating import Operating
 from .reading import Reading, TaskListParser
 from .schedules import AsyncSchedules, ScheduleCalls, Schedules
 from .transport import BaseClient, Happened, Pause, conversation, read
-from .verbs import async_verb, verb
 from .working import Working
 
 T = TypeVar("T")

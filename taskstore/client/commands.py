@@ -32,9 +32,8 @@ from ..types.commands import (
     SubmitRequest,
     SubmittedCommands,
 )
-from .calls import Call, decoder, given, new_key
+from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
 from .errors import UnexpectedAnswer
-from .verbs import AsyncPart, Part, async_verb, verb
 
 MOST_LINES = 1_000  # Per request.
 MOST_BYTES = 2**23  # Per request, unless a single line is larger.

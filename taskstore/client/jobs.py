@@ -12,9 +12,8 @@ from .. import endpoints
 from ..errors import InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus
 from ..types.jobs import Job, JobRequest, JobsPage, OptionsRequest, RequeueRequest
-from .calls import Call, decoder, given, new_key
+from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
 from .errors import NotFound
-from .verbs import AsyncPart, Part, async_verb, verb
 
 PAGE = 50
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .. import endpoints
-from ..types.audit import AuditPage
-from ..types.clients import Heard
-from ..types.groups import Stats
-from ..types.history import History
+from ..types.groups import Heard, Stats
+from ..types.history import AuditPage, History
 from ..types.requests import TasksRequest
 from ..types.search import SearchPage
 from ..types.server import Health

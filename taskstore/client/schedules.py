@@ -13,8 +13,7 @@ from ..types.job_record import JobOptions
 from ..types.requests import ReasonRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
 from ..types.tasks import Task
-from .calls import Call
-from .verbs import AsyncPart, Part, async_verb, verb
+from .calls import AsyncPart, Call, Part, async_verb, verb
 
 
 class ScheduleCalls:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
-from ..types.clients import Heard
+from ..types.groups import Heard
 from ..types.progress import Progress, problems_of
 from ..types.requests import AddOrMove, ClaimRequest, ClientRequest, ProgressRequest, Update, UpdateRequest
 from ..types.tasks import (

@@ -24,9 +24,8 @@ from ..errors import CommitRefused, InvalidInput
 from ..types.job_record import DEFAULT_QUEUE, Attempt, How, JobError, JobRecord, queue_of
 from ..types.tasks import Change
 from ..worker.engine import PATIENCE_S
-from ..worker.heartbeat import Chore
+from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
-from ..worker.progress import SEND_EVERY_S, Reports
 from ..worker.settling import Entry
 from .fork_server_link import ForkServerLink, Message
 from .messages import Assignment, RunOutcome, Setup, now_ms

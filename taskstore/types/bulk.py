@@ -10,9 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
 from . import sentences
 from .bulk_actions import ACTIONS, OPTIONS, WORDS, Kind, Option, actions_with
-from .checks import group_name
 from .requests import Asked
 from .scalars import INT64_MAX, LATEST_MS, At, Ids, Int64, Key, Limits, Priority, Reason, prepare
+from .sentences import group_name
 from .tasks import Problem, State
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from . import sentences
-from .checks import is_utf8, text
 from .command_record import FINAL, LONGEST_CMD, Command, CommandStatus, LiveOutput, Run
 from .progress import Progress
 from .requests import Asked, AskedOperation
 from .scalars import LATEST_MS, REASON_LENGTH, After, Ids, Int64, Key, Limits, Reason, prepare
+from .sentences import is_utf8, text
 from .tasks import Problem
 
 MOST_COMMANDS = 1_000  # Of a submission.

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from . import records, sentences
-from .checks import text, why_no_json
+from .sentences import text, why_no_json
 from .tasks import NewTask, Problem, State
 
 DEFAULT_QUEUE = "default"

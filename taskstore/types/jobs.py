@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from .checks import unique_key, why_no_json
 from .job_record import (
     DEFAULT_QUEUE,
     FINISHED,
@@ -24,6 +23,7 @@ from .progress import Progress
 from .records import MOST
 from .requests import Asked, AskedOperation
 from .scalars import After, Int64, Limits, Priority, Reason, Timespec, UniqueFor, UniqueKey, prepare
+from .sentences import unique_key, why_no_json
 from .tasks import Problem
 
 Args = Annotated[tuple[Any, ...], Meta(description="The positional arguments.")]

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from . import sentences
-from .checks import group_name, is_utf8, text
 from .progress import Done
 from .progress import problems_of as problems_of_progress
 from .scalars import (
@@ -39,6 +38,7 @@ from .scalars import (
     Wait,
     prepare,
 )
+from .sentences import group_name, is_utf8, text
 from .tasks import FAILED_FROM, NAMED, Change, NewTask, Order, Problem
 
 INFO_LENGTH = 10_000

@@ -1,8 +1,9 @@
-"""The simple types of requests and responses, with their bounds."""
+"""The simple types of requests and responses, with their bounds, and the permissions of tokens and people."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -91,3 +92,12 @@ def prepare(*kinds: type) -> None:
     """
     for kind in kinds:
         Decoder(kind)
+
+
+class Action(StrEnum):
+    SEE = "see"  # Groups, counts, tasks without their data.
+    SEE_PAYLOADS = "see payloads"  # The data of tasks.
+    WORK = "work"  # Add and claim tasks, commit results.
+    OPERATE = "operate"  # Override owners: requeue, move, edit, purge. See the audit log: reasons may name people.
+    ADMINISTER = "administer"  # Users and tokens.
+    COMMANDS = "commands"  # Submit shell commands, run them, and change them in any other way.

@@ -12,11 +12,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
 from . import sentences
-from .checks import is_utf8
 from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, problems_of, queue_group
 from .records import MOST
 from .requests import Asked
 from .scalars import LATEST_MS, Int64, Labels, Limits, Priority, Reason, prepare
+from .sentences import is_utf8
 from .tasks import NewTask, Problem
 
 SCHEDULE_NAME_LENGTH = 100

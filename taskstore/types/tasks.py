@@ -64,7 +64,7 @@ class Order(StrEnum):
 COMMAND_GROUPS = "commands/"  # The prefix of their names. Write access to them is access to the workers' shells.
 
 
-ATTEMPTS = "attempts"  # The label in which workers count attempts; see worker/verdicts.py.
+ATTEMPTS = "attempts"  # The label in which workers count attempts; see worker/functions.py.
 
 
 FAILED_FROM = "failed_from"  # The label of a dead letter with the group in which it failed. Only the rules write it.

@@ -10,8 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import etag, require_safe
 
-from .pages import IMAGES, LIBRARY, url_of
-from .searching import LONGEST, search
+from .pages import IMAGES, LIBRARY, LONGEST, search, url_of
 
 TEXT = "text/plain; charset=utf-8"
 # Names of the index in files and older releases.

@@ -24,8 +24,7 @@ from twisted.web import http
 from twisted.web.http_headers import Headers
 
 from . import sd_notify
-from .connection import Connection, Reader
-from .limits import MOST_HEAD_BYTES, MOST_SOCKET_BYTES, NOT_HTTP, detail, long_head, not_http
+from .connection import MOST_HEAD_BYTES, MOST_SOCKET_BYTES, NOT_HTTP, Connection, Reader, detail, long_head, not_http
 from .server import Lifecycle
 
 if TYPE_CHECKING:

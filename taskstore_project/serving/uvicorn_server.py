@@ -15,8 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from .connection import Connection, Reader
-from .limits import MOST_HEAD_BYTES, MOST_SOCKET_BYTES, long_head, not_http
+from .connection import MOST_HEAD_BYTES, MOST_SOCKET_BYTES, Connection, Reader, long_head, not_http
 from .server import Lifecycle
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from taskstore import Client, Context, InvalidInput, StoreUnavailable, Worker
 from taskstore.errors import NotHeld
-from taskstore.worker.progress import Reports
+from taskstore.worker.heartbeat import Reports
 
 from .fakes import FakeStore
 from .half_way import get_half_way

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from taskstore import Change, NewTask, Result, Save, Task
+from taskstore.worker.functions import attempt_of, backoff_ms, given_back, verdict
 from taskstore.worker.handlers import Handler, How, Outcome, as_result
-from taskstore.worker.verdicts import attempt_of, backoff_ms, given_back, verdict
 
 pytestmark = pytest.mark.once
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskstore.commands.files import NotFiles, read_project
-from taskstore.commands.files.folders import LONGEST_OUTPUT
+from taskstore.commands.files.parsing import LONGEST_OUTPUT
 from taskstore.types.command_record import CommandStatus, Output, Run
 
 pytestmark = pytest.mark.once

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks_app.commands import make_lists, process_closed, projects
-from tasks_app.commands.import_export import export_project, import_project
-from tasks_app.commands.lines import entries_in
+from tasks_app.commands.import_export import entries_in, export_project, import_project
 from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, Client, Task

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.console import charts
+from tasks_app.console import group_table
 from tasks_app.database.time_limits import TookTooLong
 
 from ..test_rates import NOW, happen
@@ -41,7 +41,7 @@ def test_a_mistake_is_named(viewer, query, field):
 
 
 def test_a_slow_database_is_told(viewer, monkeypatch):
-    monkeypatch.setattr(charts, "series_of_all", too_slow)
+    monkeypatch.setattr(group_table, "series_of_all", too_slow)
     assert viewer.get("/console/rates").status_code == 503
 
 

@@ -6,7 +6,7 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorP
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks_app.console import json_tree, payload, protobuf
+from tasks_app.console import json_tree, payload
 from tasks_app.console.payload import Form
 
 pytestmark = pytest.mark.once
@@ -21,7 +21,7 @@ def type_of(message):
 
 
 def decode(data, data_type):
-    return protobuf.decode(data, len(data), data_type)
+    return payload.decode(data, len(data), data_type)
 
 
 def texts(decoded):
@@ -96,7 +96,7 @@ def test_it_shows_a_type_that_is_not_known_by_numbers():
 
 @pytest.mark.parametrize(("data", "data_type"), [(b"hi", "text/plain"), (b'{"a": 1}', "application/json")])
 def test_it_takes_no_text_for_the_fields_of_a_type_that_is_not_known(data, data_type):
-    assert decode(data, data_type) == protobuf.Decoded()
+    assert decode(data, data_type) == payload.Decoded()
     assert payload.show(data, data_type=data_type).kind in ("text", "JSON")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.console.charts import points_of
+from tasks_app.console.group_table import points_of
 
 pytestmark = pytest.mark.once
 

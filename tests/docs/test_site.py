@@ -12,8 +12,7 @@ from django.test import Client
 from lab.testing import PROJECT
 from taskstore_project.documentation import views
 from taskstore_project.documentation.markdown import Document
-from taskstore_project.documentation.pages import LIBRARY, Library
-from taskstore_project.documentation.searching import search
+from taskstore_project.documentation.pages import LIBRARY, Library, search
 
 from ..security.test_headers import BROWSER, assert_nothing_inline, assert_strict
 

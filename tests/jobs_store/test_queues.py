@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from tasks_app.control import leases
+from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.jobs import queues as job_queues
@@ -127,7 +127,7 @@ def test_who_runs_a_job_is_known_from_the_worker_when_the_record_does_not_tell()
 
 def test_what_a_dead_worker_left_in_the_record_is_not_about_the_one_that_has_the_job_now():
     job_id = enqueued()
-    leases.give_back(started(records_it=True).id, Actor("olaf"))
+    pauses.give_back(started(records_it=True).id, Actor("olaf"))
     assert find(job_id).status is JobStatus.PENDING
     heard(7, name="bob")
     started(owner=7)

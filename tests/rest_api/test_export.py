@@ -12,8 +12,7 @@ from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.database.time_limits import TookTooLong
 from tasks_app.models import Scope, Task
 from tasks_app.reading import exporting
-from tasks_app.reading.exporting import Export, pieces_of
-from tasks_app.reading.files import Format, guarded
+from tasks_app.reading.exporting import Export, Format, guarded, pieces_of
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.grammar import parse
 from tests.console.store import BOB, add, claim, fail

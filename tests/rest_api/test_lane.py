@@ -19,7 +19,7 @@ from tasks_app.rest_api import hot_path
 from tasks_app.rest_api.lane import LONGEST_KNOWN, AskedOnLane, Lane
 from tasks_app.writer.writer import Writer
 from taskstore import endpoints
-from taskstore.types.rights import Action
+from taskstore.types.scalars import Action
 from taskstore.types.tasks import NewTask
 from taskstore_project.serving.connection import LONGEST_HEAD, MOST_HELD
 from taskstore_project.serving.uvicorn_server import Protocol

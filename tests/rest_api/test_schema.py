@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from tasks_app.models import Scope
-from tasks_app.reading.files import Format
+from tasks_app.reading.exporting import Format
 from taskstore import endpoints
 from taskstore.endpoints import ENDPOINTS, SCHEMA
 

@@ -17,7 +17,7 @@ from django.test import Client
 
 from tasks_app.access import sessions
 from tasks_app.models import Task
-from taskstore_project.serving.limits import FORM_BYTES
+from taskstore_project.serving.connection import FORM_BYTES
 
 from ..people import signed_in
 from .test_headers import assert_strict

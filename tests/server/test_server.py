@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from lab.testing import PROJECT
-from taskstore_project.serving.limits import MOST_HEAD_BYTES
+from taskstore_project.serving.connection import MOST_HEAD_BYTES
 
 from .harness import Server, accepts, wait_for
 from .small_application import LONG_BYTES, MOST_BODY_BYTES, PIECE_BYTES

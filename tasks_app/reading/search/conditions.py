@@ -1,9 +1,14 @@
-"""Translate search terms to SQL conditions on the table `found`."""
+"""Translate search terms to SQL conditions on the table `found`, and match values at a path in JSON data."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import orjson
 
 from taskstore.types.tasks import FAILED_FROM, State
 
@@ -13,9 +18,13 @@ from ...database.rows import whole_data
 from ...managers import BEYOND_EVERY_NAME
 from .. import history
 from .grammar import Bound, Key, Term
-from .paths import BEFORE_VALUES, is_written_one_way
 
 DATA = whole_data("found")
+
+LARGE_NUMBER = re.compile(r"-?[0-9]{16,}")
+BEFORE_VALUES = '" :,[\n\t\r'  # The characters that may precede a value in JSON,
+AFTER_VALUES = '" ,]}\n\t\r'  # and those that may follow it.
+LARGEST = 64 * 2**10  # Bytes of data that are parsed; larger data never matches.
 
 
 class Condition(NamedTuple):
@@ -38,7 +47,7 @@ IN_STATE = {
 
 
 def condition_of(term: Term, now_ms: int, dialect: Dialect) -> Condition:
-    """Return the condition of a term. For `data.PATH` it only preselects rows, which paths.py then checks."""
+    """Return the condition of a term. For `data.PATH` it only preselects rows, which `matches` then checks."""
     condition = BY_KEY[term.key](term, now_ms, dialect)
     return Condition(f"NOT ({condition.sql})", condition.parameters) if term.is_excluded else condition
 
@@ -174,3 +183,36 @@ BY_KEY: dict[Key, Callable[[Term, int, Dialect], Condition]] = {
     Key.FAILED_FROM: _failed_from,
     Key.UNIQUE: _unique,
 }
+
+
+def matches(term: Term, data: bytes | None) -> bool:
+    """Return whether the data matches a `data.PATH` term. None and data that is not JSON have no values."""
+    return term.is_excluded != (data is not None and _has(term.name, str(term.value), data))
+
+
+def is_written_one_way(value: str) -> bool:
+    """Return whether JSON can only write the value literally, so that a search for it may precede the parsing."""
+    return value.isascii() and value.replace("_", "").replace("-", "").isalnum()
+
+
+def _has(path: str, value: str, data: bytes) -> bool:
+    # Most data with these bytes has them within a longer value.
+    if is_written_one_way(value) and not _whole_value(value).search(data):
+        return False
+    # Only the slower parser keeps large integers exact.
+    parse = json.loads if LARGE_NUMBER.fullmatch(value) else orjson.loads
+    try:
+        found: Any = parse(data)
+        for part in path.split("."):
+            found = found[int(part)] if isinstance(found, list) else found[part]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False
+    # A list matches by any of its members. Strings compare by their text, other values as JSON.
+    members = found if isinstance(found, list) else [found]
+    return any((one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)) == value for one in members)
+
+
+@lru_cache
+def _whole_value(value: str) -> re.Pattern[bytes]:
+    before, after = (f"[{re.escape(ends)}]" for ends in (BEFORE_VALUES, AFTER_VALUES))
+    return re.compile(f"(?:^|{before}){re.escape(value)}(?:{after}|$)".encode())

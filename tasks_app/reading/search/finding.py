@@ -16,8 +16,19 @@ from ...database import Dialect, dialect_of
 from ...database.time_limits import TookTooLong, at_most
 from ...models import Task
 from ..listing import PAGE, Cursor
-from . import paths
-from .conditions import DATA, EVERYTHING, HAS_FAILED, Condition, condition_of, every, first_added_up_to, one_of, within
+from .conditions import (
+    DATA,
+    EVERYTHING,
+    HAS_FAILED,
+    LARGEST,
+    Condition,
+    condition_of,
+    every,
+    first_added_up_to,
+    matches,
+    one_of,
+    within,
+)
 from .grammar import Key, Term
 
 
@@ -207,7 +218,7 @@ class Scan:
         last = Cursor(available_at_ms=rows[0][0], id=rows[0][1]) if rows else None
         most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
         ahead = every([plan.condition, plan.beyond(self.place), plan.up_to(last)])
-        data = f"CASE WHEN length({DATA}) <= {paths.LARGEST} THEN {DATA} END" if self._paths else "NULL"
+        data = f"CASE WHEN length({DATA}) <= {LARGEST} THEN {DATA} END" if self._paths else "NULL"
         # The inner limit keeps both databases from merging the conditions and choosing another index.
         rows = self._rows(
             f"SELECT available_at_ms, id, {data} FROM"  # noqa: S608 - all words are ours
@@ -220,7 +231,7 @@ class Scan:
         self.found += [
             place
             for place, (_, _, data) in zip(candidates, rows, strict=True)
-            if all(paths.matches(term, data and bytes(data)) for term in self._paths)
+            if all(matches(term, data and bytes(data)) for term in self._paths)
         ]
         if len(candidates) == most:
             self.place = candidates[-1]

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
-from taskstore.types.checks import is_utf8
 from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, KEY_LENGTH, LABEL_LENGTH
 from taskstore.types.search import SEARCH_LENGTH
+from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import State
 
 MOST_TERMS = 20

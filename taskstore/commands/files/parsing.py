@@ -1,17 +1,46 @@
-"""Read a whole project from TDF2's directories, or report everything that is wrong in them."""
+"""Read a whole project from TDF2's directories, or report everything that is wrong in them; write commands there."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...types.command_record import OF_LISTS, Command, CommandList, CommandStatus, fates_of, why_misplaced
-from .folders import Folders
-from .texts import NotFiles, ProjectContent, list_of
+from ...types import sentences
+from ...types.command_lines import Entry
+from ...types.command_record import (
+    LONGEST_CMD,
+    OF_LISTS,
+    Command,
+    CommandList,
+    CommandStatus,
+    fates_of,
+    why_misplaced,
+    why_no_id,
+)
+from .texts import (
+    ERR,
+    OUT,
+    TASK,
+    NotFiles,
+    ProjectContent,
+    command_of,
+    list_of,
+    shown,
+    task_text,
+    why_no_directory,
+    why_no_file,
+)
 
 FAILED = "failed"  # A directory that only TDF2 has, for commands on their way to another status.
+
+LONGEST_TASK = LONGEST_CMD + 16 * 2**10  # Bytes.
+LONGEST_OUTPUT = 10 * 2**20  # Bytes: the largest task that the store accepts.
 
 
 def read_project(directory: Path, *, now: int | None = None) -> ProjectContent:
@@ -84,3 +113,168 @@ def _settled(failed: list[Command], places: Mapping[str, str], now: int) -> Iter
         yield status
         # TDF2 may have been stopped after it created the duplicate: don't add a second one.
         yield from (fate for fate in more if fate[1].id not in places)
+
+
+@dataclass(slots=True)
+class Folders:
+    """The directories and files below `root`. Problems are collected instead of raised."""
+
+    root: Path
+    problems: list[str] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)  # The path of each command's file, by its id.
+
+    def note(self, path: Path, why: str) -> None:
+        self.problems.append(f"{self.place(path)}: {why}")
+
+    @contextmanager
+    def noting(self, path: Path) -> Iterator[None]:
+        """Collect the problems that are raised about a path."""
+        try:
+            yield
+        except NotFiles as wrong:
+            for problem in wrong.problems:
+                self.note(path, problem)
+        except OSError as problem:
+            self.note(path, f"can't be read: {problem.strerror}")
+
+    def place(self, path: Path) -> str:
+        """Return the path as problems name it."""
+        return str(self.root) if path == self.root else shown(str(path.relative_to(self.root)))
+
+    def directories(self, parent: Path, known: Collection[str] | None = None) -> Iterator[Path]:
+        """Yield the directories in a directory, sorted. `known`: the allowed names; None allows any."""
+        for entry in self._entries(parent):
+            path = parent / entry.name
+            if known is not None and entry.name not in known:
+                self.note(path, sentences.one_of(sorted(known), entry.name))
+            elif not entry.is_dir(follow_symlinks=False):
+                self.note(path, "must be a directory, not a file or a link")
+            else:
+                yield path
+
+    def commands(self, parent: Path) -> Iterator[tuple[Path, Command]]:
+        """Yield the commands whose files are in a directory, sorted, each with the path of its `.task`."""
+        names = set(self._files(parent))
+        for name in sorted(names):
+            task = parent / (name.rpartition(".")[0] + TASK)
+            if name.endswith(TASK):
+                with self.noting(task):
+                    yield task, self._command(task, names)
+            elif task.name not in names:
+                self.note(parent / name, f"needs {self.place(task)}, which does not exist")
+
+    def _files(self, parent: Path) -> Iterator[str]:
+        for entry in self._entries(parent):
+            if not entry.is_file(follow_symlinks=False):
+                self.note(parent / entry.name, "must be a file, not a directory or a link")
+            elif not entry.name.endswith((TASK, OUT, ERR)):
+                self.note(parent / entry.name, f"must have a name that ends in {TASK}, {OUT} or {ERR}")
+            else:
+                yield entry.name
+
+    def _entries(self, parent: Path) -> list[os.DirEntry[str]]:
+        with self.noting(parent), os.scandir(parent) as found:
+            return sorted(found, key=lambda entry: entry.name)
+        return []
+
+    def _command(self, task: Path, names: Collection[str]) -> Command:
+        name = task.name.removesuffix(TASK)
+        if why := why_no_id(name):
+            raise NotFiles([why])
+        if (place := self.places.setdefault(name, self.place(task))) != self.place(task):
+            raise NotFiles([f"must have a unique id: {place} has the same"])
+        out, err = (
+            _content(task.with_name(name + end), LONGEST_OUTPUT) if name + end in names else b"" for end in (OUT, ERR)
+        )
+        return command_of(name, _content(task, LONGEST_TASK), out, err)
+
+
+def _content(file: Path, most: int) -> bytes:
+    with file.open("rb") as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise NotFiles([f"its {file.suffix} file must be at most {most} bytes"])
+    return content
+
+
+def write_entries(entries: Iterable[Entry], directory: Path) -> int:
+    """Write a whole project into a directory, or nothing. Returns the number of commands.
+
+    An existing directory must be empty. Raises NotFiles, which lists every command that TDF2's files can't hold;
+    OSError.
+    """
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise NotFiles([f"{directory}: must be a new or an empty directory"])
+    # Write to a temporary directory and rename it, because half a project would look like a whole one.
+    made = directory.absolute().parent / f".{directory.absolute().name}-{secrets.token_hex(4)}"
+    try:
+        writer = ProjectWriter(root=made)
+        writer.write(entries)
+        made.rename(directory)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return len(writer.ids)
+
+
+def write_result(command: Command, directory: Path) -> None:
+    """Write the `.task`, `.out` and `.err` of a command, replacing existing ones. Raises NotFiles and OSError."""
+    if why := why_no_file(command):
+        raise NotFiles([f"{shown(command.id)}: {why}"])
+    for end, content in _files(command):
+        file = directory / (command.id + end)
+        if content:
+            file.write_bytes(content)
+        else:
+            file.unlink(missing_ok=True)
+
+
+def _files(command: Command) -> Iterator[tuple[str, bytes]]:
+    """Yield the suffix and the content of each of the command's files."""
+    run = command.run
+    yield TASK, task_text(command).encode()
+    yield OUT, run.out.content if run else b""
+    yield ERR, run.err.content if run else b""
+
+
+@dataclass(slots=True)
+class ProjectWriter:
+    """Writes below `root` until the first problem; after that it only collects further problems."""
+
+    root: Path
+    problems: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Write all entries. Raises NotFiles, which lists everything that can't be written."""
+        self.root.mkdir()
+        for status in CommandStatus:
+            (self.root / status).mkdir()
+        for status, entry in entries:
+            if isinstance(entry, Command):
+                self._write(status, entry, self.root / status)
+                continue
+            directory = self.root / status / entry.directory
+            why = why_no_directory(status, entry)
+            if not why and directory.exists():
+                why = "must have a unique name: another list has the same"
+            if why:
+                self.problems.append(f"{status}/{shown(entry.directory)}: {why}")
+                continue
+            directory.mkdir()
+            for command in entry.commands:
+                self._write(status, command, directory)
+        if self.problems:
+            raise NotFiles(self.problems)
+
+    def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
+        why = why_no_file(command) or why_misplaced(status, command)
+        if not why and command.id in self.ids:
+            why = "must have a unique id: another command has the same"
+        self.ids.add(command.id)
+        if why:
+            self.problems.append(f"{status}/{shown(command.id)}: {why}")
+        if not self.problems:
+            for end, content in _files(command):
+                if content:
+                    (directory / (command.id + end)).write_bytes(content)

@@ -12,7 +12,7 @@ from .conftest import run
 
 @pytest.mark.once
 def test_a_server_that_is_away_is_exit_code_3(monkeypatch, tmp_path):
-    monkeypatch.setattr("taskstore.cli.context.PATIENCE_S", 0)
+    monkeypatch.setattr("taskstore.cli.base.PATIENCE_S", 0)
     url = f"http://127.0.0.1:{free_port()}"
     told = run("groups", "--url", url)
     assert (told.code, told.out) == (3, "")
