@@ -29,7 +29,7 @@ class Adder:
         self.stop = threading.Event()
 
     def run(self):
-        mine = []
+        mine: list[int] = []
         while not self.stop.is_set():
             adds = [{"group": "mail", "unique": key} for key in self.chance.sample(KEYS, 8)]
             asked = {"clientid": self.number, "adds": adds, "deletes": mine[:4]}
@@ -74,7 +74,7 @@ def test_a_killed_server_leaves_one_task_for_each_key(store, other):
         adds = [{"group": "mail", "unique": key} for key in KEYS]
         answer = server.ask("POST", "/update", other.token, json={"clientid": 1, "adds": adds}).json()
     with psycopg.connect(store.database_url) as postgresql:
-        living = dict(postgresql.execute('SELECT "unique", id FROM tasks_app_task ORDER BY id').fetchall())
+        living: dict[str, int] = dict(postgresql.execute('SELECT "unique", id FROM tasks_app_task').fetchall())
         [(tasks,)] = postgresql.execute("SELECT count(*) FROM tasks_app_task").fetchall()
     assert tasks == len(KEYS)
     assert living == {key: task["id"] for key, task in zip(KEYS, answer["tasks"], strict=True)}
