@@ -136,8 +136,11 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
         if not self.errors:
             try:
                 self.operation = self._operation()
-                adds, updates = ((), (self.operation,)) if self.replaces else ((self.operation,), ())
-                validate(Commit(owner=NOBODY, adds=adds, updates=updates), limits())  # type: ignore[arg-type]
+                if isinstance(self.operation, NewTask):
+                    commit = Commit(owner=NOBODY, adds=(self.operation,))
+                else:
+                    commit = Commit(owner=NOBODY, updates=(self.operation,))
+                validate(commit, limits())
             except InvalidInput as wrong:
                 for path, texts in wrong.fields.items():
                     name = re.sub(r"^(adds|updates)\[0\]\.", "", path).partition(".")[0]

@@ -42,6 +42,19 @@ def test_it_adds_a_task(operator):
     assert (entry.actor, entry.action, entry.group, entry.details) == ("olaf", "add", "mail", {"ids": [task.id]})
 
 
+def test_it_adds_a_task_with_a_key_that_is_free(operator):
+    typed = {"group": "mail", "unique": "Bob"}
+    operator.post(ADD, fields_of(operator, ADD) | typed)
+    [task] = Task.objects.get_queryset()
+    assert task.unique == "Bob"
+    response = operator.post(ADD, fields_of(operator, ADD) | typed | {"content": "hello"})
+    assert f"Nothing was added: task {task.id} holds this key." in text_of(response)
+    assert response.context["adminform"].form["content"].value() == "hello"
+    assert (ids(), AuditEntry.objects.count()) == ({task.id}, 1)
+    response = operator.post(ADD, fields_of(operator, ADD) | {"group": "jobs/mail/failed", "unique": "Ann"})
+    assert "have ended." in str(response.context["adminform"].form.errors["unique"])
+
+
 def test_it_adds_a_task_for_later(operator):
     typed = {"group": "mail", "available_at_0": "2099-01-01", "available_at_1": "00:00:00"}
     operator.post(ADD, fields_of(operator, ADD) | typed)

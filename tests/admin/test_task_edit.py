@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from tasks_app.forms import EDITABLE_BYTES
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import AuditEntry, Task, UniqueKey
 from taskstore.errors import StoreBusy
 from taskstore.types.tasks import Change, State
 
@@ -70,6 +70,40 @@ def test_what_is_typed_is_what_the_successor_has(operator, typed, changed):
     save(operator, old, **typed)
     kept = fields | {"group": "mail", "data_type": "", "error": "", "available_at_ms": old.available_at_ms}
     assert {name: value_of(only_task(), name) for name in kept} == kept | changed
+
+
+def test_another_key_makes_a_new_task_in_the_place_of_the_old_one(operator):
+    old = add(data=b"hello", labels={"colour": "red"}, error="no ink", priority=3, unique="Bob")
+    assert fields_of(operator, change_page(old))["unique"] == "Bob"
+    response = save(operator, old, unique="Ann", priority="5", reason="a typo")
+    new = only_task()
+    assert (new.unique, new.origin, new.priority) == ("Ann", new.id, 5)
+    assert (new.group, bytes(new.data), new.labels, new.error) == ("mail", b"hello", {"colour": "red"}, "no ink")
+    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">View it</a>.']
+    assert list(UniqueKey.objects.values_list("group", "key", "origin")) == [("mail", "Ann", new.id)]
+    [step] = trail_of(old)
+    assert (step.ending, step.successor, step.operator, step.reason) == ("purged", None, "olaf", "a typo")
+    [entry] = AuditEntry.objects.all()
+    assert (entry.action, entry.details) == ("edit", {"ids": [old.id, new.id]})
+    save(operator, new, unique="")
+    assert (only_task().unique, UniqueKey.objects.count()) == ("", 0)
+
+
+def test_a_key_that_another_task_holds_changes_nothing(operator):
+    [old, holder] = add(), add(unique="Bob")
+    response = save(operator, old, unique="Bob", content="typed by Olaf")
+    assert f"Nothing was changed: task {holder.id} holds this key." in text_of(response)
+    assert response.context["adminform"].form["content"].value() == "typed by Olaf"
+    assert set(Task.objects.get_queryset().values_list("id", "unique")) == {(old.id, ""), (holder.id, "Bob")}
+    assert AuditEntry.objects.count() == 0
+
+
+def test_a_dead_letter_with_another_key_is_one_still(operator):
+    old = add(unique="Bob")
+    [dead] = Task.objects.commit(owner=ANN, updates=[Change(id=old.id, group="mail/dead", error="no")])
+    save(operator, dead, unique="Ann")
+    assert (only_task().failed_from, only_task().group) == ("mail", "mail/dead")
+    assert list(UniqueKey.objects.values_list("group", "key")) == [("mail", "Ann")]
 
 
 def test_saving_as_it_is_keeps_all_but_the_id(operator):
