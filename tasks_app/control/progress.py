@@ -174,7 +174,7 @@ class Reports(BackgroundLoop):
             if self._latest:
                 write(list(self._latest.values()), self._using)
         except Error as error:
-            log.warning("the last reports of progress are lost: %s", error)
+            log.warning("the latest progress reports are lost: %s", error)
         finally:
             connections.close_all()
 

@@ -10,7 +10,7 @@ import msgspec
 
 from .. import endpoints
 from ..types.audit import AuditPage
-from ..types.clients import Heard
+from ..types.clients import ClientStatus
 from ..types.groups import Stats
 from ..types.history import History
 from ..types.search import SearchPage
@@ -73,7 +73,7 @@ class Reading:
         """Return all tasks that match a search as a file. `format`: `ndjson` (see `import_tasks`) or `csv`."""
         return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
 
-    def clients(self) -> Call[list[Heard]]:
+    def clients(self) -> Call[list[ClientStatus]]:
         """Return the workers that sent a heartbeat in the last 24 hours, most recent first."""
         return Call.of(endpoints.CLIENTS)
 

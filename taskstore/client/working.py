@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
-from ..types.clients import Heard
+from ..types.clients import ClientStatus
 from ..types.progress import Progress, problems_of
 from ..types.tasks import (
     NAMED,
@@ -317,7 +317,7 @@ class Working:
         groups: Iterable[str] = (),
         version: str = "",
         info: Mapping[str, Any] | None = None,
-    ) -> Call[Heard]:
+    ) -> Call[ClientStatus]:
         """Report that this worker is alive. Call it every few seconds: after 30 s the worker counts as late.
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.

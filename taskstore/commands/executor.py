@@ -65,7 +65,9 @@ class Lists:
             try:
                 commands = list_of(task)
             except NotACommand as problem:
-                logger.error("task %d of %s is moved aside: %s", task.id, task.group, problem)
+                logger.error(
+                    "task %d of %s is not a valid list and is removed from the queue: %s", task.id, task.group, problem
+                )
                 aside.append(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)

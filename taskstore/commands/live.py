@@ -80,7 +80,7 @@ class Live:
             elif shown.task_id in named(refused.refusal):
                 shown.task_id, shown.is_gone = 0, True
             else:
-                logger.warning("list %s: its live output is not shown: %s", shown.work.commands.name, refused)
+                logger.warning("list %s: can't show its live output: %s", shown.work.commands.name, refused)
                 shown.is_gone = True
         except Exception as problem:  # Live output is optional, and a later write may succeed.
             self._outage.begin(problem)

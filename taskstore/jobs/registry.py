@@ -139,7 +139,7 @@ class JobFunction:
         """Return a copy that is enqueued with other settings.
 
         `at`: when the job is due; raises ValueError without a time zone. `unique`: a key; while an unfinished job of
-        the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays taken even if the job
+        the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays reserved even if the job
         finishes. The options are those of `job`.
         """
         if at is not None and at.tzinfo is None:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 from .scalars import Int64, prepare
 
 
-class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last heartbeat of a worker."""
 
     client_id: Int64 = field(name="clientid")
@@ -34,4 +34,4 @@ class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
 
 
-prepare(Heard)
+prepare(ClientStatus)
