@@ -257,7 +257,7 @@ RESUME = Endpoint(
     method="POST",
     path="/groups/{name}/resume",
     needs=Action.OPERATE,
-    description="Resume a paused group. Waiting claims receive its tasks at once.",
+    description="Resume a paused group. Waiting claims receive its tasks immediately.",
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
@@ -539,7 +539,7 @@ REOPEN_COMMAND_LIST = Endpoint(
     method="POST",
     path="/commands/{project}/lists/{task}/reopen",
     needs=Action.COMMANDS,
-    description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
+    description="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it can "
     "no longer close the list.",
     parameters=(PROJECT, LIST),
     body=ReopenRequest,
