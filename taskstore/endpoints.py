@@ -539,8 +539,8 @@ REOPEN_COMMAND_LIST = Endpoint(
     method="POST",
     path="/commands/{project}/lists/{task}/reopen",
     needs=Action.COMMANDS,
-    description="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it can "
-    "no longer close the list.",
+    description="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it "
+    "can no longer close the list.",
     parameters=(PROJECT, LIST),
     body=ReopenRequest,
     answer=ChangedCommands,
