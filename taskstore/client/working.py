@@ -274,7 +274,7 @@ class Working:
         return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
 
     def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
-        """Move the task to another group, where it is available at once. Returns the successor.
+        """Move the task to another group, where it is available immediately. Returns the successor.
 
         `data` and `error` replace the present values; None keeps them, `error=""` clears the error.
         Raises CommitRefused if the task no longer exists or another client holds it.
@@ -333,7 +333,7 @@ class Working:
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
     def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
-        """Report how far a task is that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
+        """Report the progress of a task that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
 
         `id`: any id of its chain. The server stores at most one report a second, the last one. Raises NotHeld if the
         task is not leased to this client; NotFound if it has ended; InvalidInput.

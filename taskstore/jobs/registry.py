@@ -35,7 +35,7 @@ class JobContext:
     report: Report = field(default=unreported, repr=False, compare=False)
 
     def progress(self, done: float, text: str = "") -> None:
-        """Report how far the job is: `done` from 0 to 1, and a text of up to 255 characters.
+        """Report the progress of the job: `done` from 0 to 1, and a text of up to 255 characters.
 
         Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
         """
