@@ -21,7 +21,7 @@ from django.db import Error, close_old_connections
 from taskstore.client.errors import NotFound
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
-from taskstore.types.groups import Heard
+from taskstore.types.groups import ClientStatus
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
@@ -145,7 +145,7 @@ class LocalStore:
                 return reported
         raise NotFound(f"Task {id} does not exist.")
 
-    def clients(self) -> list[Heard]:
+    def clients(self) -> list[ClientStatus]:
         with _fresh_connections():
             return [seen.as_answer() for seen in clients.seen()]
 

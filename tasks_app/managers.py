@@ -269,7 +269,7 @@ class TaskManager(models.Manager["Task"]):
         return tasks[:limit] if limit else tasks
 
     def groups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
-        """The names of the groups that hold a task, sorted."""
+        """Return the names of the non-empty groups, sorted."""
         return [name for name in database.group_names(using=self.db) if scope.allows(name)]
 
     def now_ms(self) -> int:

@@ -39,7 +39,7 @@ from .types.commands import (
     SubmitRequest,
     SubmittedCommands,
 )
-from .types.groups import GroupPause, Heard, Stats
+from .types.groups import ClientStatus, GroupPause, Stats
 from .types.history import AUDIT_LENGTH, AuditPage, History
 from .types.job_record import JobStatus
 from .types.jobs import Job, JobRequest, JobsPage, RequeueRequest
@@ -212,8 +212,8 @@ LISTED = (
     Parameter(
         "label",
         {"type": "array", "items": TEXT},
-        "NAME:VALUE, or NAME for any value: return only tasks with this label. May be repeated; tasks then must have "
-        "all of the labels.",
+        "NAME:VALUE, or NAME for any value: return only tasks with this label, or, if repeated, with all of these "
+        "labels.",
     ),
 )
 GROUP_TASKS = Endpoint(
@@ -254,7 +254,7 @@ RESUME = Endpoint(
     method="POST",
     path="/groups/{name}/resume",
     needs=Action.OPERATE,
-    description="Resume a paused group. Waiting claims receive its tasks at once.",
+    description="Resume a paused group. Waiting claims receive its tasks immediately.",
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
@@ -330,9 +330,9 @@ EXPORT = Endpoint(
     needs=Action.SEE_PAYLOADS,
     description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
     "CSV.\n\n"
-    "The export has no time limit. Tasks added in the meantime are left out. "
-    "A task replaced in the meantime may appear twice, with the same `origin`, or not at all. If the export fails, "
-    "the response ends without its last HTTP chunk, which clients report as an error.",
+    "The export has no time limit. It omits tasks added in the meantime. A task that is replaced during the export "
+    "may appear twice, with the same `origin`, or not at all. If the export fails, the response ends without its "
+    "last HTTP chunk, which clients report as an error.",
     parameters=(
         Parameter("q", SEARCH_TERMS, "As for `/search`; without it, every task."),
         Parameter("format", FORMAT | {"default": "ndjson"}),
@@ -383,10 +383,10 @@ HEARTBEAT = Endpoint(
     method="PUT",
     path="/clients/{clientid}",
     needs=Action.WORK,
-    description="Report that a worker is alive, and describe it. This replaces its previous report.",
+    description="Send a heartbeat: report that a worker is alive, and describe it. It replaces the previous report.",
     parameters=(Parameter("clientid", ID),),
     body=ClientRequest,
-    answer=Heard,
+    answer=ClientStatus,
     failures=FAILURES,
 )
 PROGRESS = Endpoint(
@@ -407,8 +407,8 @@ CLIENTS = Endpoint(
     method="GET",
     path="/clients",
     needs=Action.SEE,
-    description="The workers that reported within the last day, the most recent first.",
-    answer=list[Heard],
+    description="The workers that sent a heartbeat within the last day, most recent first.",
+    answer=list[ClientStatus],
     failures=FAILURES,
 )
 
@@ -467,7 +467,7 @@ REQUEUE_JOB = Endpoint(
     method="POST",
     path="/jobs/{id}/requeue",
     needs=Action.OPERATE,
-    description="Run a finished job again, with the same or with other arguments. It remains the same job.",
+    description="Run a finished job again, with the same or with other arguments. The job keeps its id.",
     parameters=(JOB_IN_PATH,),
     body=RequeueRequest,
     answer=Job,
@@ -536,8 +536,8 @@ REOPEN_COMMAND_LIST = Endpoint(
     method="POST",
     path="/commands/{project}/lists/{task}/reopen",
     needs=Action.COMMANDS,
-    description="Reopen a list at once when its worker is known to be dead. If the worker is alive after all, it can "
-    "no longer close the list.",
+    description="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it "
+    "can no longer close the list.",
     parameters=(PROJECT, LIST),
     body=ReopenRequest,
     answer=ChangedCommands,
@@ -630,8 +630,8 @@ IMPORT_COMMANDS = Endpoint(
     path="/commands/{project}/import",
     needs=Action.COMMANDS,
     description="Add commands and lists from an export: all of them in one commit, or none.\n\n"
-    "Commands that a previous import added stay unchanged, so the same lines can be sent again. Another command "
-    "with the same id fails the import. Lists that were running become open.",
+    "Commands that a previous import added stay unchanged, so you can send the same lines again. The import fails "
+    "if a different command has the same id. Lists that were running become open.",
     parameters=(PROJECT,),
     body=CommandLine,
     answer=ImportedCommands,
@@ -657,7 +657,7 @@ SCHEDULE = Endpoint(
     method="GET",
     path="/schedules/{name}",
     needs=Action.SEE_PAYLOADS,
-    description="A schedule by its name. A schedule whose group the token may not access is not found.",
+    description="The schedule with this name. If the token can't access its group, it counts as not found.",
     parameters=(SCHEDULE_IN_PATH,),
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
@@ -678,7 +678,7 @@ DELETE_SCHEDULE = Endpoint(
     method="DELETE",
     path="/schedules/{name}",
     needs=Action.OPERATE,
-    description="Delete a schedule. Tasks and jobs that it has added stay. Returns the deleted schedule.",
+    description="Delete a schedule. Tasks and jobs that it has added are kept. Returns the deleted schedule.",
     parameters=(SCHEDULE_IN_PATH,),
     answer=Schedule,
     failures=FAILURES | NOT_FOUND,
@@ -737,7 +737,7 @@ AUDIT = Endpoint(
         Parameter("reason", AUDIT_TEXT, "Part of the reason, ignoring case."),
         Parameter("after", TEXT, "The `after` of the previous page. Ignored with `format`."),
         _limit(1_000),
-        Parameter("format", FORMAT, "Return all entries as a file, not a page as JSON."),
+        Parameter("format", FORMAT, "Return all entries as a file instead of a page of JSON."),
     ),
     answer=AuditPage,
     failures=FAILURES,
@@ -814,7 +814,7 @@ CANCEL_OPERATION = Endpoint(
     method="POST",
     path="/operations/{id}/cancel",
     needs=Action.OPERATE,
-    description="Stop a bulk operation once the tasks that it is changing now are done. A finished operation is not "
+    description="Cancel a bulk operation. It first finishes the tasks that it is changing. A finished operation is not "
     "affected.",
     parameters=(IN_PATH,),
     answer=Operation,

@@ -55,17 +55,17 @@ SERVERS_COMMANDS = {
     "up": "Run the server in one process: console, REST API and gRPC.",
     "serve": "Run the server in several processes, on PostgreSQL, for heavy traffic.",
     "token": "Create, list and revoke access tokens for programs.",
-    "backup": "Write the whole store to a file.",
+    "backup": "Back up the whole store to a file.",
     "restore": "Restore a backup into an empty store.",
     "verify": "Check the store for damage.",
 }
 
 # The commands of a checkout: a wheel has no lab.
 LAB_COMMANDS = {
-    "demo": "Watch workers process tasks while some are killed; no work is lost.",
+    "demo": "Watch workers process tasks while some of them are killed.",
     "bench": "Measure the speed of the store on this machine.",
     "chaos": "Break servers, databases and networks, and check the store's guarantees.",
-    "cluster": "Run the store on several nodes of this machine, with a database that fails over.",
+    "cluster": "Run several nodes with database failover on this machine.",
     "docs": "Generate reference pages and screenshots of the documentation.",
     "test": "Run all checks and tests.",
 }

@@ -213,7 +213,9 @@ def member_row(name: str, schema: Schema, is_needed: bool) -> Row:
     kind = type_of(schema)
     if not is_needed:
         default = schema.get("default")
-        kind += ", optional" if default is None else f", default `{json.dumps(default, ensure_ascii=False)}`"
+        # The members of an object have their defaults in its own section.
+        is_shown = default == {} or not (default is None or isinstance(default, dict))
+        kind += f", default `{json.dumps(default, ensure_ascii=False)}`" if is_shown else ", optional"
     return f"`{name}`", kind, schema.get("description", "")
 
 

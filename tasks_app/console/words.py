@@ -32,9 +32,9 @@ LOOKS = {
 }
 MEANINGS = {
     CommandStatus.NEW: "waiting for a list",
-    CommandStatus.NEW_STASHED: "set aside",
+    CommandStatus.NEW_STASHED: "held back",
     CommandStatus.OPEN: "waiting for a worker",
-    CommandStatus.OPEN_STASHED: "lists set aside",
+    CommandStatus.OPEN_STASHED: "lists held back",
     CommandStatus.RUNNING: "with a worker",
     CommandStatus.CLOSED: "saving results",
     CommandStatus.COMPLETED: "done",
@@ -59,7 +59,7 @@ BESIDE = (
     CommandStatus.FAILED_TIME,
     CommandStatus.FAILED_COUNT,
 )
-# The columns of the list of projects: unfinished, finished, set aside.
+# The columns of the list of projects: unfinished, finished, held back.
 COLUMNS = (
     CommandStatus.NEW,
     CommandStatus.OPEN,

@@ -45,7 +45,7 @@ class Report(NamedTuple):
 def report(
     task_id: int, *, owner: int, done: float, text: str = "", scope: GroupScope = EVERY_GROUP
 ) -> Progress | None:
-    """Store how far a task is, in place of the previous report. `task_id`: any id of its chain.
+    """Store the progress of a task, replacing the previous report. `task_id`: any id of its chain.
 
     A server writes the last of several reports at the end of the second. Returns None if the task is unknown or has
     ended. Raises NotHeld if it is not leased to `owner`; InvalidInput; Forbidden if this group may not be changed.
@@ -174,7 +174,7 @@ class Reports(BackgroundLoop):
             if self._latest:
                 write(list(self._latest.values()), self._using)
         except Error as error:
-            log.warning("the last reports of progress are lost: %s", error)
+            log.warning("the latest progress reports are lost: %s", error)
         finally:
             connections.close_all()
 

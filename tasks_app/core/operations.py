@@ -298,7 +298,7 @@ def in_places(tasks: Sequence[TaskRecord], places: Iterable[int | Duplicate]) ->
 class PutOff(Enum):
     """Why an operation can't be decided together with those before it in its batch. The next batch knows more."""
 
-    KEY = "the holder of a key that it names is changed by an operation before it"
+    KEY = "an earlier operation changes the holder of its key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,12 +19,10 @@ from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
 
 
 class Undecided(Enum):
-    """What can't be said yet about an operation, because of other transactions. Nothing was changed."""
+    """Why an operation can't be decided yet because of other transactions. Nothing was changed."""
 
     LOCKED = "a task that it names is locked"
-    CONTENDED = (
-        "tasks are available, but all of them are locked or being added; or another transaction decides about a key"
-    )
+    CONTENDED = "other transactions have locked the available tasks, are adding them, or are using the same key"
 
 
 # What comes of an operation: its new tasks, or the error to raise.

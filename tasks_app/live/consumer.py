@@ -293,7 +293,7 @@ async def _present_sight(cookie: str) -> Sight | None:
     except DatabaseFailure:
         return None  # No new counts are sent either.
     except Exception:
-        log.exception("can't read the rights of a viewer")
+        log.exception("can't read the permissions of a viewer")
         return NO_SIGHT
 
 

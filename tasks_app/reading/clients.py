@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.db.models import Count, Min, Sum
 
-from taskstore.types.groups import Heard
+from taskstore.types.groups import ClientStatus
 
 from ..core.heartbeats import LOST_MS
 from ..core.operations import EVERY_GROUP, GroupScope
@@ -32,10 +32,10 @@ class Seen:
     groups: list[str]
     age_ms: int
 
-    def as_answer(self, done_per_minute: float | None = None) -> Heard:
+    def as_answer(self, done_per_minute: float | None = None) -> ClientStatus:
         """Convert the client to its type in the API."""
         client = self.client
-        return Heard(
+        return ClientStatus(
             client_id=client.id,
             name=client.name,
             host=client.host,

@@ -33,7 +33,7 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     on_lost: OnLost | str | None = None
     max_lost: int | None = None
     unique: str | None = None  # A key: while an unfinished job of the queue has it, `enqueue` returns that job.
-    unique_for: timedelta | float | None = None  # How long the key stays taken even if the job finishes.
+    unique_for: timedelta | float | None = None  # How long the key stays reserved even if the job finishes.
 
     def using(self, **changes: Any) -> Self:
         """Return a task with the changes that are not None, options included."""

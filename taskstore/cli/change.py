@@ -310,7 +310,7 @@ def undo(session: Session, operation: int, reason: str) -> None:
 @command("cancel", needs=Scope.OPERATE)
 @click.argument("operation", type=parameter_types.ID, metavar="N")
 def cancel(session: Session, operation: int) -> None:
-    """Stop operation N. Changes already made stay."""
+    """Stop operation N. Changes already made are kept."""
     with named(session, operation):
         found = session.store.operation(operation)
     if found.state != RUNNING:

@@ -43,7 +43,7 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
 @project
 @parameter_types.reason
 def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Set new commands and open lists aside: they don't run until they are unstashed."""
+    """Hold back new commands and open lists until they are unstashed."""
     changed = session.store.commands.stash(project, chosen(session, project, **which), reason=reason)
     tell(session, changed, "stashed", "command or list")
 
@@ -55,7 +55,7 @@ def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
 @project
 @parameter_types.reason
 def unstash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Make stashed commands and lists runnable again."""
+    """Release stashed commands and lists."""
     changed = session.store.commands.unstash(project, chosen(session, project, **which), reason=reason)
     tell(session, changed, "unstashed", "command or list")
 

@@ -27,8 +27,8 @@ directory = click.argument("directory", type=click.Path(path_type=Path, file_oka
 def import_(session: Session, /, directory: Path, project: str) -> None:
     """Import TDF2's directories from DIR: new/ID.task, open/LIST/ID.task, completed/ID.out and so on.
 
-    All files are read first: if any is invalid, nothing is added. Lists that were running become open. Commands that
-    exist already stay unchanged, so an interrupted import can be repeated.
+    All files are read first: if any is invalid, nothing is added. Lists that were running become open. Existing
+    commands stay unchanged, so an interrupted import can be repeated.
     """
     with reporting(session, "nothing was imported"):
         content = read_project(directory)
@@ -87,7 +87,7 @@ def whole(session: Session, seen: Iterable[CommandSeen]) -> Iterator[Command]:
     for each in seen:
         task = session.store.task(each.task)
         if task is None:
-            session.note(f"command {each.id} has moved in the meantime and is left out")
+            session.note(f"command {each.id} has changed its status in the meantime and is omitted")
             continue
         try:
             if each.status in OF_LISTS:

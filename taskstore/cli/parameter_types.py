@@ -134,7 +134,7 @@ unique_for = click.option(
     type=duration_ms,
     default="0s",
     metavar="TIME",
-    help="Keep the key taken for this long, such as 1h, even if the task ends. At most 30d.",
+    help="Reserve the key for this long, such as 1h, even if the task ends. At most 30d.",
 )
 limit = click.option(
     "--limit", type=SIZE, default=50, metavar="N", help="Show at most N; 0 shows all.", show_default=True

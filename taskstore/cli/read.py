@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..types.groups import GroupStats, Heard
+from ..types.groups import ClientStatus, GroupStats
 from ..types.history import History, Step
 from ..types.tasks import PLAIN, Task
 from ..units import duration, size
@@ -111,7 +111,7 @@ def held_by(duplicate: Task) -> str:
     if not duplicate.id:
         return "a task that this token can't see holds the key"
     if duplicate.ending:
-        return f"task {duplicate.id} had the key and was {duplicate.ending}, and the key stays taken for some time"
+        return f"task {duplicate.id} had the key and was {duplicate.ending}; the key is still reserved"
     return f"task {duplicate.id} holds the key"
 
 
@@ -152,7 +152,7 @@ WORKERS = (
     Column(title="client", is_number=True, style="cyan"),
     Column(title="host"),
     Column(title="pid", is_number=True),
-    Column(title="heard", is_number=True),
+    Column(title="reported", is_number=True),
     Column(title="done/min", is_number=True),
     Column(title="groups", is_long=True),
 )
@@ -160,7 +160,7 @@ WORKERS = (
 
 @command("groups", needs=Scope.READ)
 def groups(session: Session) -> None:
-    """List the names of the groups that hold a task."""
+    """List the names of the non-empty groups."""
     names = session.some(session.store.groups(), NO_GROUP)
     if session.is_json:
         session.tell(names)
@@ -348,7 +348,7 @@ def workers(session: Session) -> None:
     session.show(table(WORKERS, map(_worker_cells, found)))
 
 
-def _worker_cells(worker: Heard) -> list[str]:
+def _worker_cells(worker: ClientStatus) -> list[str]:
     return [
         worker.name,
         str(worker.client_id),

@@ -140,7 +140,7 @@ def due_task(*, group: str, args: Sequence[str], labels: Sequence[tuple[str, str
 @command("delete", needs=Scope.OPERATE, below=schedule)
 @name
 def delete(session: Session, /, name: str) -> None:
-    """Delete a schedule. Tasks and jobs that it has added stay."""
+    """Delete a schedule. Tasks and jobs that it has added are kept."""
     found = session.store.schedules.delete(name)
     if found is None:
         raise no_schedule(session, name)

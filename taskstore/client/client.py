@@ -192,7 +192,7 @@ class ClaimingClient(Client):
     def hang_up(self) -> None:
         """Break off the call that another thread waits for, and refuse all further ones with StoreUnavailable.
 
-        The server gives nothing to a client that has gone.
+        The server hands out no tasks to a disconnected client.
         """
         self._has_ended = True
         for each in list(self._sockets):

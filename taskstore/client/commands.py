@@ -125,7 +125,7 @@ class CommandCalls:
     ) -> Call[list[CommandSeen]]:
         """Submit up to 1 000 command lines, all or none, and return them in the same order.
 
-        `stashed`: park them until `unstash`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
+        `stashed`: hold them back until `unstash`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
         """
         if isinstance(commands, str | bytes):
             raise InvalidInput({"commands": ["must be a list of command lines, not a string"]})
@@ -166,7 +166,7 @@ class CommandCalls:
         return Call.of(endpoints.COMMAND_LIST, path=_path(project, task=task), may_be_missing=True)
 
     def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
-        """Make a running list available again at once, when its worker is known to be dead.
+        """Make a running list available again immediately, when its worker is known to be dead.
 
         Returns False if the list was not running. Raises CommitUnknown if the connection breaks.
         """
@@ -207,7 +207,7 @@ class CommandCalls:
         status: CommandStatus | str | None = None,
         reason: str = "",
     ) -> Call[int]:
-        """Run finished commands again, as new ones without fails. Returns how many.
+        """Run finished commands again, as new ones without failures. Returns how many.
 
         Select them by the ids of their tasks or by status; by default all that failed too often or were too late.
         Raises CommitUnknown if the connection breaks.
@@ -217,11 +217,11 @@ class CommandCalls:
         )
 
     def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
-        """Park new commands and open lists with these task ids; None parks all. Returns how many."""
+        """Hold back new commands and open lists with these task ids; None holds back all. Returns how many."""
         return _many(endpoints.STASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
     def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
-        """Unpark commands and lists with these task ids; None unparks all. Returns how many."""
+        """Release commands and lists with these task ids; None releases all. Returns how many."""
         return _many(endpoints.UNSTASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
     def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:

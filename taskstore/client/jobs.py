@@ -43,9 +43,9 @@ class JobCalls:
         `function`: its dotted path. `args` and `kwargs` must be JSON. `at_ms`: when it is due. 0: now; negative: that
         many milliseconds from now; positive: milliseconds since the Epoch. Raises InvalidInput.
 
-        `unique`: a key of 1 to 255 characters. While an unfinished job of the queue has this key, nothing is enqueued:
-        returns that job, with `duplicate` True. `unique_for_ms`: for how long the key stays taken even if the job
-        finishes, up to 30 days.
+        `unique`: a key of 1 to 255 characters. While an unfinished job of the queue has this key, nothing is enqueued,
+        and that job is returned with `duplicate` True. `unique_for_ms`: how long the key stays reserved even if the
+        job finishes, up to 30 days.
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})

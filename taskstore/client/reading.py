@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .. import endpoints
-from ..types.groups import Heard, Stats
+from ..types.groups import ClientStatus, Stats
 from ..types.history import AuditPage, History
 from ..types.requests import TasksRequest
 from ..types.search import SearchPage
@@ -72,7 +72,7 @@ class Reading:
         """Return all tasks that match a search as a file. `format`: `ndjson` (see `import_tasks`) or `csv`."""
         return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
 
-    def clients(self) -> Call[list[Heard]]:
+    def clients(self) -> Call[list[ClientStatus]]:
         """Return the workers that sent a heartbeat in the last 24 hours, most recent first."""
         return Call.of(endpoints.CLIENTS)
 

@@ -64,7 +64,7 @@ class ScheduleCalls:
         return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body=body)
 
     def delete(self, name: str) -> Call[Schedule | None]:
-        """Delete a schedule; the tasks it added stay. Returns the schedule, or None if it did not exist."""
+        """Delete a schedule; the tasks it added are kept. Returns the schedule, or None if it did not exist."""
         return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), may_be_missing=True)
 
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
-from ..types.groups import Heard
+from ..types.groups import ClientStatus
 from ..types.progress import Progress, problems_of
 from ..types.requests import AddOrMove, ClaimRequest, ClientRequest, ProgressRequest, Update, UpdateRequest
 from ..types.tasks import (
@@ -270,7 +270,7 @@ class Working:
         return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
 
     def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
-        """Move the task to another group, where it is available at once. Returns the successor.
+        """Move the task to another group, where it is available immediately. Returns the successor.
 
         `data` and `error` replace the present values; None keeps them, `error=""` clears the error.
         Raises CommitRefused if the task no longer exists or another client holds it.
@@ -313,7 +313,7 @@ class Working:
         groups: Iterable[str] = (),
         version: str = "",
         info: Mapping[str, Any] | None = None,
-    ) -> Call[Heard]:
+    ) -> Call[ClientStatus]:
         """Report that this worker is alive. Call it every few seconds: after 30 s the worker counts as late.
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
@@ -329,7 +329,7 @@ class Working:
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
     def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
-        """Report how far a task is that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
+        """Report the progress of a task that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
 
         `id`: any id of its chain. The server stores at most one report a second, the last one. Raises NotHeld if the
         task is not leased to this client; NotFound if it has ended; InvalidInput.

@@ -81,7 +81,9 @@ class Lists:
             try:
                 commands = list_of(task)
             except NotACommand as problem:
-                logger.error("task %d of %s is moved aside: %s", task.id, task.group, problem)
+                logger.error(
+                    "task %d of %s is not a valid list and is removed from the queue: %s", task.id, task.group, problem
+                )
                 aside.append(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)
@@ -323,7 +325,7 @@ class Live:
             elif shown.task_id in named(refused.refusal):
                 shown.task_id, shown.is_gone = 0, True
             else:
-                logger.warning("list %s: its live output is not shown: %s", shown.work.commands.name, refused)
+                logger.warning("list %s: can't show its live output: %s", shown.work.commands.name, refused)
                 shown.is_gone = True
         except Exception as problem:  # Live output is optional, and a later write may succeed.
             self._outage.begin(problem)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..types.job_record import Attempt, JobRecord, queue_of
 from ..types.tasks import Change, NewTask
 from ..worker.settling import Entry, Settling
-from ..worker.store import Heard, Store
+from ..worker.store import ClientStatus, Store
 from .messages import now_ms
 from .processes import born, has_ended, machine
 from .verdicts import change_of, lost_while_held
@@ -66,7 +66,7 @@ class Orphans:
             yield from (task for task in found if task.owner == client_id and task.group in self._groups)
 
 
-def is_dead(heard: Heard) -> bool:
+def is_dead(heard: ClientStatus) -> bool:
     """Whether the worker ran on this machine and its process has ended without a goodbye."""
     known = heard.info.get("machine") == machine() and not heard.info.get("stopped")
     return bool(known and heard.pid and has_ended(heard.pid, heard.info.get("born")))
@@ -77,7 +77,7 @@ def whereabouts(pid: int) -> dict[str, Any]:
     return {"machine": machine(), "born": born(pid)}
 
 
-def given_back(task: Task, heard: Heard) -> NewTask | Change | None:
+def given_back(task: Task, heard: ClientStatus) -> NewTask | Change | None:
     """Return the change that retries the job of a dead worker or reports it failed, as its options say."""
     queue = queue_of(task.group)
     otherwise = Attempt(worker=heard.name, host=heard.host)

@@ -35,7 +35,7 @@ class JobContext:
     report: Report = field(default=unreported, repr=False, compare=False)
 
     def progress(self, done: float, text: str = "") -> None:
-        """Report how far the job is: `done` from 0 to 1, and a text of up to 255 characters.
+        """Report the progress of the job: `done` from 0 to 1, and a text of up to 255 characters.
 
         Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
         """
@@ -139,7 +139,7 @@ class JobFunction:
         """Return a copy that is enqueued with other settings.
 
         `at`: when the job is due; raises ValueError without a time zone. `unique`: a key; while an unfinished job of
-        the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays taken even if the job
+        the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays reserved even if the job
         finishes. The options are those of `job`.
         """
         if at is not None and at.tzinfo is None:

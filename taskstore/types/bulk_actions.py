@@ -66,7 +66,7 @@ REQUEUE = BulkAction(
     doing="Requeuing",
     help=f"""Make tasks available again, without owner and error: {WHICH}.
 
-    Dead letters go back to the group that they failed in.
+    Dead letters return to the group in which they failed.
 
     taskstore requeue group:mail/failed --spread-minutes 10
     """,
@@ -76,8 +76,8 @@ REQUEUE = BulkAction(
         Option(
             name="here",
             kind=Kind.FLAG,
-            label="Requeue here: keep dead letters in their group",
-            description="Keep dead letters in their group instead of sending them back to where they failed.",
+            label="Requeue here: leave dead letters in their group",
+            description="Leave dead letters in their group instead of returning them to the one in which they failed.",
             otherwise="Dead letters return to the group in which they failed.",
             default=False,
             is_previewed=True,

@@ -214,7 +214,7 @@ class CommandList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOutput:
-    """The output of a running command so far, as a task of the output group."""
+    """The output of a running command so far."""
 
     list: str  # The name of the list.
     task: int  # The id of the list's task.

@@ -124,7 +124,8 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     at_ms: Since = field(name="at")
     place: Place
     progress: Annotated[
-        Progress | None, Meta(description="As the running command wrote it; null if it did not. Only of one command.")
+        Progress | None,
+        Meta(description="The progress that the command reported; null if none. Only for a single command."),
     ] = None
 
 
@@ -176,7 +177,7 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     at_ms: Since = field(name="at")
     place: Place
     progress: Annotated[
-        Progress | None, Meta(description="As one of its commands last wrote it; null if none did.")
+        Progress | None, Meta(description="The latest progress that one of its commands reported; null if none.")
     ] = None
 
 

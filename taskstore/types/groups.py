@@ -54,7 +54,7 @@ class GroupPause(Struct, frozen=True, kw_only=True):
 prepare(Stats, GroupPause)
 
 
-class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last heartbeat of a worker."""
 
     client_id: Int64 = field(name="clientid")
@@ -79,4 +79,4 @@ class Heard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
 
 
-prepare(Heard)
+prepare(ClientStatus)

@@ -13,21 +13,21 @@ AUDIT_LENGTH = 1_000  # Of the texts of a filter.
 
 
 class End(Struct, frozen=True, kw_only=True):
-    """How an id ended."""
+    """How and when the task with this id was replaced or deleted."""
 
     at_ms: int = field(name="at")
-    commit: Annotated[Int64, Meta(description="The commit that ended it.")]
+    commit: Annotated[Int64, Meta(description="The commit that replaced or deleted it.")]
     client_id: Annotated[Int64, Meta(description="The client of that commit or claim.")] = field(name="clientid")
     how: Ending
     successor: Annotated[
         Int64 | None, Meta(description="null if there is none. If another step follows, an undo restored the task.")
     ]
-    operator: Annotated[str, Meta(description="Empty if a worker ended it.")]
+    operator: Annotated[str, Meta(description="The operator who made this change; empty for a worker.")]
     reason: str
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """A task under one of its ids, and how that id ended."""
+    """One step in the history of a task: its state under one id."""
 
     id: Int64
     group: str
@@ -38,11 +38,11 @@ class Step(Struct, frozen=True, kw_only=True):
     claims: int
     made_at_ms: Annotated[int, Meta(description="When this id was assigned.")] = field(name="made")
     made_by_commit: Int64
-    ended: Annotated[End | None, Meta(description="null if the id still exists.")]
+    ended: Annotated[End | None, Meta(description="null if the task with this id still exists.")]
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """A task under all its ids, oldest first. Ids whose history was reduced or pruned are left out."""
+    """The history of a task under all its ids, oldest first. Ids whose history has expired are omitted."""
 
     id: Annotated[Int64, Meta(description="The requested id.")]
     origin: Int64

@@ -44,7 +44,7 @@ class Job(Struct, frozen=True, kw_only=True):
     args: Annotated[Sequence[Any], Meta(description="The positional arguments.")]
     kwargs: Mapping[str, Any]
     options: JobOptions
-    attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last may be under way.")]
+    attempts: Annotated[tuple[Attempt, ...], Meta(description="Oldest first; the last one may still be running.")]
     result: Annotated[Any, Meta(description="The function's return value; null until the job has succeeded.")]
     error: Annotated[JobError | None, Meta(description="The error of the last attempt, if it failed.")]
     log: Annotated[str, Meta(description="The end of the last attempt's output.")]
@@ -62,7 +62,9 @@ class Job(Struct, frozen=True, kw_only=True):
         bool, Meta(description="false if its record is too large for a list; request the job by its id.")
     ] = field(name="whole")
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
-    progress: Annotated[Progress | None, Meta(description="As its function reported it; null if it did not.")] = None
+    progress: Annotated[Progress | None, Meta(description="The progress that its function reported; null if none.")] = (
+        None
+    )
     duplicate: Annotated[
         bool, Meta(description="true if the unique key was taken; this is then the job that holds it.")
     ] = False

@@ -46,8 +46,8 @@ UniqueFor = Annotated[
     Meta(
         ge=0,
         le=MOST_UNIQUE_FOR_MS,
-        description="How long after the add the key stays taken even if the task ends, in milliseconds. At most 30 "
-        "days. Only together with `unique`.",
+        description="How long the key stays reserved after the add even if the task ends, in milliseconds. At most 30 "
+        "days. Requires `unique`.",
     ),
 ]
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
@@ -63,13 +63,15 @@ TimespecAlias = Annotated[
     ),
 ]
 Duration = Annotated[int, Meta(ge=INT64_MIN, le=LATEST_MS // 2, description="The length of the lease in milliseconds.")]
-Wait = Annotated[int, Meta(ge=0, le=MOST_WAIT_MS, description="Milliseconds to wait for a task that can be claimed.")]
+Wait = Annotated[
+    int, Meta(ge=0, le=MOST_WAIT_MS, description="How long to wait for an available task, in milliseconds.")
+]
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="The maximum number of tasks to claim.")]
-Labels = Annotated[dict[str, str], Meta(description="At most 64 labels; names and values are text.")]
+Labels = Annotated[dict[str, str], Meta(description="At most 64 labels; names and values are strings.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
 ClientText = Annotated[str, Meta(description="At most 255 characters.")]
 ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="The process id of the operating system.")]
-Key = Annotated[str, Meta(description="Makes it safe to send the request again, as the header Idempotency-Key does.")]
+Key = Annotated[str, Meta(description="Makes the request safe to repeat, like the header Idempotency-Key.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]
 
 

@@ -298,7 +298,8 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     data_type: DataType = ""
     data_base64: Annotated[str | UnsetType, Meta(description="Present only if data is null.")] = UNSET
     progress: Annotated[
-        Progress | None, Meta(description="As its owner reported it, if it did. Only for tasks requested by id.")
+        Progress | None,
+        Meta(description="The progress that its owner reported, if any. Only for tasks requested by id."),
     ] = None
     unique: Annotated[UniqueKey, Meta(description="The key that the task holds, if any.")] = ""
     unique_group: Annotated[
@@ -427,7 +428,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
     imported: Annotated[int, Meta(description="The number of new tasks.")]
     ids: Annotated[Ids, Meta(description="Their ids, in the order of the lines.")]
-    skipped: Annotated[int, Meta(description="The number of lines that were skipped: their keys were taken.")] = 0
+    skipped: Annotated[int, Meta(description="The number of lines skipped because their keys were taken.")] = 0
 
 
 prepare(Outcome, Duplicate, Imported)

@@ -75,7 +75,7 @@ class Context:
         self._report = report
 
     def progress(self, done: float, text: str = "") -> None:
-        """Report how far the task is: `done` from 0 to 1, and a text of up to 255 characters.
+        """Report the progress of the task: `done` from 0 to 1, and a text of up to 255 characters.
 
         Call it as often as you like: the worker sends the last report once a second. Raises InvalidInput.
         """

@@ -113,7 +113,7 @@ class Reports:
             try:
                 self._store.report_progress(origin, done, text)
             except REFUSED as problem:
-                logger.debug("the progress of task %d is not wanted: %s", origin, problem)
+                logger.debug("the store rejected the progress of task %d: %s", origin, problem)
             except TaskStoreError:
                 with self._turn:
                     self._latest = reports | self._latest  # Newer ones win.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..types.tasks import Task
 
 
-class Heard(Protocol):
+class ClientStatus(Protocol):
     """The last heartbeat of a worker."""
 
     @property
@@ -74,4 +74,4 @@ class Store(Protocol):
 
     def report_progress(self, id: int, done: float, text: str = "") -> object: ...
 
-    def clients(self) -> Sequence[Heard]: ...
+    def clients(self) -> Sequence[ClientStatus]: ...

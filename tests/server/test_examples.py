@@ -113,7 +113,7 @@ def test_a_lost_lease_commits_nothing(examples, rest):
     with examples.started("lease") as worker:
         wait_for(lambda: rest.tasks("mail")[0]["claims"] == 1, "the claim")
         wait_for(lambda: is_taken_away(rest, "mail"), "a deletion between two renewals")
-        assert said_by(worker) == ["too late: somebody else has it now"]
+        assert said_by(worker) == ["too late: another worker has it now"]
     assert rest.groups() == []
 
 
@@ -172,7 +172,7 @@ def test_a_broken_task_is_kept_with_its_error_and_the_others_go_on(examples, res
     assert sorted(data_of(rest, "totals")) == ["5", "60"]
     [failed] = rest.tasks("orders/failed")
     assert failed["data"] == "three"
-    assert failed["error"].startswith("this is no order: ")
+    assert failed["error"].startswith("not an order: ")
     assert rest.groups() == ["orders/failed", "totals"]
 
 
@@ -219,7 +219,7 @@ def forecast(line: str) -> dict[str, Any]:
 def test_of_many_equal_orders_one_reminder_is_added(of_each_way, rest):
     rest.commit(adds=[{"group": "orders", "data": name} for name in ("Ann", "Bob", "Ann", "Ann", "Bob", "Ann")])
     said = of_each_way["rest"].run("once", times=3)
-    assert sorted(line.rpartition(" ")[0] for line in said) == ["added"] * 2 + ["waits already"] * 4
+    assert sorted(line.rpartition(" ")[0] for line in said) == ["added"] * 2 + ["already waiting"] * 4
     assert sorted(task["data"] for task in rest.tasks("reminders")) == ["Ann", "Bob"]
 
 

@@ -1,6 +1,7 @@
-"""Barrier: whichever of many parallel parts is the last starts the next phase, once.
+"""Barrier: when the last of many parallel parts is done, start the next phase once.
 
-The task in the group `barrier` counts: {"parts": 12, "results": [...]}. Each part is a number to be squared.
+The task in the group `barrier` lists the results so far: {"parts": 12, "results": [...]}. Each part is a number to
+square.
 """
 
 import json
@@ -16,7 +17,7 @@ IDLE = timedelta(seconds=0.3)
 
 
 def pass_barrier(store, lease, result):
-    """Commit the part together with its entry in the barrier. Raises Refused when another part was quicker."""
+    """Commit the part together with its entry in the barrier. Raises Refused if another part was faster."""
     barrier = store.query("barrier", wait=LEASE)
     state = json.loads(barrier.data.value)
     state["results"].append(result)

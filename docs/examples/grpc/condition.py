@@ -1,6 +1,6 @@
-"""Config task as a condition: nothing is committed that was made by a config which has been replaced meanwhile.
+"""Config task as a condition: results are rejected if the configuration has been replaced in the meantime.
 
-The task in the group `config` is the greeting of each mail.
+The task in the group `config` contains the greeting for each mail.
 """
 
 import sys
@@ -14,7 +14,7 @@ IDLE = timedelta(seconds=0.3)
 
 
 def send(store, mail):
-    config = store.query("config", wait=LEASE)  # Read, and not owned: all workers have it at once.
+    config = store.query("config", wait=LEASE)  # Only read it, so that all workers can use it.
     time.sleep(0.1)
     text = config.data.value + b", " + mail.data.value
     store.do(require(config), delete(mail), create(new_task("sent", text)))
@@ -27,4 +27,4 @@ with connect(*sys.argv[1:]) as store:
             print("sent", flush=True)
         except Refused:
             store.disown(mail)
-            print("once more: the config has changed", flush=True)
+            print("again: the config has changed", flush=True)

@@ -1,6 +1,6 @@
-"""Dead letter group: a task that can never go well is moved aside with its error, and the others go on.
+"""Dead letter group: move a task that can never succeed to another group with its error.
 
-Each task of the group `orders` is like `3 x 20`.
+Tasks of the group `orders` contain text such as `3 x 20`.
 """
 
 import sys
@@ -13,11 +13,11 @@ IDLE = timedelta(seconds=0.3)
 
 
 def total(order: str) -> int:
-    """Any other error would end the worker, and leave the task to others: that is for what another try may mend."""
+    """Return the total of an order. After any other error the worker ends, and another worker retries the task."""
     try:
         count, price = map(int, order.split(" x "))
     except ValueError as problem:
-        raise Unrecoverable(f"this is no order: {problem}") from problem
+        raise Unrecoverable(f"not an order: {problem}") from problem
     return count * price
 
 

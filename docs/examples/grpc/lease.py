@@ -1,6 +1,6 @@
-"""Lease with renewal: nobody else gets a task while its worker lives, and somebody does soon after it died.
+"""Lease with renewal: a worker keeps its task while it is alive; soon after it dies, another one gets the task.
 
-Each task of the group `mail` is a number of steps, of which each takes a while.
+Each task of the group `mail` contains a number of steps, each of which takes a while.
 """
 
 import sys
@@ -15,7 +15,7 @@ IDLE = timedelta(seconds=0.3)
 with connect(*sys.argv[1:]) as store:
     while task := store.query("mail", own_for=LEASE, wait=IDLE):
         try:
-            # A thread renews it in time: the work may take as long as it wants.
+            # A thread renews the lease, so the work can take any time.
             with store.lease(task, LEASE) as lease:
                 for _ in range(int(task.data.value)):
                     lease.check()
@@ -23,4 +23,4 @@ with connect(*sys.argv[1:]) as store:
                 lease.commit(create(new_task("sent", task.data.value)))
             print("sent", flush=True)
         except LeaseLost:
-            print("too late: somebody else has it now", flush=True)
+            print("too late: another worker has it now", flush=True)

@@ -1,4 +1,4 @@
-"""Commit by move: what one step has done is the task of the next one, in one Update, so none is lost or done twice."""
+"""Commit by move: the result of one step becomes the task of the next in one Update, so none is lost or repeated."""
 
 import sys
 from datetime import timedelta

@@ -1,6 +1,6 @@
-"""Progress and forecast: how many tasks are left, how fast they go, and when the last one will.
+"""Progress and forecast: show how many tasks are left, their rate, and when the group will be empty.
 
-For a dashboard the metric `masstasker_num_tasks` tells the same.
+A dashboard can use the metric `masstasker_num_tasks`.
 """
 
 import sys

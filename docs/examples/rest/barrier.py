@@ -1,6 +1,7 @@
-"""Barrier: whichever of many parallel parts is the last starts the next phase, once.
+"""Barrier: when the last of many parallel parts is done, start the next phase once.
 
-The task in the group `barrier` counts: {"parts": 12, "results": [...]}. Each part is a number to be squared.
+The task in the group `barrier` lists the results so far: {"parts": 12, "results": [...]}. Each part is a number to
+square.
 """
 
 import json
@@ -15,7 +16,7 @@ IDLE_MS = 300
 
 
 def pass_barrier(store, part, result):
-    """Commit the part together with its entry in the barrier. Raises Refused when another part was quicker."""
+    """Commit the part together with its entry in the barrier. Raises Refused if another part was faster."""
     barrier = store.first("barrier")
     state = json.loads(barrier["data"])
     state["results"].append(result)
@@ -33,5 +34,5 @@ while part := store.claim("parts", LEASE_MS, IDLE_MS):
             break
         except Refused as refused:
             if part["id"] in refused.ids.get("deletes", ()):
-                break  # The lease had ended: somebody else does it.
+                break  # The lease has ended: another worker has the part.
             time.sleep(random.uniform(0, 0.05))

@@ -1,6 +1,6 @@
-"""Bootstrap task: of workers that start together one makes the tasks, whichever, and all do them.
+"""Bootstrap task: of workers that start together, one adds the tasks, and all process them.
 
-`up --bootstrap-group bootstrap` puts that task into a new store.
+`up --bootstrap-group bootstrap` adds the bootstrap task to a new store.
 """
 
 import sys
@@ -11,14 +11,14 @@ IDLE_MS = 300
 
 
 def find_work():
-    """In earnest this would list files, or read a database."""
+    """Return the work to do. A real program would list files or read a database."""
     return [f"mail {number}" for number in range(20)]
 
 
 store = Store(*sys.argv[1:])
 if bootstrap := store.claim("bootstrap"):
     found = find_work()
-    # Both or neither: a worker that dies before leaves the bootstrap task for another one.
+    # One commit: if this worker dies first, another one claims the bootstrap task.
     store.commit(adds=[{"group": "mail", "data": data} for data in found], deletes=[bootstrap["id"]])
     print(f"made {len(found)}", flush=True)
 while task := store.claim("mail", wait_ms=IDLE_MS):

@@ -1,6 +1,6 @@
-"""Config task as a condition: nothing is committed that was made by a config which has been replaced meanwhile.
+"""Config task as a condition: results are rejected if the configuration has been replaced in the meantime.
 
-The task in the group `config` is the greeting of each mail.
+The task in the group `config` contains the greeting for each mail.
 """
 
 import sys
@@ -12,7 +12,7 @@ IDLE_MS = 300
 
 
 def send(store, mail):
-    config = store.first("config")  # Read, and not claimed: all workers have it at once.
+    config = store.first("config")  # Only read it, so that all workers can use it.
     time.sleep(0.1)
     sent = {"group": "sent", "data": f"{config['data']}, {mail['data']}"}
     store.commit(depends=[config["id"]], deletes=[mail["id"]], adds=[sent])
@@ -25,4 +25,4 @@ while mail := store.claim("mail", wait_ms=IDLE_MS):
         print("sent", flush=True)
     except Refused:
         store.commit(updates=[{"id": mail["id"], "keep": True, "release": True}])
-        print("once more: the config has changed", flush=True)
+        print("again: the config has changed", flush=True)

@@ -1,6 +1,6 @@
-"""Dead letter group: a task that can never go well is moved aside with its error, and the others go on.
+"""Dead letter group: move a task that can never succeed to another group with its error.
 
-Each task of the group `orders` is like `3 x 20`.
+Tasks of the group `orders` contain text such as `3 x 20`.
 """
 
 import sys
@@ -20,7 +20,7 @@ while task := store.claim("orders", wait_ms=IDLE_MS):
     try:
         done = {"group": "totals", "data": str(total(task["data"]))}
     except ValueError as problem:
-        # Any other error ends the worker, and leaves the task to others: that is for what another try may mend.
-        failed = {"group": "orders/failed", "data": task["data"], "error": f"this is no order: {problem}"}
+        # After any other error the worker ends, and another worker retries the task.
+        failed = {"group": "orders/failed", "data": task["data"], "error": f"not an order: {problem}"}
         done = {"id": task["id"], **failed}
     store.commit(adds=[done], deletes=[task["id"]])

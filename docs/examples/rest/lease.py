@@ -1,6 +1,6 @@
-"""Lease with renewal: nobody else gets a task while its worker lives, and somebody does soon after it died.
+"""Lease with renewal: a worker keeps its task while it is alive; soon after it dies, another one gets the task.
 
-Each task of the group `mail` is a number of steps, of which each takes a while.
+Each task of the group `mail` contains a number of steps, each of which takes a while.
 """
 
 import sys
@@ -13,7 +13,7 @@ IDLE_MS = 300
 
 
 def send(store, task):
-    # A worker that works in one piece would renew in a thread of its own.
+    # A worker whose work has no steps would renew the lease in a thread.
     for _ in range(int(task["data"])):
         [task] = store.commit(updates=[{"id": task["id"], "keep": True, "timespec": -LEASE_MS}])
         time.sleep(0.1)
@@ -26,4 +26,4 @@ while task := store.claim("mail", LEASE_MS, IDLE_MS):
         send(store, task)
         print("sent", flush=True)
     except Refused:
-        print("too late: somebody else has it now", flush=True)
+        print("too late: another worker has it now", flush=True)

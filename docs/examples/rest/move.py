@@ -1,4 +1,4 @@
-"""Commit by move: what one step has done is the task of the next one, in one commit, so none is lost or done twice."""
+"""Commit by move: the result of one step becomes the task of the next in one commit, so none is lost or repeated."""
 
 import sys
 
@@ -10,5 +10,5 @@ store = Store(*sys.argv[1:])
 for group, next_group in STEPS:
     while task := store.claim(group):
         data = f"{task['data']}, {next_group}"
-        # With the id of a deleted task an add is its successor: the console shows one trail.
+        # With the id of a deleted task, an added task is its successor, with a common history.
         store.commit(adds=[{"id": task["id"], "group": next_group, "data": data}], deletes=[task["id"]])

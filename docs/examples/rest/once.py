@@ -1,6 +1,6 @@
-"""Add a task only once: however often it is asked for, one reminder waits for each customer.
+"""Add a task only once: however often it is requested, each customer gets one reminder.
 
-Each task in the group `orders` names a customer. All workers may ask for the same reminder at the same time.
+Each task in the group `orders` contains a customer. Several workers may request the same reminder at the same time.
 """
 
 import sys
@@ -13,6 +13,6 @@ store = Store(*sys.argv[1:])
 while order := store.claim("orders", wait_ms=IDLE_MS):
     customer = order["data"]
     reminder = {"group": "reminders", "data": customer, "unique": customer}
-    # A taken key refuses nothing: the rest of the commit is done.
+    # If the key is taken, the rest of the commit still takes effect.
     [task] = store.commit(deletes=[order["id"]], adds=[reminder])
-    print("waits already" if task.get("duplicate") else "added", task["id"], flush=True)
+    print("already waiting" if task.get("duplicate") else "added", task["id"], flush=True)

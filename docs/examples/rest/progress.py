@@ -1,6 +1,6 @@
-"""Progress and forecast: how many tasks are left, how fast they go, and when the last one will.
+"""Progress and forecast: show how many tasks are left, their rate, and when the group will be empty.
 
-The console's overview tells the same of each group.
+The console's overview shows this for each group.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Show progress: a worker says how far it is, and everybody can see it.
+"""Show progress: a worker reports the progress of its task.
 
-Each task of the group `books` is a number of pages, of which each takes a while.
+Each task of the group `books` contains a number of pages, each of which takes a while.
 """
 
 import sys
@@ -17,7 +17,7 @@ def print_book(store, task):
     pages = int(task["data"])
     for page in range(1, pages + 1):
         time.sleep(PAGE_S)
-        # The store keeps the last report of a second, so a worker need not count them.
+        # The store keeps the last report of each second, so a worker can report often.
         store.report(task, page / pages, f"page {page} of {pages}")
     store.commit(adds=[{"group": "printed", "data": task["data"]}], deletes=[task["id"]])
 
@@ -28,4 +28,4 @@ while task := store.claim("books", LEASE_MS, IDLE_MS):
         print_book(store, task)
         print("printed", flush=True)
     except Refused:
-        print("too late: somebody else has it now", flush=True)
+        print("too late: another worker has it now", flush=True)

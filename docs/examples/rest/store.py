@@ -1,4 +1,4 @@
-"""What the other examples ask the REST API for. It needs httpx and nothing else."""
+"""A small client of the REST API for the other examples. It needs only httpx."""
 
 import os
 import secrets
@@ -7,7 +7,7 @@ import httpx
 
 
 class Refused(Exception):
-    """Something that the commit names is gone, or somebody else's. Nothing was changed. `ids` says what."""
+    """A task no longer exists, or another client holds it. Nothing was changed. `ids` lists the tasks by reason."""
 
     def __init__(self, ids):
         super().__init__(f"refused: {ids}")
@@ -18,24 +18,24 @@ class Store:
     """The store at an address, with the token of TASKSTORE_TOKEN."""
 
     def __init__(self, url="http://127.0.0.1:8048"):
-        self.me = secrets.randbits(48)  # Whose a claimed task is.
+        self.me = secrets.randbits(48)  # The owner of claimed tasks.
         headers = {"Authorization": f"Bearer {os.environ['TASKSTORE_TOKEN']}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
 
     def claim(self, group, lease_ms=30_000, wait_ms=0):
-        """A task that nobody else gets for so long; None when there is none, or none comes in time."""
+        """Claim a task for `lease_ms`, waiting up to `wait_ms` for one. Returns None if there is none."""
         asked = {"clientid": self.me, "group": group, "duration": lease_ms, "wait": wait_ms}
         return next(iter(self._answer("POST", "/claim", json=asked)["tasks"]), None)
 
     def commit(self, **changes):
-        """All of it or nothing: adds, updates, deletes, depends. Returns the new tasks, or raises Refused."""
+        """Commit adds, updates and deletes if all `depends` exist. Returns the new tasks. Raises Refused."""
         answer = self._answer("POST", "/update", json={"clientid": self.me, **changes})
         if answer["error"]:
             raise Refused({what: ids for what, ids in answer["error"].items() if ids})
         return answer["tasks"]
 
     def report(self, task, done, text=""):
-        """Say how far a claimed task is, from 0 to 1. Raises Refused when it is somebody else's, or has ended."""
+        """Report the progress of a claimed task, from 0 to 1. Raises Refused if the lease was lost."""
         said = {"clientid": self.me, "done": done, "text": text}
         answer = self._http.put(f"/progress/{task['id']}", json=said)
         if answer.status_code in (404, 409):
@@ -43,11 +43,11 @@ class Store:
         answer.raise_for_status()
 
     def first(self, group):
-        """The task that has been available longest, without claiming it; None when there is none."""
+        """Return the task that has been available longest, without claiming it; None if there is none."""
         return next(iter(self._answer("GET", "/group", params={"name": group, "limit": 1})), None)
 
     def stats(self, group):
-        """The group in numbers; None when no task is in it."""
+        """Return the counts of the group; None if it is empty."""
         return next((each for each in self._answer("GET", "/stats")["groups"] if each["group"] == group), None)
 
     def _answer(self, method, path, **request):

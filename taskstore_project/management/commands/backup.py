@@ -12,7 +12,7 @@ from taskstore_project.startup_migration import need_store
 
 
 class Command(ProjectCommand):
-    help = "Write a snapshot of the whole store to a file, for `restore`. Servers may keep running."
+    help = "Back up the whole store to a file. Servers can keep running."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(

@@ -12,7 +12,7 @@ from taskstore_project.base_command import ProjectCommand, grouped
 
 
 class Command(ProjectCommand):
-    help = "Restore a backup into an empty store on either database: all of it or nothing. Stop the servers first."
+    help = "Restore a backup into an empty store, completely or not at all. Stop the servers first."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE", help="file that `backup` wrote")

@@ -14,7 +14,7 @@ WRONG = 1
 
 
 class Command(ProjectCommand):
-    help = "Check the store for damage; one line per problem, exit code 1 if there is any. Servers may keep running."
+    help = "Check the store for damage and print each problem. Exit code 1 if there are any. Servers can keep running."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--mend", action="store_true", help="fix wrong counts and unique keys first")
