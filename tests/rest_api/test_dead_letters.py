@@ -85,9 +85,10 @@ def test_only_a_requeue_has_a_use_for_here(api):
 def test_a_token_sends_nothing_to_a_group_that_is_not_its_own(api):
     there = letter(api)
     failed_only = Api(Scope.OPERATE, ("mail/failed",))
-    preview = seen(failed_only, "requeue", **FAILED)
-    status, answer = failed_only.post("/bulk", asked(preview, **FAILED | {"verb": "requeue"}))
-    assert (status, '"mail"' in answer["detail"]) == (403, True)
+    requeue = asked(seen(api, "requeue", **FAILED), **FAILED | {"verb": "requeue"})
+    for path, body in (("/bulk/preview", {"verb": "requeue", **FAILED}), ("/bulk", requeue)):
+        status, answer = failed_only.post(path, body)
+        assert (status, '"mail"' in answer["detail"]) == (403, True)
     assert Task.objects.get().id == there["id"]
 
 
