@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tasks_app import database
 from tasks_app.core.operations import Claim, TaskRecord
 from tasks_app.database import Undecided, postgresql_writing, sqlite
+from tasks_app.database.demand import named_keys
 from tasks_app.models import EndedTask, Task
 from taskstore.errors import CommitRefused, StoreBusy
 from taskstore.types.tasks import Ending, NewTask, Refusal
@@ -52,7 +53,7 @@ def compare_batches(sequence, clock, served):
                 model.last_id = max(model.last_id, outcome[0].id - 1)
             if isinstance(operation, Claim) and not isinstance(outcome, Refusal):
                 agree_on_claim(operation, outcome, model)
-            else:
+            elif outcome is not Undecided.CONTENDED or not named_keys([operation]):  # Else the next batch decides it.
                 agree(operation, unnumbered(outcome), unnumbered(model.perform(operation)))
     agree_in_the_end(model)
 
