@@ -25,7 +25,7 @@ from tasks_app.rest_api.lane import Lane
 from tasks_app.writer.writer import Writer
 from taskstore_project.asgi import application
 from taskstore_project.serving.daphne_server import Server as Daphne
-from taskstore_project.serving.starting import local_url
+from taskstore_project.serving.listening import local_url
 from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 
 T = TypeVar("T")

@@ -85,7 +85,7 @@ if __name__ == "__main__":
 
     from taskstore_project.serving import server as settled
     from taskstore_project.serving.daphne_server import Server as Daphne
-    from taskstore_project.serving.starting import local_url, resolve
+    from taskstore_project.serving.listening import local_url, resolve
     from taskstore_project.serving.uvicorn_server import Server as Uvicorn
 
     settled.PATIENCE_S = settled.GRACE_S = float(sys.argv[2])

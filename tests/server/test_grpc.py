@@ -21,7 +21,7 @@ from tasks_app.grpc_api.serving import LISTENERS
 from taskstore.masstasker.masstasker_pb2 import QueryRequest, Task, UpdateRequest
 from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from taskstore_project.base_command import CannotRun
-from taskstore_project.serving.starting import check_certificate, refuse_plaintext, resolve
+from taskstore_project.serving.listening import check_certificate, refuse_plaintext, resolve
 from tests.certificates import make_certificate
 from tests.served import free_port
 

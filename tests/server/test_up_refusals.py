@@ -7,7 +7,8 @@ import pytest
 
 from taskstore_project.base_command import CannotRun
 from taskstore_project.management.commands.serve import worker_count
-from taskstore_project.serving.starting import port_number, refuse_strangers, resolve
+from taskstore_project.serving.listening import resolve
+from taskstore_project.serving.starting import port_number, refuse_strangers
 
 pytestmark = pytest.mark.once
 
