@@ -7,7 +7,7 @@ from django.db import IntegrityError
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app import database
-from tasks_app.core.operations import Claim, TaskRecord
+from tasks_app.core.operations import Claim, Duplicate, TaskRecord
 from tasks_app.database import Undecided, postgresql_writing, sqlite
 from tasks_app.database.demand import named_keys
 from tasks_app.models import EndedTask, Task
@@ -39,7 +39,7 @@ def compare(sequence, clock):
 def compare_batches(sequence, clock, served):
     """The same with the writer, which does several operations in one transaction."""
     model = begin(clock)
-    may_skip = False  # A client that names tasks of groups that it may not touch may use up ids in vain.
+    may_skip = False  # Tasks of groups that the client may not touch, and keys that are taken, may use up ids in vain.
     for elapsed_ms, operations in batches(sequence):
         let_pass(elapsed_ms, model, clock)
         living = sorted(model.tasks)
@@ -48,9 +48,10 @@ def compare_batches(sequence, clock, served):
         done = served.run(connection.run(database.transact(batch, connection.dialect)))
         for operation, decision in zip(batch, done.decisions, strict=True):
             outcome = decision.refusal if isinstance(decision, CommitRefused) else decision
-            may_skip |= operation.scope.patterns is not None
-            if may_skip and isinstance(outcome, list) and outcome:
-                model.last_id = max(model.last_id, outcome[0].id - 1)
+            may_skip |= operation.scope.patterns is not None or bool(named_keys([operation]))
+            if may_skip and isinstance(outcome, list):
+                new = [task.id for task in outcome if not isinstance(task, Duplicate)]
+                model.last_id = max(model.last_id, min(new, default=0) - 1)
             if isinstance(operation, Claim) and not isinstance(outcome, Refusal):
                 agree_on_claim(operation, outcome, model)
             elif outcome is not Undecided.CONTENDED or not named_keys([operation]):  # Else the next batch decides it.
