@@ -1,4 +1,4 @@
-"""What Django's `check` says about settings that would hurt the store, in this project or in one that installs it."""
+"""Django system checks for settings that would harm the store, in this project or in one that installs it."""
 
 from __future__ import annotations
 

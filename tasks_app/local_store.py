@@ -42,7 +42,7 @@ LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has writte
 
 
 class LocalStore:
-    """What a worker needs (client/store.py); to be entered before it is used. Threads may share it."""
+    """The store that a worker needs (client/store.py). Enter it before use. Threads may share it."""
 
     def __init__(self) -> None:
         self.id = id_of_this_process()

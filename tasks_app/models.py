@@ -1,4 +1,4 @@
-"""What the database keeps: columns, indexes, facts about one row.
+"""The tables of the database: columns, indexes, facts about one row.
 
 A task is changed through the verbs of `Task.objects` only (managers.py).
 """
@@ -177,7 +177,7 @@ class UniqueKey(models.Model):
 
 
 class EndedTask(models.Model):
-    """What became of an id that is no longer there: the trail (contract.md section 5)."""
+    """The end of an id that no longer exists: a row of the trail (contract.md section 5)."""
 
     id = models.BigIntegerField(primary_key=True)
     group = NameField(max_length=255)
@@ -212,7 +212,7 @@ class EndedTask(models.Model):
 
 
 class KeptAnswer(models.Model):
-    """What was answered to a request with an idempotency key."""
+    """The answer to a request with an idempotency key."""
 
     key = KeyField(primary_key=True)  # With its holder's name in front.
     digest = models.CharField(max_length=64)
@@ -257,7 +257,7 @@ class GroupTotal(models.Model):
 
 
 class Rate(models.Model):
-    """What happened in a group within a minute, within ten, or within an hour."""
+    """Counts of the events in a group within a minute, ten minutes or an hour."""
 
     group = NameField(max_length=255)
     minutes = models.SmallIntegerField()  # How long: 1, 10 or 60.
@@ -333,7 +333,7 @@ class PausedGroup(models.Model):
 
 
 class Client(models.Model):
-    """What a worker said of itself with its last heartbeat."""
+    """A worker's last heartbeat."""
 
     id = models.BigIntegerField(primary_key=True)  # The owner that its claims and commits name.
     name = models.CharField(max_length=255)
@@ -366,7 +366,7 @@ class ProgressReport(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a token may do; each of the first three includes the ones before it."""
+    """The scope of a token; each of the first three includes the ones before it."""
 
     READ = "read"
     WORK = "work"
@@ -430,7 +430,7 @@ def choices(words: type[StrEnum]) -> list[tuple[str, str]]:
 
 
 class BulkOperation(models.Model):
-    """What a person or a program does to many tasks: what was asked for, and how far it has come."""
+    """A bulk operation by a person or a program: the request and its progress."""
 
     State: TypeAlias = OperationState
 
@@ -466,7 +466,7 @@ class BulkOperation(models.Model):
 
 
 class BulkItem(models.Model):
-    """What a bulk operation did to a task, and the task as it was. Kept for as long as that can be undone."""
+    """The change that a bulk operation made to a task, and the task before it. Kept as long as it can be undone."""
 
     Outcome: TypeAlias = ItemOutcome
 

@@ -1,4 +1,4 @@
-"""What works in a server process beside the answering of HTTP requests."""
+"""Services that run in a server process beside the answering of HTTP requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWITCH_S = 0.001
 
 
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
-    """What starts the writer, bulk operations, schedules, lists of commands and gRPC, on the loop that runs then.
+    """Start the writer, bulk operations, schedules, lists of commands and gRPC, on the loop that runs then.
 
     All of it stops with the writer.
     """

@@ -1,4 +1,4 @@
-"""What this project's commands share: mistakes in one line, tables, and the user who runs them."""
+"""The base of this project's commands: mistakes in one line, tables, and the user who runs them."""
 
 from __future__ import annotations
 

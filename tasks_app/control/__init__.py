@@ -1,1 +1,1 @@
-"""What operators do to one group or lease at once: pause, resume, end a lease early."""
+"""Operators' actions on one group or lease: pause, resume, end a lease early."""

@@ -1,4 +1,4 @@
-"""What can be asked of the store, and what it answers: frozen values, no Django.
+"""Operations of the store and their results: frozen values, no Django.
 
 The words are those of contract.md section 1. Times are milliseconds since the
 Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
@@ -73,7 +73,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class ResendKey:
-    """What makes it safe to send an operation again: the same key gets the same answer, once."""
+    """An idempotency key: an operation sent again with the same key gets the same answer."""
 
     key: str  # With its holder's name in front: another holder's same key is another one.
     digest: str  # Of the request: the same key with another request makes no sense.
@@ -271,7 +271,7 @@ class Removal(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What an operation that is not refused does. Drafts: adds first, then updates, in the order given."""
+    """The effect of an accepted operation. Drafts: adds first, then updates, in the order given."""
 
     removals: tuple[Removal, ...] = ()
     drafts: tuple[TaskRecord, ...] = ()

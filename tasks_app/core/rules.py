@@ -1,4 +1,4 @@
-"""What is allowed, and what comes of it: pure, no database, no clock, no Django.
+"""The rules for operations, and their effects: pure, no database, no clock, no Django.
 
 Every way into the store ends here. Source: contract.md sections 2 and 3.
 """
@@ -47,7 +47,7 @@ Answer = Effect | Refusal | PutOff
 
 
 class World:
-    """What the operations of one transaction see: the time, the tasks they name, the tasks they may claim.
+    """The view of the operations in one transaction: the time, the tasks they name, the tasks they may claim.
 
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
     those that were locked for queries, the longest available first. `keys` holds the keys that adds name and that are
@@ -304,7 +304,7 @@ def _effect_of(operation: Operation, world: World) -> Effect | PutOff:
 
 
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
-    """What a claim takes keeps everything but id, owner, available time and claims."""
+    """The effect of a claim: each successor keeps everything but id, owner, available time and claims."""
     if isinstance(claim, Query):
         chosen, begin_ms = list(islice(world.queried(claim), claim.limit)), claim.at_ms or world.now_ms
     else:
@@ -391,7 +391,7 @@ def _place_of(place: int, holders: Mapping[int, int | Duplicate], now_at: Mappin
 
 
 def _effect_of_all(commit: Commit, world: World) -> Effect:
-    """What the commit does if no key is taken."""
+    """The effect of the commit if no key is taken."""
     successors = _successors_among(commit.adds, commit.deletes)
     first_places = frozenset(successors.values())  # Not looked for among the values for each add: that is quadratic.
     adds = [

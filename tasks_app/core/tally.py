@@ -1,4 +1,4 @@
-"""What operations do to the numbers of their groups: pure, no database, no Django."""
+"""The changes that operations make to the counts of their groups: pure, no database, no Django."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Delta:
 
 
 class Work(NamedTuple):
-    """What a batch did, over all groups."""
+    """The effect of a batch, over all groups."""
 
     commits: int = 0
     claimed: int = 0
@@ -70,7 +70,7 @@ NOTHING = Work()
 
 
 def work_in(deltas: Iterable[Delta], commits: int) -> Work:
-    """What the deltas of a batch with so many commits add up to."""
+    """The sum of the deltas of a batch with so many commits."""
     claimed = taken_over = done = entered = left = failures = 0
     for delta in deltas:
         claimed += delta.claimed

@@ -1,4 +1,4 @@
-"""What a transaction sees, what it writes and what came of it: values."""
+"""The input, the writes and the results of a transaction: values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Decision = list[TaskRecord] | TaskStoreError | Undecided
 
 @dataclass(slots=True)
 class Done:
-    """What came of each operation of a batch, what they added that can be claimed, and how much they did."""
+    """The result of each operation of a batch, the claimable tasks that they added, and counts of their changes."""
 
     decisions: Sequence[Decision]
     supply: Supply
@@ -40,7 +40,7 @@ class Done:
 
 @dataclass(slots=True)
 class Seen:
-    """What a transaction found when it looked."""
+    """The rows that a transaction read."""
 
     now_ms: int
     named: Mapping[int, TaskRecord]

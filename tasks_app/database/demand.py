@@ -1,4 +1,4 @@
-"""What a batch of operations asks of the database: ids, keys, and so many tasks of each group."""
+"""The demand of a batch of operations on the database: ids, keys, and so many tasks of each group."""
 
 from __future__ import annotations
 

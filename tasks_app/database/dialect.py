@@ -1,4 +1,4 @@
-"""What differs between the databases, and what they have in common."""
+"""The differences between the databases, and what they have in common."""
 
 from __future__ import annotations
 
@@ -241,14 +241,14 @@ class Dialect(ABC):
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Any]:
-        """What surrounds a statement whose rows are read bit by bit."""
+        """Context for a statement whose rows are read in parts."""
 
     def bookkeeping(self) -> AbstractContextManager[Any]:
-        """What surrounds writes that are good to have: no disk and no standby is waited for on their account."""
+        """Context for writes that may be lost: they wait for no disk and no standby."""
         return nullcontext()
 
     def confirmation(self) -> AbstractContextManager[Any]:
-        """What surrounds a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
+        """Context for a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
         return nullcontext()
 
     @abstractmethod
@@ -333,7 +333,7 @@ class Dialect(ABC):
         return {group: rows[0] for group, rows in zip(asked, found, strict=True) if rows}
 
     def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
-        """What there is to claim in these groups, and which of these ids are not there."""
+        """Find the claimable tasks of these groups, and which of these ids are missing."""
         rows, gone = yield [
             Statement(
                 f"""

@@ -144,12 +144,12 @@ def newest_id(using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
-    """What surrounds a statement whose rows are read bit by bit."""
+    """Context for a statement whose rows are read in parts."""
     return dialect_of(using).reading()
 
 
 def bookkeeping(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
-    """What surrounds writes that are good to have: no disk and no standby is waited for on their account."""
+    """Context for writes that may be lost: they wait for no disk and no standby."""
     return dialect_of(using).bookkeeping()
 
 

@@ -41,7 +41,7 @@ class Count:
 
 @dataclass(slots=True)
 class Memory:
-    """What a process knows of the groups in a database."""
+    """A process's knowledge of the groups in a database."""
 
     known: set[str] = field(default_factory=set)
     since_s: float = 0.0

@@ -76,7 +76,7 @@ INSERTION["tasks_app_countdelta"] = f"""
 
 @dataclass(slots=True)
 class Asked:
-    """What a plain batch asks for."""
+    """The demand of a plain batch."""
 
     named: list[int] = field(default_factory=list)
     # Of these: what commits replace, with the owner of each commit. What is refused must not use up ids.
@@ -87,7 +87,7 @@ class Asked:
 
 
 def asked_by(operations: Sequence[Operation]) -> Asked | None:
-    """What the operations ask for; None when one of them is not plain."""
+    """The demand of the operations; None when one of them is not plain."""
     asked = Asked()
     for operation in operations:
         if operation.depends:

@@ -1,4 +1,4 @@
-"""What a claim may take on PostgreSQL, chosen and locked among what nobody else has locked."""
+"""The tasks for a claim on PostgreSQL, chosen and locked among those that no other transaction has locked."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _decision(outcome: Effect | Refusal | Decision, tasks: Iterator[TaskRecord])
 
 
 def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
-    """What is known about an operation without deciding: it was answered before, or it can't be decided now."""
+    """An answer to an operation without a decision: it was answered before, or it can't be decided now."""
     if operation.key and operation.key.key in seen.kept:
         digest, answer = seen.kept[operation.key.key]
         return answer if digest == operation.key.digest else KeyReused("this key was used before with another request")

@@ -68,7 +68,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What a person may see on a page."""
+    """A person's rights to see the contents of a page."""
 
     sees: bool
     payloads: bool

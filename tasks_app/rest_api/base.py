@@ -1,4 +1,4 @@
-"""What every view of the API has in common, and views that run on the event loop, without a thread."""
+"""The base of all views of the API, and views that run on the event loop, without a thread."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ NOT_PLAIN = {
 
 
 class Connection(Protocol):
-    """What the lane asks of a connection."""
+    """The interface of a connection that the lane needs."""
 
     @property
     def has_gone(self) -> bool:
@@ -96,7 +96,7 @@ class Body(NamedTuple):
 
 @dataclass(slots=True)
 class Grant:
-    """What a token allows, until it is looked up again."""
+    """The rights of a token, until it is looked up again."""
 
     token: Token
     scope: GroupScope

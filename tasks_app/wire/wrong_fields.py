@@ -36,7 +36,7 @@ def wrong_fields(tree: Any, asked: type[Asked]) -> dict[str, list[str]]:
 
 
 class Scalar(NamedTuple):
-    """What a value that has no parts must be."""
+    """The requirement for a value that has no parts."""
 
     wrong: Callable[[Any], str]  # What is wrong with a value.
     is_right: Callable[[Any], bool]

@@ -59,7 +59,7 @@ class Bounds:
 
 
 class Companion(Protocol):
-    """What works beside the writer, in the same process."""
+    """A service that runs beside the writer, in the same process."""
 
     @property
     def is_busy(self) -> bool:

@@ -35,7 +35,7 @@ FAILED = frozenset({CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is seen of a task at a moment. `end`: a sentence about its end, empty before it."""
+    """The state of a task at a moment. `end`: a sentence about its end, empty before it."""
 
     state: str
     progress: Progress | None = None

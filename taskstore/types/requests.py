@@ -78,7 +78,7 @@ class ProgressRequest(Asked, frozen=True, kw_only=True):
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):
-    """What requests have in common that change tasks in one commit."""
+    """The common fields of requests that change tasks in one commit."""
 
     clientid: Int64
     key: Key = ""
@@ -88,7 +88,7 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
 
 
 class WithData(Asked, frozen=True, kw_only=True):
-    """What adds and updates have in common. The members that `NAMED` lists have the names that the store has."""
+    """The common fields of adds and updates. The members that `NAMED` lists have the names that the store has."""
 
     data: str | UnsetType = UNSET
     data_base64: DataBase64 | UnsetType = UNSET

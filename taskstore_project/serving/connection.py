@@ -44,7 +44,7 @@ UPLOAD = "/console/import"
 
 
 class Connection(ABC):
-    """What both servers keep to. A server's own class reports what it parses, and says how it writes and closes."""
+    """Behaviour of both servers. A server's own class reports what it parses, and says how it writes and closes."""
 
     is_refused = False
     is_ending = False  # It closes with its next answer.

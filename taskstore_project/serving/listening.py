@@ -62,7 +62,7 @@ def check_certificate() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """What a host and a port of the command line stand for."""
+    """An address to listen on, from a host and a port of the command line."""
 
     host: str  # As the user wrote it.
     family: socket.AddressFamily

@@ -1,4 +1,4 @@
-"""What a supervisor such as systemd is told of the server: a datagram to the socket that it names, see sd_notify(3)."""
+"""Notify a supervisor such as systemd of the server's state: a datagram to its socket, see sd_notify(3)."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What the commands that start a server share: data directory, database, first admin, token for this machine."""
+"""Common steps of commands that start a server: data directory, database, first admin, token for this machine."""
 
 from __future__ import annotations
 
