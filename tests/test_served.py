@@ -1,5 +1,7 @@
-"""The servers in the tests' own process leave nothing behind."""
+"""The servers in the tests' own process leave nothing behind, and a server stops without delay."""
 
+import asyncio
+import sys
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from django.http.response import HttpResponseBase
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
+from tasks_app.serving import work
 
 from .behaviour.rivals import wait_until
 
@@ -67,3 +70,17 @@ def slow_to_close(monkeypatch):
 
 def test_a_test_ends_after_the_requests_that_it_made(closed_in_the_end, slow_to_close, served, secret):
     assert served.request("GET", "/groups", headers={"Authorization": f"Bearer {secret}"}).is_success
+
+
+def test_a_server_with_idle_background_loops_stops_at_once(daphne, transactional_db):
+    async def seconds_of_stop() -> float:
+        writer = work(grpc=None)()
+        await asyncio.sleep(0.05)
+        began_s = time.monotonic()
+        await writer.stop()
+        return time.monotonic() - began_s
+
+    interval_s = sys.getswitchinterval()
+    # The fastest of three, because other processes may keep the machine busy.
+    assert min(daphne.run(seconds_of_stop()) for _ in range(3)) < 0.3
+    sys.setswitchinterval(interval_s)

@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 from django.db import connections
@@ -54,6 +55,7 @@ class BackgroundLoop:
         self._keeps_connection = keeps_connection
         self._failures = Failures(name)
         self._woken = asyncio.Event()
+        self._ending = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)  # Starts with the first step that needs it.
         self._is_cut_off = False
         self._work = asyncio.get_running_loop().create_task(self._run(first_in_s))
@@ -65,6 +67,7 @@ class BackgroundLoop:
     def end(self, *, amid_step: bool = False) -> None:
         """Start no further step. The current one is finished, or cancelled if `amid_step`."""
         self.stopping.set()
+        self._ending.set()
         self._woken.set()
         if amid_step:
             self._is_cut_off = True
@@ -115,12 +118,11 @@ class BackgroundLoop:
 
     async def _rest(self, rest_s: float) -> None:
         least_s = min(rest_s, self._least_rest_s)
-        await asyncio.sleep(least_s)
-        try:
-            async with asyncio.timeout(rest_s - least_s):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+        # `end` also ends the shortest rest: each server would otherwise stop a second later.
+        for event, longest_s in ((self._ending, least_s), (self._woken, rest_s - least_s)):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(longest_s):
+                    await event.wait()
 
 
 class Failures:

@@ -110,11 +110,12 @@ def test_who_is_woken_again_and_again_rests_a_little():
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("least_rest_s", [0.0, HOUR_S])
 @pytest.mark.parametrize("first_in_s", [0.0, HOUR_S])
-def test_it_ends_at_once_amid_its_rest(first_in_s):
+def test_it_ends_at_once_amid_its_rest(first_in_s, least_rest_s):
     async def story():
         steps = Steps()
-        loop = BackgroundLoop("counts", steps, first_in_s=first_in_s)
+        loop = BackgroundLoop("counts", steps, first_in_s=first_in_s, least_rest_s=least_rest_s)
         await asyncio.sleep(0.01)
         await stopped(loop)
         done = steps.done
