@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tasks_app.core.actors import Actor
+from tasks_app.models import Task
 from taskstore.jobs.executor import Jobs
 from taskstore.jobs.messages import RunOutcome, Setup, tree_of
 from taskstore.jobs.processes import born
 from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
+from taskstore.types.tasks import Ending
 from tests.client.fakes import FakeStore
 
 from .workers import PATIENCE_S, eventually
@@ -119,6 +122,17 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     # Its claim may still have been waiting, and have got it once more.
     assert {attempt.how for attempt in queue.record(job).attempts} == {How.GIVEN_BACK}
     assert [task.origin for task in queue.store.claim(queue_group("default"))] == [job]
+
+
+def test_the_process_of_a_job_ends_when_its_lease_is_lost(queue):
+    job = queue.enqueue("sleep", 600)
+    with queue.worker(lease_ms=1_500):
+        assert eventually(lambda: queue.record(job).under_way)
+        pid = queue.record(job).under_way.pid
+        task = Task.objects.get(origin=job)
+        operator = Actor("olaf").operator(Ending.DELETED)
+        Task.objects.commit(owner=0, deletes=[task.id], operator=operator)
+        assert eventually(lambda: born(pid) is None)
 
 
 def test_sigterm_lets_jobs_finish(queue):

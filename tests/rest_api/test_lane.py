@@ -151,6 +151,14 @@ def test_it_takes_no_larger_body_than_the_setting_allows(worker, settings):
 # ---- Heads
 
 
+def test_it_refuses_a_key_that_occurs_twice_in_a_body(worker):
+    ids = [worker.served.run(worker.add()) for _ in range(2)]
+    status, answer = worker.ask(b'{"clientid":0,"deletes":[%d],"deletes":[%d]}' % (*ids,), b"/update")
+    assert status == 400, answer
+    assert "deletes" in answer["errors"]["body"][0]
+    assert Task.objects.count() == 2
+
+
 def test_it_knows_a_head_again_whatever_changes_with_each_request(worker):
     ids = (b"X-Request-ID: 17\r\n", b"traceparent: 00-ab-cd-01\r\nX-Forwarded-For: 10.1.2.3\r\n")
     for more in (*ids, b"Idempotency-Key: k1\r\n"):
