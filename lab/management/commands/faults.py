@@ -31,6 +31,8 @@ class Command(BaseCommand):
                 for fault in all_faults()
                 if not words or any(word in f"{fault.part}: {fault.breaks}" for word in words)
             ]
+            if not faults:
+                raise CannotTry(f"no fault contains {' or '.join(words)}: --list shows them all")
             if list:
                 for fault in faults:
                     print(f"{fault.part}: {fault.breaks}")
@@ -48,5 +50,5 @@ class Command(BaseCommand):
             print(f"{len(faults) - missed} of {len(faults)} faults were noticed")
         except CannotTry as problem:
             sys.exit(f"taskstore: {problem}")
-        if missed or not faults:
+        if missed:
             sys.exit(1)
