@@ -32,7 +32,7 @@ class Fault:
     """A change of one file. `tests`: files and folders of tests, of which at least one test must fail."""
 
     part: str
-    breaks: str  # What goes wrong, as a sentence.
+    breaks: str  # The effect, as a sentence.
     file: str
     old: str  # Occurs once in the file.
     new: str
@@ -42,7 +42,10 @@ class Fault:
     def broken(self, text: str) -> str:
         """Return the content of the file with the fault. Raises CannotTry if the file no longer has the place."""
         if text.count(self.old) != 1:
-            raise CannotTry(f"{self.part}: {self.breaks} {self.file} has {text.count(self.old)} places like {self.old}")
+            raise CannotTry(
+                f'lab/faults/{self.part}.toml: change `old` and `new` of the fault "{self.breaks}": '
+                f"its `old` must occur once in {self.file}, not {text.count(self.old)} times:\n{self.old}"
+            )
         return text.replace(self.old, self.new)
 
 

@@ -126,7 +126,7 @@ def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
 
 def test_the_process_of_a_job_ends_when_its_lease_is_lost(queue):
     job = queue.enqueue("sleep", 600)
-    with queue.worker(lease_ms=1_500):
+    with queue.worker(lease_ms=3_000):
         assert eventually(lambda: queue.record(job).under_way)
         pid = queue.record(job).under_way.pid
         task = Task.objects.get(origin=job)
