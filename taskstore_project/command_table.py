@@ -66,6 +66,7 @@ LAB_COMMANDS = {
     "bench": "Measure the speed of the store on this machine.",
     "chaos": "Break servers, databases and networks, and check the store's guarantees.",
     "cluster": "Run several nodes with database failover on this machine.",
+    "faults": "Seed faults into the product, and say which tests notice them.",
     "docs": "Generate reference pages and screenshots of the documentation.",
     "test": "Run all checks and tests.",
 }
@@ -77,7 +78,7 @@ SECTIONS = {
     "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "cancel", "pause", "resume"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
-    "Demo and development": ("demo", "bench", "chaos", "cluster", "docs", "test"),
+    "Demo and development": ("demo", "bench", "chaos", "cluster", "docs", "faults", "test"),
     "Your shell": ("completion",),
 }
 
