@@ -21,20 +21,20 @@ from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
 
 from lab.testing import PROJECT
-from lab.testing.debian import OPTIONS
-from lab.testing.debian import chromium as find_chromium
-from lab.testing.everything import data_place
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment, data_place
 
-OWN_DATA_FOLDER = "" if "TASKSTORE_DATA" in os.environ else tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place())
-if OWN_DATA_FOLDER:
-    # pytest was started by hand: the tests must not touch the data of a server that runs here.
-    os.environ["TASKSTORE_DATA"] = OWN_DATA_FOLDER
+# The tests must not touch the data of a server that runs here. Each process that runs them has a folder of its own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+DATA_FOLDER = (
+    Path(os.environ["TASKSTORE_DATA"], WORKER)
+    if WORKER
+    else Path(tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place()))
+)
+os.environ["TASKSTORE_DATA"] = str(DATA_FOLDER)
 os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
 
@@ -44,6 +44,7 @@ from django.contrib.auth.models import User  # noqa: E402
 from tasks_app.access import request_limits  # noqa: E402
 from taskstore_project import environment  # noqa: E402
 
+from .chromium import browser, chromium, context, started  # noqa: E402, F401 - fixtures
 from .emptying import empty  # noqa: E402
 from .people import make_user, one_of_each_role, signed_in  # noqa: E402
 from .served import (  # noqa: E402, F401 - fixtures
@@ -62,56 +63,44 @@ settings.WHITENOISE_AUTOREFRESH = True
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.
     connection.settings_dict["TEST"]["NAME"] = connection.settings_dict["NAME"].with_name("test.sqlite3")
-elif not OWN_DATA_FOLDER:
-    # `manage.py test` runs several parts of the suite on one server.
-    connection.settings_dict["TEST"]["NAME"] = f"test_{Path(os.environ['TASKSTORE_DATA']).name}"
+else:
+    # Several runs share a server. pytest-django adds the name of the process.
+    connection.settings_dict["TEST"]["NAME"] = f"test_{(DATA_FOLDER.parent if WORKER else DATA_FOLDER).name}"
     # A busy machine may take longer to let somebody in than a user would wait.
     connection.settings_dict["OPTIONS"]["pool"] = {**environment.POOL, "timeout": 60}
 
-BY_FOLDER = "servers"  # The mark that tests/server/conftest.py sets.
 # Hundreds of tests wait for threads, servers or a browser, and a busy machine can be too slow for one of them. A test
 # that fails is run once more, and the summary names it. A run with more of these than this fails.
 MOST_RETRIED = 3
 
 # Time limits of single examples say more about the machine than about the code.
-hypothesis.settings.register_profile("full", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("usual", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
-hypothesis.settings.load_profile("full")
+hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
+hypothesis.settings.load_profile("usual")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("taskstore")
-    group.addoption("--without", action="append", default=[], metavar="MARK", help="leave out tests with this mark")
-    group.addoption("--only", action="append", default=[], metavar="MARK", help="run only tests with this mark")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    of_a_browser = {item.path for item in items if item.get_closest_marker("browser")}
 
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        """Files that take long come first, so that no process is left alone at the end; those of a browser together."""
+        return item.path not in of_a_browser, not item.get_closest_marker("servers")
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A file in which a wanted mark stands nowhere is not imported: for a few tests that takes most of the time."""
-    if not collection_path.name.startswith("test_"):
-        return None
-    text, folder = collection_path.read_text(), collection_path.parent.name
-
-    def may_have(mark: str) -> bool:
-        return f"mark.{mark}" in text or (mark == BY_FOLDER and folder == "server")
-
-    return not all(map(may_have, config.option.only)) or None
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    only, without = config.option.only, config.option.without
-
-    def is_wanted(item: pytest.Item) -> bool:
-        return all(map(item.get_closest_marker, only)) and not any(map(item.get_closest_marker, without))
-
-    config.hook.pytest_deselected(items=[item for item in items if not is_wanted(item)])
-    items[:] = filter(is_wanted, items)
+    items.sort(key=place)
     for item in items:
         if not item.get_closest_marker("stress"):  # A promise broken under load is broken.
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    started.end_before(item)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    started.end()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     retried = reporter.stats.get("rerun", []) if reporter else []
     if len(retried) > MOST_RETRIED:
@@ -126,8 +115,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure() -> None:
-    if OWN_DATA_FOLDER:
-        shutil.rmtree(OWN_DATA_FOLDER, ignore_errors=True)
+    if not WORKER:
+        shutil.rmtree(DATA_FOLDER, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -222,45 +211,6 @@ def rollback_journal(transactional_db: None, tmp_path: Path) -> Iterator[None]:
         patch.setitem(chosen["OPTIONS"], "init_command", "PRAGMA journal_mode = DELETE")
         yield
         connection.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A Chromium for the tests of one module; they need the mark `browser`."""
-    # Not for the session: playwright keeps an event loop running, in which later async tests fail
-    # and in which Django would refuse its synchronous queries.
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=OPTIONS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """What the pages of a module have in common: what they have fetched stays."""
-    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
-        yield context
-
-
-@pytest.fixture
-def chromium(context: BrowserContext) -> Iterator[Page]:
-    """A fresh page without cookies. The test fails when a script of ours does, or when the policy blocks anything."""
-    complaints: list[str] = []
-
-    def note(message: ConsoleMessage) -> None:
-        if "Content Security Policy" in message.text:
-            complaints.append(message.text)
-
-    with context.new_page() as page:
-        page.on("console", note)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        yield page
-        if page.url.startswith("http"):
-            page.evaluate("localStorage.clear(); sessionStorage.clear()")
-    context.clear_cookies()
-    context.clear_permissions()
-    assert complaints == []
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from django.db import connection
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 
 pytestmark = pytest.mark.once
 

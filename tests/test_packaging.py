@@ -22,7 +22,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from packaging.requirements import Requirement
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 from taskstore_project import bootstrap
 from tests.served import free_port
 from tests.server.harness import Server

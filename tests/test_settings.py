@@ -1,44 +1,49 @@
 """What a user sets in the environment, and what comes of nonsense there."""
 
+import os
 import stat
 import subprocess
 import sys
-from functools import partial
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from environs.exceptions import EnvError
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
+from taskstore_project.__main__ import take_data_folder
 
 pytestmark = pytest.mark.once
 
-
-@pytest.fixture
-def python(tmp_path):
-    def run(*arguments, **variables):
-        return subprocess.run(
-            [sys.executable, *arguments],
-            cwd=PROJECT,
-            env={**clean_environment(tmp_path / "data"), **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return run
+SETTINGS = PROJECT / "taskstore_project" / "settings.py"
 
 
 @pytest.fixture
-def manage(python):
-    return partial(python, "manage.py")
+def setting(tmp_path, monkeypatch):
+    """Reads the settings anew, as `manage.py check` does with these variables, and returns what an expression says."""
+
+    def read(expression="None", **variables):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["manage.py", "check"])
+            for name in [*os.environ]:
+                patch.delenv(name)
+            for name, value in {**clean_environment(tmp_path / "data"), **variables}.items():
+                patch.setenv(name, value)
+            settings = {"__package__": "taskstore_project", "__file__": str(SETTINGS)}
+            exec(compile(SETTINGS.read_text(), SETTINGS, "exec"), settings)  # noqa: S102 - our own.
+            return eval(expression, settings)  # noqa: S307 - of this file.
+
+    return read
 
 
 @pytest.fixture
-def setting(python):
-    def read(expression, **variables):
-        shown = python("-c", f"from taskstore_project.settings import *; print({expression})", **variables)
-        assert shown.returncode == 0, shown.stderr
-        return shown.stdout.strip()
+def refusal(setting):
+    """The line with which any command refuses these variables."""
+
+    def read(**variables):
+        with pytest.raises((EnvError, ImproperlyConfigured)) as refused:
+            setting(**variables)
+        return str(refused.value)
 
     return read
 
@@ -75,39 +80,49 @@ def setting(python):
         ("TASKSTORE_PUBLIC_URL", "https://tasks.example.org/store", "https://"),
     ],
 )
-def test_nonsense_is_one_line_that_names_the_variable(manage, name, value, remedy):
-    told = manage("check", **{name: value})
-    assert told.returncode == 2
-    assert told.stderr.count("\n") == 1
-    assert name in told.stderr
-    assert remedy in told.stderr
+def test_nonsense_is_one_line_that_names_the_variable(refusal, name, value, remedy):
+    told = refusal(**{name: value})
+    assert "\n" not in told
+    assert name in told
+    assert remedy in told
+
+
+def test_a_command_says_it_on_standard_error(tmp_path):
+    command = [sys.executable, "manage.py", "check"]
+    environment = {**clean_environment(tmp_path / "data"), "TASKSTORE_DURABILITY": "perhaps"}
+    told = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == 'taskstore: TASKSTORE_DURABILITY must be one of strict, opportunistic, not "perhaps"\n'
 
 
 def test_files_stand_one_after_the_other_as_in_path(setting, tmp_path):
-    read = setting("*TASKSTORE_DESCRIPTORS", TASKSTORE_DESCRIPTORS=f"{tmp_path}/a.pb:{tmp_path}/b.pb:")
-    assert read == f"{tmp_path}/a.pb {tmp_path}/b.pb"
-    assert setting("TASKSTORE_DESCRIPTORS") == "[]"
+    read = setting("TASKSTORE_DESCRIPTORS", TASKSTORE_DESCRIPTORS=f"{tmp_path}/a.pb:{tmp_path}/b.pb:")
+    assert read == [tmp_path / "a.pb", tmp_path / "b.pb"]
+    assert setting("TASKSTORE_DESCRIPTORS") == []
 
 
-def test_a_refused_database_address_does_not_show_its_password(manage):
-    assert "geheim" not in manage("check", DATABASE_URL="mysql://ann:geheim@host/tasks").stderr
+def test_a_refused_database_address_does_not_show_its_password(refusal):
+    assert "geheim" not in refusal(DATABASE_URL="mysql://ann:geheim@host/tasks")
 
 
-def test_the_data_folder_is_for_its_owner_alone(manage, tmp_path):
-    assert manage("check", "--data", str(tmp_path / "elsewhere")).returncode == 0
+def test_the_data_folder_is_for_its_owner_alone(setting, tmp_path):
+    setting(TASKSTORE_DATA=str(tmp_path / "elsewhere"))
     assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "elsewhere" / "secret_key").stat().st_mode) == 0o600
     assert not (tmp_path / "data").exists()
 
 
-def test_the_data_folder_comes_after_an_equals_sign_too(manage, tmp_path):
-    assert manage("check", f"--data={tmp_path / 'elsewhere'}").returncode == 0
-    assert (tmp_path / "elsewhere" / "secret_key").exists()
+@pytest.mark.parametrize("words", [["--data", "elsewhere"], ["--data=elsewhere"]])
+def test_the_data_folder_may_be_an_option_of_every_command(monkeypatch, words):
+    monkeypatch.setenv("TASKSTORE_DATA", "data")
+    assert take_data_folder(["manage.py", "check", *words, "--deploy"]) == ["manage.py", "check", "--deploy"]
+    assert os.environ["TASKSTORE_DATA"] == "elsewhere"
 
 
-def test_the_data_folder_has_to_be_named(manage):
-    told = manage("check", "--data")
-    assert (told.returncode, told.stderr) == (2, "taskstore: --data needs a directory\n")
+def test_the_data_folder_has_to_be_named(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        take_data_folder(["manage.py", "check", "--data"])
+    assert capsys.readouterr().err == "taskstore: --data needs a directory\n"
 
 
 def test_the_secret_key_stays_the_same(setting):
@@ -119,12 +134,10 @@ def test_servers_can_share_a_secret_key(setting, tmp_path):
     assert setting("SECRET_KEY", TASKSTORE_SECRET_KEY_FILE=str(tmp_path / "key")) == "k" * 50
 
 
-def test_an_unusable_secret_key_is_said(manage, tmp_path):
+def test_an_unusable_secret_key_is_said(refusal, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "secret_key").write_text("short")
-    told = manage("check")
-    assert told.returncode == 2
-    assert "secret_key has no valid key" in told.stderr
+    assert "secret_key has no valid key" in refusal()
 
 
 def test_sqlite_waits_for_the_disk_unless_told_otherwise(setting):
@@ -140,17 +153,13 @@ def test_a_postgresql_address_means_what_it_means_to_libpq(setting):
     assert setting("DATABASES['default']['OPTIONS']['sslmode']", DATABASE_URL=url) == "require"
 
 
-def test_the_password_of_postgresql_may_stand_in_a_file(setting, manage, tmp_path):
+def test_the_password_of_postgresql_may_stand_in_a_file(setting, refusal, tmp_path):
     (tmp_path / "password").write_text("p@ss word\n")
     file = {"DATABASE_PASSWORD_FILE": str(tmp_path / "password")}
     assert setting("DATABASES['default']['PASSWORD']", DATABASE_URL="postgres://ann@host/tasks", **file) == "p@ss word"
-    told = manage("check", DATABASE_URL="postgres://ann:geheim@host/tasks", **file)
-    assert (told.returncode, told.stderr) == (
-        2,
-        "taskstore: DATABASE_URL and DATABASE_PASSWORD_FILE must not both have a password: remove one\n",
-    )
-    told = manage("check", **file)
-    assert "DATABASE_PASSWORD_FILE needs PostgreSQL: set DATABASE_URL too" in told.stderr
+    told = refusal(DATABASE_URL="postgres://ann:geheim@host/tasks", **file)
+    assert told == "DATABASE_URL and DATABASE_PASSWORD_FILE must not both have a password: remove one"
+    assert "DATABASE_PASSWORD_FILE needs PostgreSQL: set DATABASE_URL too" in refusal(**file)
 
 
 def test_it_is_the_password_of_the_direct_address_too(setting, tmp_path):
@@ -167,7 +176,7 @@ def test_it_is_the_password_of_the_direct_address_too(setting, tmp_path):
 
 def test_behind_an_https_address_cookies_stay_on_https(setting):
     public = {"TASKSTORE_PUBLIC_URL": "https://tasks.example.org/"}
-    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE") == "False False"
-    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE", **public) == "True True"
+    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE") == (False, False)
+    assert setting("SESSION_COOKIE_SECURE, CSRF_COOKIE_SECURE", **public) == (True, True)
     assert "tasks.example.org" in setting("ALLOWED_HOSTS", **public)
-    assert setting("CSRF_TRUSTED_ORIGINS", **public) == "['https://tasks.example.org']"
+    assert setting("CSRF_TRUSTED_ORIGINS", **public) == ["https://tasks.example.org"]

@@ -21,8 +21,8 @@ from typing import IO, Any, cast
 import psycopg
 
 from lab.testing import PROJECT
+from lab.testing.environment import clean_environment
 from lab.testing.processes import cpu_by_process
-from lab.testing.suite import clean_environment
 
 from . import CannotMeasure
 from .contenders import Contender, Database

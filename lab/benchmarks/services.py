@@ -19,8 +19,8 @@ import psycopg
 from psycopg import sql
 
 from lab.testing import PROJECT, CannotTry
+from lab.testing.environment import clean_environment
 from lab.testing.postgresql import Cluster
-from lab.testing.suite import clean_environment
 from taskstore_project.base_command import CannotRun
 
 from . import CannotMeasure

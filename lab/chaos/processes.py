@@ -16,8 +16,8 @@ import httpx
 
 from lab.testing import NO_TLS, PROJECT, CannotTry
 from lab.testing.debian import program
+from lab.testing.environment import clean_environment
 from lab.testing.processes import LOOK_EVERY_S, kill_family
-from lab.testing.suite import clean_environment
 
 START_S = 60.0  # For a busy machine.
 END_S = 30.0

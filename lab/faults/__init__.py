@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from lab.testing import PROJECT, CannotTry
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 
 FOLDER = Path(__file__).parent
 PATIENCE_S = 600

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +21,7 @@ from taskstore_project import bootstrap
 from . import CannotTry
 from .processes import kill_family
 
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
 OLDEST = 15  # Django 6.1's minimum.
 START_SECONDS = 30
 STOP_SECONDS = 10
@@ -46,6 +47,16 @@ def postgresql() -> Iterator[str]:
             yield server.url
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def addresses(databases: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield the address of each database; empty for SQLite, which has a file in the data directory of each run."""
+    if POSTGRESQL not in databases:
+        yield dict.fromkeys(databases, "")
+        return
+    with postgresql() as url:
+        yield {database: url if database == POSTGRESQL else "" for database in databases}
 
 
 class Cluster:

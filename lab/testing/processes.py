@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
 LOOK_EVERY_S = 0.02
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def ending_with_us(command: Sequence[str | Path]) -> list[str | Path]:
+    """Return the command so that its process is killed when the thread that starts it ends, however it ends.
+
+    Without setpriv(1), which Debian always has, it is the command as it was.
+    """
+    setpriv = shutil.which("setpriv")
+    return [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command]
 
 
 def cpu_s(pid: int) -> float:

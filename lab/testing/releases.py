@@ -19,8 +19,8 @@ from contextlib import closing
 from pathlib import Path
 
 from . import PROJECT, CannotTry
+from .environment import clean_environment
 from .postgresql import postgresql, system_binaries
-from .suite import clean_environment
 
 FIXTURES = PROJECT / "tests" / "fixtures"
 # Lines of pg_dump that only psql or later servers understand.

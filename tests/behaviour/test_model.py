@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from django.db import IntegrityError
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from tasks_app import database
 from tasks_app.core.operations import Claim, Duplicate, TaskRecord
@@ -18,6 +18,7 @@ from tests.rules.model import Ended, NaiveStore
 from tests.rules.sequences import SEQUENCES, START_MS, batches, resolved
 
 from ..emptying import empty
+from ..examples import examples, of_sequences
 from .databases import only_sqlite
 from .people import ANN
 
@@ -109,12 +110,7 @@ def ended(row: EndedTask) -> Ended:
 
 
 def check_sequences(most, *fixtures, compare=compare):
-    @settings(
-        max_examples=most,
-        phases=[Phase.generate],  # Shortening a sequence of thirty takes minutes, here more than anywhere.
-        suppress_health_check=[HealthCheck.too_slow],
-        database=None,
-    )
+    @of_sequences(most)
     @given(SEQUENCES)
     def check_one(sequence):
         compare(sequence, *fixtures)
@@ -123,11 +119,11 @@ def check_sequences(most, *fixtures, compare=compare):
 
 
 def test_the_store_agrees_with_the_model(clock):
-    check_sequences(30, clock)
+    check_sequences(examples(15), clock)
 
 
 def test_a_store_that_does_many_things_at_once_agrees_with_the_model(clock, served):
-    check_sequences(30, clock, served, compare=compare_batches)
+    check_sequences(examples(15), clock, served, compare=compare_batches)
 
 
 def forget(what):

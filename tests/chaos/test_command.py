@@ -28,6 +28,7 @@ def test_it_breaks_things_checks_what_clients_saw_and_leaves_nothing_behind(chao
     assert os.listdir(disk) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.stress
 @pytest.mark.once
 def test_it_opens_pages_beside_those_who_commit(chaos):

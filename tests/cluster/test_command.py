@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 
@@ -38,6 +38,7 @@ def started(tmp_path):
         process.communicate()
 
 
+@pytest.mark.thorough
 @pytest.mark.stress
 def test_a_standby_takes_the_place_of_the_primary_and_nothing_is_lost(started, disk, tmp_path):
     report = tmp_path / "report.md"

@@ -19,6 +19,7 @@ from taskstore.types.command_record import OF_LISTS, Command, CommandList, Comma
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import Change
 
+from ..examples import examples
 from .commands import commands_in
 
 pytestmark = pytest.mark.django_db
@@ -127,7 +128,7 @@ class DiedAfterwards(Exception):
 STEPS = ("submit", "make", "claim", "close", "close", "lose", "process", "stash", "unstash")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12))
 @given(seed=st.integers(0, 2**32))
 def test_each_command_ends_where_its_runs_say(seed):
     with transaction.atomic():

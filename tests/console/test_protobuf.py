@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tasks_app.console import json_tree, payload
 from tasks_app.console.payload import Form
 
+from ..examples import examples
+
 pytestmark = pytest.mark.once
 
 PREFIX = "type.googleapis.com/"
@@ -174,7 +176,7 @@ WIRE = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(
     data=WIRE,
     data_type=st.sampled_from(KNOWN) | st.text(min_size=1, max_size=20),

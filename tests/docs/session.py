@@ -19,7 +19,8 @@ from queue import Queue
 import yaml
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
+from lab.testing.processes import ending_with_us
 
 from ..server.harness import Server, Store
 from .needs import NEEDS
@@ -51,7 +52,7 @@ class Interpreter:
     def __init__(self, command: list[str], folder: Path, environment: dict[str, str]) -> None:
         # A group of its own: what a block has started in the background ends with it.
         self._process = subprocess.Popen(
-            command,
+            ending_with_us(command),
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -99,13 +100,13 @@ class Interpreter:
 class Session:
     """Runs the blocks of one page."""
 
-    def __init__(self, folder: Path, store: Store, server: Server, grpc_port: int) -> None:
+    def __init__(self, folder: Path, store: Store, server: Server) -> None:
         self.folder, self.store, self.server = folder, store, server
         host, port = server.address
         self._places = {
             "127.0.0.1:8048": f"{host}:{port}",
             "localhost:8048": f"{host}:{port}",
-            "127.0.0.1:50053": f"127.0.0.1:{grpc_port}",
+            "127.0.0.1:50053": store.grpc,
         }
         self._environment = environment_of(folder, store)
         self._interpreters: dict[str, Interpreter] = {}

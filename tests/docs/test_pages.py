@@ -9,7 +9,7 @@ import pytest
 
 from lab.testing import PROJECT
 
-from ..server.harness import free_port
+from ..server.harness import empty
 from .needs import NEEDS
 from .pages import REASONS, blocks, pages
 from .session import RUNS, Session
@@ -26,18 +26,17 @@ TRIED = [page for page in ALL if page.name not in ELSEWHERE and any(block.is_run
 
 
 @pytest.mark.parametrize("page", TRIED, ids=lambda page: page.name)
-def test_the_blocks_of_a_page_do_what_they_say(page: Path, copies, tmp_path):
-    grpc_port = free_port()
-    with copies(tmp_path) as store, store.up("--commands", "--grpc-port", str(grpc_port)) as server:
-        session = Session(tmp_path / "checkout", store, server, grpc_port)
-        try:
-            for block in filter(lambda block: block.is_run, ALL[page]):
-                try:
-                    session.run(block)
-                except Exception as problem:
-                    pytest.fail(f"{block}: {problem!r}\n{problem}", pytrace=False)
-        finally:
-            session.end()
+def test_the_blocks_of_a_page_do_what_they_say(page: Path, lasting_store, lasting_server, tmp_path):
+    session = Session(tmp_path / "checkout", lasting_store, lasting_server)
+    try:
+        for block in filter(lambda block: block.is_run, ALL[page]):
+            try:
+                session.run(block)
+            except Exception as problem:
+                pytest.fail(f"{block}: {problem!r}\n{problem}", pytrace=False)
+    finally:
+        session.end()
+        empty(lasting_server, lasting_store.token)
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)

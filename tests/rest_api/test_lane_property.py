@@ -19,6 +19,7 @@ from tasks_app.models import Scope, Task
 from tasks_app.rest_api.lane import Lane
 from taskstore.types.tasks import NewTask
 
+from ..examples import examples
 from .api import ANN, BOB
 from .connections import Connection
 
@@ -278,13 +279,13 @@ def comparison(request, settings):
     return Comparison(request.getfixturevalue(request.param))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(sent=sendings())
 def test_both_ways_answer_the_same(comparison, sent):
     comparison.of(sent)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(wholes=st.lists(requests(is_good=True), min_size=2, max_size=4))
 def test_both_ways_answer_the_same_to_a_client_that_does_not_wait(comparison, wholes):
     comparison.of(Sent(tuple((whole,) for whole in wholes)), in_a_hurry=True)

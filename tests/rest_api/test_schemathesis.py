@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from tasks_app.access.policy import ANYTHING
 
+from ..examples import examples
 from .api import Api
 
 schemathesis.serializer.alias("application/x-ndjson", "application/json")  # A line of it.
@@ -34,7 +35,7 @@ def secret(transactional_db, settings):
 
 
 @schema.parametrize()
-@settings(max_examples=15 if IS_WHOLE else 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6 if IS_WHOLE else 3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_request_finds_a_failure_of_the_server_or_of_its_description(case, secret):
     headers = {"Host": "localhost", "Authorization": f"Bearer {secret}"}
     case.call_and_validate(headers=headers, checks=[not_a_server_error, response_schema_conformance])

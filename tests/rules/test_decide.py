@@ -14,6 +14,7 @@ from tasks_app.core.schedules import fed_by
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
 
+from ..examples import examples, of_sequences
 from .harness import Disagreement, TableInMemory, check
 from .sequences import SEQUENCES, START_MS, batches, resolved
 
@@ -28,13 +29,8 @@ def check_sequences(most: int) -> Counter[str]:
     """Check so many sequences of 30 operations, and count the kinds of answers."""
     seen: Counter[str] = Counter()
 
-    # Without hypothesis' own shrinking: see `shortened`. Thirty operations are slow to draw on a busy machine.
-    @settings(
-        max_examples=most,
-        phases=[Phase.generate],
-        suppress_health_check=[HealthCheck.too_slow],
-        database=None,
-    )
+    # Without hypothesis' own shrinking: see `shortened`.
+    @of_sequences(most)
     @given(SEQUENCES)
     def check_one(sequence):
         check(sequence, seen)
@@ -44,11 +40,13 @@ def check_sequences(most: int) -> Counter[str]:
 
 
 def test_the_rules_agree_with_the_model():
-    seen = check_sequences(2_000)
+    seen = check_sequences(examples(600))
     assert set(seen) == EVERY_KIND_OF_ANSWER | EVERY_ENDING
 
 
-@settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(
+    max_examples=examples(100), phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None
+)
 @given(SEQUENCES)
 def test_what_is_deleted_at_once_is_what_the_general_way_deletes(sequence):
     decide = rules.decide

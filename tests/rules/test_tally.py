@@ -12,6 +12,7 @@ from tasks_app.core.rules import World, decide
 from tasks_app.core.schedules import fed_by
 from taskstore.types.tasks import Change, NewTask, Refusal
 
+from ..examples import examples
 from .harness import TableInMemory
 from .model import NaiveStore
 from .sequences import SEQUENCES, START_MS, batches, resolved
@@ -67,7 +68,9 @@ class CountedTable(TableInMemory):
         }
 
 
-@settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(
+    max_examples=examples(100), phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None
+)
 @given(SEQUENCES)
 def test_the_deltas_of_any_sequence_add_up_to_what_is_there(sequence):
     table, now_ms = CountedTable(), START_MS
@@ -80,7 +83,9 @@ def test_the_deltas_of_any_sequence_add_up_to_what_is_there(sequence):
         assert min(numbers["entered"], numbers["left"], numbers["failures"], numbers["claimed"]) >= 0
 
 
-@settings(max_examples=300, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None)
+@settings(
+    max_examples=examples(100), phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], database=None
+)
 @given(SEQUENCES)
 def test_the_running_times_and_what_is_done_of_any_sequence_are_those_of_the_model(sequence):
     table, model = CountedTable(), NaiveStore(START_MS)

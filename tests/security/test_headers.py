@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 from tasks_app.console.urls import urlpatterns
 from tasks_app.models import Scope, Task
 from taskstore.types.tasks import NewTask

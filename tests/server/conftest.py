@@ -16,7 +16,7 @@ from lab.chaos.scenes.failover import follow
 from lab.testing.postgresql import Cluster
 
 from .clusters import cluster, configure
-from .harness import Server, Store
+from .harness import Server, Store, free_port
 
 Copies = Callable[[Path], AbstractContextManager[Store]]
 
@@ -68,16 +68,16 @@ def empty_place(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lasting_store(tmp_path_factory: pytest.TempPathFactory, copies: Copies) -> Iterator[Store]:
     with copies(tmp_path_factory.mktemp("lasting")) as store:
         yield store
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lasting_server(lasting_store: Store) -> Iterator[Server]:
-    """For all tests of a module; none of them may end it, and each leaves an empty store behind."""
-    with lasting_store.up() as server:
+    """For all tests of a process; none of them may end it, and each leaves a store without tasks behind."""
+    with lasting_store.up("--commands", "--grpc-port", str(free_port())) as server:
         yield server
 
 

@@ -20,7 +20,8 @@ import httpx
 import psycopg
 
 from lab.testing import NO_TLS, PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
+from lab.testing.processes import ending_with_us
 
 START_SECONDS = 60  # The machine may be busy.
 END_SECONDS = 10  # What is promised.
@@ -116,7 +117,7 @@ class Store:
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """A command that is under way; its output is one text. The caller ends it."""
-        command = [sys.executable, "manage.py", *arguments]
+        command = ending_with_us([sys.executable, "manage.py", *arguments])
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         # Whoever runs the tests in the background has Ctrl-C switched off, and children inherit that.
         return subprocess.Popen(
@@ -130,7 +131,8 @@ class Store:
     def start(self, *arguments: str, command: str = "up", **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        words = [sys.executable, "manage.py", *command.split(), "--port", "0", "--grpc-port", "0", *arguments]
+        own = [*command.split(), "--port", "0", "--grpc-port", "0", *arguments]
+        words = ending_with_us([sys.executable, "manage.py", *own])
         return Server(subprocess.Popen(words, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
 
     @contextmanager
@@ -146,7 +148,17 @@ class Store:
     @property
     def token(self) -> str:
         """For programs on this machine, while a server runs."""
-        return str(json.loads((self.folder / "server.json").read_bytes())["token"])
+        return str(self._shown["token"])
+
+    @property
+    def grpc(self) -> str:
+        """The address of gRPC, while a server runs that has it."""
+        return str(self._shown["grpc"])
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads((self.folder / "server.json").read_bytes())
+        return shown
 
     @contextmanager
     def nobody_can_write(self) -> Iterator[None]:

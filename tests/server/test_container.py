@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from lab.testing import PROJECT
 from lab.testing.debian import program
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 from tests.behaviour.databases import only_postgresql
 
 from .deployed import DEPLOYMENT, taskstore_in

@@ -16,7 +16,7 @@ import pytest
 from lab.demo.wordcount_worker import Store as Rest
 from lab.testing import PROJECT
 
-from .harness import Server, Store, empty, free_port, wait_for
+from .harness import Server, Store, empty, wait_for
 
 pytestmark = pytest.mark.once
 
@@ -53,20 +53,14 @@ def said_by(*processes: subprocess.Popen[str]) -> list[str]:
     return said
 
 
-@pytest.fixture(scope="module")
-def grpc_port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
-def server(lasting_store: Store, grpc_port: int) -> Iterator[Server]:
-    with lasting_store.up("--grpc-port", str(grpc_port)) as server:
-        yield server
+@pytest.fixture
+def server(lasting_server: Server) -> Server:
+    return lasting_server
 
 
 @pytest.fixture
-def of_each_way(server: Server, grpc_port: int, lasting_store: Store) -> dict[str, Examples]:
-    addresses = {"grpc": f"127.0.0.1:{grpc_port}", "rest": server.url}
+def of_each_way(server: Server, lasting_store: Store) -> dict[str, Examples]:
+    addresses = {"grpc": lasting_store.grpc, "rest": server.url}
     return {way: Examples(way, address, lasting_store.token) for way, address in addresses.items()}
 
 

@@ -1,6 +1,5 @@
 """gRPC as whoever starts a server and whoever calls it notices; what a call means is for tests/grpc_api."""
 
-import json
 import queue
 import signal
 import socket
@@ -25,7 +24,7 @@ from taskstore_project.serving.listening import check_certificate, refuse_plaint
 from tests.certificates import make_certificate
 from tests.served import free_port
 
-from .harness import END_SECONDS, wait_for
+from .harness import END_SECONDS, empty, wait_for
 
 ADD = UpdateRequest(created=[Task(group="mail")])
 WAIT = QueryRequest(group="mail", wait=True)
@@ -82,22 +81,15 @@ def client(server, store, port):
         yield client
 
 
-@pytest.fixture(scope="module")
-def lasting_port():
-    return str(free_port())
-
-
-@pytest.fixture(scope="module")
-def lasting_server(lasting_store, lasting_port):
-    with lasting_store.up("--grpc-port", lasting_port) as server:
-        yield server
+@pytest.fixture
+def lasting_port(lasting_server, lasting_store):
+    yield lasting_store.grpc.rpartition(":")[2]
+    empty(lasting_server, lasting_store.token)
 
 
 def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_port):
     token = lasting_store.token
-    shown = json.loads((lasting_store.folder / "server.json").read_bytes())
-    assert shown["grpc"] == f"127.0.0.1:{lasting_port}"
-    assert shown["grpc"] in lasting_server.said
+    assert lasting_store.grpc in lasting_server.said
     with client_of(lasting_port, token) as client:
         [task_id] = client.add()
     assert lasting_server.ask("GET", f"/task/{task_id}", token).json()["group"] == "mail"

@@ -30,11 +30,17 @@ Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
 @pytest.fixture(scope="module")
-def server(lasting_store: Store):
+def store(tmp_path_factory, copies):
+    with copies(tmp_path_factory.mktemp("metrics")) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def server(store: Store):
     # One group has a name, so that there are others.
     command = "serve --workers 2" if IS_POSTGRESQL else "up"
-    with lasting_store.up(command=command, TASKSTORE_METRICS_GROUPS="1") as server:
-        work(server, lasting_store.token)
+    with store.up(command=command, TASKSTORE_METRICS_GROUPS="1") as server:
+        work(server, store.token)
         yield server
 
 
@@ -62,9 +68,9 @@ def number(samples: Samples, name: str, **labels: str) -> float:
     return samples[name][frozenset(labels.items())]
 
 
-def test_every_process_tells_of_all_that_was_done(server, lasting_store):
+def test_every_process_tells_of_all_that_was_done(server, store):
     before = scraped(server)
-    work(server, lasting_store.token)
+    work(server, store.token)
     for _ in range(10):
         after = scraped(server)
         more = {
@@ -84,16 +90,16 @@ def test_every_process_tells_of_all_that_was_done(server, lasting_store):
         )
 
 
-def test_it_tells_what_the_processes_have_to_do(server, lasting_store):
+def test_it_tells_what_the_processes_have_to_do(server, store):
     claim = {"clientid": 2, "group": "nothing", "wait": 60_000}
     processes = 2 if IS_POSTGRESQL else 1  # In each waits one for the schedules.
     with ThreadPoolExecutor(3) as threads:
-        waiting = [threads.submit(server.ask, "POST", "/claim", lasting_store.token, json=claim) for _ in range(3)]
+        waiting = [threads.submit(server.ask, "POST", "/claim", store.token, json=claim) for _ in range(3)]
         wait_for(lambda: number(scraped(server), "taskstore_waiting_claims") == 3 + processes, "three waiting claims")
         adds = [{"group": "nothing", "timespec": 1}] * 3
-        server.ask("POST", "/update", lasting_store.token, json={"clientid": 1, "adds": adds})
+        server.ask("POST", "/update", store.token, json={"clientid": 1, "adds": adds})
         ids = [each.result().json()["tasks"][0]["id"] for each in waiting]
-    server.ask("POST", "/update", lasting_store.token, json={"clientid": 2, "deletes": ids})
+    server.ask("POST", "/update", store.token, json={"clientid": 2, "deletes": ids})
     wait_for(lambda: number(scraped(server), "taskstore_waiting_claims") == processes, "the end of the waiting")
     assert number(scraped(server), "taskstore_processes") == processes
 
@@ -112,10 +118,10 @@ def test_what_a_killed_process_did_still_counts(server):
             assert all(after[name][labels] >= value for labels, value in before[name].items()), name
 
 
-def test_without_a_token_nobody_comes_by_a_proxy(server, lasting_store):
+def test_without_a_token_nobody_comes_by_a_proxy(server, store):
     headers = {"X-Forwarded-For": "192.0.2.7"}
     assert httpx.get(f"{server.url}/metrics", headers=headers, trust_env=False).status_code == 401
-    assert server.ask("GET", "/metrics", lasting_store.token).status_code == 200
+    assert server.ask("GET", "/metrics", store.token).status_code == 200
 
 
 # ---- What is written about them

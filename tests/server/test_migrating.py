@@ -16,7 +16,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from lab.testing import PROJECT
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 from taskstore.masstasker.masstasker_pb2 import DebugRequest, Task, UpdateRequest
 from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 

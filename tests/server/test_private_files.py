@@ -39,7 +39,13 @@ def test_what_a_server_makes_is_private(empty_place):
     assert made == PRIVATE
 
 
-@pytest.mark.parametrize("command", [["migrate"], ["check"], ["token", "list"], ["backup", "BACKUP"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["migrate"],
+        *(pytest.param(each, marks=pytest.mark.once) for each in (["check"], ["token", "list"], ["backup", "BACKUP"])),
+    ],
+)
 def test_what_other_commands_make_is_private(empty_place, tmp_path, command):
     folder, backup = empty_place.folder, empty_place.folder / "backup"
     if command[0] == "backup":
@@ -54,6 +60,7 @@ def test_what_other_commands_make_is_private(empty_place, tmp_path, command):
         assert modes(folder) == PRIVATE
 
 
+@pytest.mark.once
 def test_wrong_modes_are_put_right_at_the_start_with_one_line(empty_place, tmp_path):
     assert empty_place.manage("migrate").returncode == 0
     assert empty_place.manage("check").returncode == 0  # It makes the key.

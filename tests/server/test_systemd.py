@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from lab.testing.debian import program
-from lab.testing.suite import clean_environment
+from lab.testing.environment import clean_environment
 
 from .deployed import DEPLOYMENT, INSTALLED, Unit, taskstore_in, variables_of
 from .harness import END_SECONDS, START_SECONDS, Server, Store, wait_for

@@ -36,14 +36,13 @@ def refusal(db, capsys):
     return run
 
 
-def test_it_prints_a_new_token_alone_beside_a_running_server(store):
-    with store.up() as server:
-        made = store.manage("token", "create", "ann", "--scope", "read")
-        assert (made.returncode, made.stderr) == (0, "")
-        secret = made.stdout.removesuffix("\n")
-        assert server.ask("GET", "/groups", secret).status_code == 200
-        assert server.ask("POST", "/claim", secret, json={"clientid": 1, "group": "mail"}).status_code == 403
-        assert store.manage("token", "revoke", "ann").returncode == 0
+def test_it_prints_a_new_token_alone_beside_a_running_server(lasting_store, lasting_server):
+    made = lasting_store.manage("token", "create", "just me", "--scope", "read")
+    assert (made.returncode, made.stderr) == (0, "")
+    secret = made.stdout.removesuffix("\n")
+    assert lasting_server.ask("GET", "/groups", secret).status_code == 200
+    assert lasting_server.ask("POST", "/claim", secret, json={"clientid": 1, "group": "mail"}).status_code == 403
+    assert lasting_store.manage("token", "revoke", "just me").returncode == 0
 
 
 @pytest.mark.once

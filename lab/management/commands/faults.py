@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand
 
 from lab.faults import all_faults, try_all
 from lab.testing import CannotTry
-from lab.testing.everything import SQLITE, addresses, data_place
+from lab.testing.environment import data_place
+from lab.testing.postgresql import SQLITE, addresses
 from taskstore_project import bootstrap
 
 SHOWN_LINES = 15

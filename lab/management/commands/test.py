@@ -1,4 +1,4 @@
-"""Every check of the project in one command: format, lint, types, and the tests on both databases."""
+"""Every check of the project in one command: format, lint, types, the tests on both databases, and fault tests."""
 
 import signal
 import sys
@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 from django.core.management.base import BaseCommand
 
 from lab.testing import PROJECT, CannotTry
-from lab.testing.everything import POSTGRESQL, SQLITE, Plan, run_everything, run_with_other_python
+from lab.testing.postgresql import POSTGRESQL, SQLITE
+from lab.testing.runs import Plan, run_all
 from taskstore_project import bootstrap
 
 CANNOT_TEST = 2
@@ -28,25 +29,24 @@ class Command(BaseCommand):
             allow_abbrev=False,
         )
         parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
-        parser.add_argument("--quick", action="store_true", help="without browser and stress tests")
-        parser.add_argument(
-            "--portability", action="store_true", help="only what another Python or Django may break; implies --quick"
-        )
+        length = parser.add_mutually_exclusive_group()
+        length.add_argument("--quick", action="store_true", help="without browser, stress and fault tests")
+        length.add_argument("--all", action="store_true", help="both databases with each Python, and the long tests")
         parser.add_argument("--no-lint", action="store_true", help="the tests only")
-        parser.add_argument("--other-python", action="store_true", help="use the newest other Python on this machine")
+        parser.add_argument("--install", action="store_true", help="only install what the tests need")
         return parser
 
     def run_from_argv(self, argv: list[str]) -> NoReturn:
         options, pytest_arguments = self.create_parser(argv[0], argv[1]).parse_known_args(argv[2:])
         if not (PROJECT / "tests").is_dir():
             sys.exit("taskstore: the tests are in the project's repository, not in the installed package")
-        if options.other_python:
-            sys.exit(run_with_other_python([argument for argument in argv[1:] if argument != "--other-python"]))
         bootstrap.add_requirements("test")
+        if options.install:
+            sys.exit()
         plan = Plan(
             databases=[SQLITE, POSTGRESQL] if options.database == "both" else [options.database],
-            quick=options.quick or options.portability,
-            portability=options.portability,
+            quick=options.quick,
+            everything=options.all,
             gates=not options.no_lint,
             pytest_arguments=pytest_arguments,
         )
@@ -54,10 +54,12 @@ class Command(BaseCommand):
 
 
 def exit_code(plan: Plan) -> int:
+    # Whoever runs the tests in the background has Ctrl-C switched off, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Make SIGTERM end the servers that the tests started too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        return 0 if run_everything(plan) else 1
+        return 0 if run_all(plan) else 1
     except CannotTry as problem:
         print(f"taskstore: {problem}", file=sys.stderr)
         return CANNOT_TEST

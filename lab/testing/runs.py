@@ -1,0 +1,213 @@
+"""What `manage.py test` runs, several processes at once."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from . import PROJECT
+from .environment import clean_environment
+from .postgresql import POSTGRESQL, SQLITE, addresses
+from .processes import cpu_s
+from .pythons import Python, oldest_and_newest
+
+# Two sessions at once keep two cores busy with these, as many tests wait.
+SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
+# What another version of Python or Django may break: a part of the tests on a database for the other pair.
+PORTABILITY = {
+    SQLITE: ("client", "commands", "jobs", "task_framework", "writer", "server/test_up.py"),
+    POSTGRESQL: ("writer", "grpc_api", "server/test_serve.py"),
+}
+NO_TEST_RAN = 5  # pytest's exit code.
+GOODBYE_SECONDS = 30
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    databases: Sequence[str]  # Tests marked `once` run on the first only.
+    quick: bool = False  # Without the tests that need a browser or many processes, and with one Python.
+    everything: bool = False  # Each database with each Python, and the long tests and fault tests.
+    gates: bool = True
+    pytest_arguments: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A process. `arguments`: of the interpreter. `url`: of the database; empty: SQLite."""
+
+    name: str
+    arguments: Sequence[str]
+    python: Python = field(default_factory=Python.running)
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    name: str
+    exit_code: int
+    seconds: float
+    cpu_seconds: float
+    last_line: str
+
+    @property
+    def ran_nothing(self) -> bool:
+        return self.exit_code == NO_TEST_RAN
+
+    @property
+    def line(self) -> str:
+        verdict = "no test ran" if self.ran_nothing else "FAILED" if self.exit_code else "passed"
+        return f"{self.name}: {verdict} in {self.seconds:.0f} s, {self.cpu_seconds:.0f} s of CPU ({self.last_line})"
+
+
+def run_all(plan: Plan) -> bool:
+    """Run the plan, print a summary, and return whether everything passed.
+
+    Raises CannotTry if something that is needed is missing.
+    """
+    started = time.monotonic()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="taskstore-runs-") as folder, addresses(plan.databases) as urls:
+        for lanes in stages(plan, urls):
+            results += Lanes(Path(folder)).results(lanes)
+    print("\n== summary")
+    for result in results:
+        print(result.line)
+    print(f"{time.monotonic() - started:.0f} s, {sum(result.cpu_seconds for result in results):.0f} s of CPU")
+    some_tests_ran = any(not result.ran_nothing for result in results if result.name.startswith("tests"))
+    return some_tests_ran and all(not result.exit_code or result.ran_nothing for result in results)
+
+
+def stages(plan: Plan, urls: Mapping[str, str]) -> Iterator[list[list[Run]]]:
+    """Yield the lanes of each stage. Lanes run at once, the runs of a lane and the stages one after the other."""
+    first, *_ = plan.databases
+    oldest, newest = (Python.running(),) * 2 if plan.quick else oldest_and_newest()
+    pythons = {SQLITE: (newest, oldest), POSTGRESQL: (oldest, newest)}
+
+    def tests(part: str, database: str, python: Python, marks: str, arguments: Sequence[str]) -> Run:
+        left_out = [
+            *([] if plan.everything else ["thorough"]),
+            *(["browser"] if plan.quick else []),
+            *([] if database == first else ["once"]),
+        ]
+        profile = "quick" if plan.quick else "thorough" if plan.everything else "usual"
+        options = ["-o", f"cache_dir=.pytest_cache/{database}-{python.version}", "--hypothesis-profile", profile]
+        options += ["-m", " and not ".join([marks, *left_out])]
+        return Run(
+            name=f"tests{part} on {database} with Python {python.version}",
+            arguments=["-m", "pytest", *options, *arguments, *plan.pytest_arguments],
+            python=python,
+            url=urls[database],
+        )
+
+    def lane(database: str) -> Iterator[Run]:
+        python, other = pythons[database]
+        yield tests("", database, python, "not stress", SIDE_BY_SIDE)
+        if other != python and not plan.pytest_arguments:
+            paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
+            part = "" if plan.everything else " of portability"
+            yield tests(part, database, other, "not stress", [*SIDE_BY_SIDE, *paths])
+
+    gates = [[Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]] if plan.gates else []
+    yield [*gates, *([*lane(database)] for database in plan.databases)]
+    if not plan.quick:
+        files = [] if plan.pytest_arguments else files_with("mark.stress")
+        stress = [[tests(" under load", each, pythons[each][0], "stress", files)] for each in plan.databases]
+        length = "--short" if plan.everything else "--tiny"
+        faults = [[chaos(each, length)] for each in plan.databases if not plan.pytest_arguments]
+        yield [*stress, *faults]
+
+
+def chaos(database: str, length: str) -> Run:
+    arguments = ["manage.py", "chaos", length, "--database", database]
+    return Run(name=f"chaos {length} on {database}", arguments=arguments)
+
+
+def files_with(text: str) -> list[str]:
+    """Return the files of tests that contain the text: collecting all tests takes longer than a few of them."""
+    return [str(file) for file in sorted((PROJECT / "tests").rglob("test_*.py")) if text in file.read_text()]
+
+
+class Lanes:
+    """Runs in progress. Their outputs are printed one after the other, the first one while it is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._has_ended = False
+        self._lock = Lock()
+
+    def results(self, lanes: Iterable[Iterable[Run]]) -> list[Result]:
+        """Run everything and return the results in this order. Ends all processes if it is interrupted."""
+        with ExitStack() as stack:
+            under_way = []
+            for lane in lanes:
+                pool = stack.enter_context(ThreadPoolExecutor(1))
+                for run in lane:
+                    output = self._new_output()
+                    under_way.append((run, output, pool.submit(self._go, run, output)))
+            stack.callback(self._end)
+            return [self._followed(*each) for each in under_way]
+
+    def _new_output(self) -> Path:
+        descriptor, name = tempfile.mkstemp(dir=self._folder)
+        os.close(descriptor)
+        return Path(name)
+
+    def _go(self, run: Run, output: Path) -> Result:
+        started = time.monotonic()
+        environment = {**clean_environment(self._folder), **run.python.variables, "DATABASE_URL": run.url}
+        with output.open("wb") as written, self._lock:
+            if self._has_ended:
+                raise CancelledError
+            process = subprocess.Popen(
+                [run.python.interpreter, *run.arguments],
+                cwd=PROJECT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=subprocess.STDOUT,
+            )
+            self._processes.add(process)
+        # It stays a zombie, of which the system still knows how long it used the CPU.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        cpu_seconds = cpu_s(process.pid)
+        exit_code = process.wait()
+        self._processes.remove(process)
+        return Result(
+            name=run.name,
+            exit_code=exit_code,
+            seconds=time.monotonic() - started,
+            cpu_seconds=cpu_seconds,
+            last_line=output.read_text(errors="replace").strip().rpartition("\n")[2].strip("= "),
+        )
+
+    def _followed(self, run: Run, output: Path, result: Future[Result]) -> Result:
+        print(f"\n== {run.name}", flush=True)
+        with output.open(errors="replace") as text:
+            while True:
+                has_ended = result.done()  # Before reading, so that the last output is read too.
+                print(text.read(), end="", flush=True)
+                if has_ended:
+                    return result.result()
+                time.sleep(LOOK_EVERY_S)
+
+    def _end(self) -> None:
+        """Give interrupted runs time to stop their servers and databases."""
+        with self._lock:
+            self._has_ended = True
+            left = [*self._processes]
+        for process in left:
+            process.send_signal(signal.SIGINT)
+        for process in left:
+            try:
+                process.wait(GOODBYE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
