@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.management import get_commands, load_command_class
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -183,6 +185,27 @@ def lab_command(tmp_path: Path, disk: Path) -> Callable[..., subprocess.Complete
         return subprocess.run(
             command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600, check=False
         )
+
+    return run
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command of Django, run in this process, writes to standard error before it ends with exit code 2."""
+
+    def run(name: str, *words: str) -> str:
+        command = load_command_class(get_commands()[name], name)
+        command._called_from_command_line = True
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with pytest.raises(SystemExit) as refused:
+                command.execute(**vars(command.create_parser("manage.py", name).parse_args(words)))
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        told = capsys.readouterr()
+        assert (refused.value.code, told.out) == (2, "")
+        return told.err
 
     return run
 

@@ -44,7 +44,7 @@ SHORT = Pace(
 # For every change: each kind of fault a few times, in a minute for each database.
 TINY = Pace(
     clients=8,
-    seconds=6,
+    seconds=4,
     server_kills=2,
     migrate_kills=1,
     postgresql_kills=1,

@@ -18,8 +18,8 @@ from .postgresql import POSTGRESQL, SQLITE, addresses
 from .processes import cpu_s
 from .pythons import Python, oldest_and_newest
 
-# Two sessions at once keep two cores busy with these, as many tests wait.
-SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
+# Two sessions at once keep two cores busy: many tests wait.
+SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
     SQLITE: ("client", "commands", "jobs", "task_framework", "writer", "server/test_up.py"),

@@ -40,21 +40,17 @@ def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, 
 
 
 @pytest.mark.once
-def test_it_says_what_there_is_when_a_name_is_wrong(bench):
-    done = bench("rest", "rset")
-    assert done.returncode == 2
-    assert re.fullmatch(r"taskstore: rset is not a known benchmark or contender; choose from .*rest.*\n", done.stderr)
+def test_it_says_what_there_is_when_a_name_is_wrong(refusal):
+    told = refusal("bench", "rest", "rset")
+    assert re.fullmatch(r"taskstore: rset is not a known benchmark or contender; choose from .*rest.*\n", told)
 
 
 @pytest.mark.once
-def test_it_compares_with_a_checkout_only(bench, tmp_path):
-    done = bench("--against", str(tmp_path))
-    assert (done.returncode, done.stderr) == (2, f"taskstore: {tmp_path} is not a checkout of this project\n")
+def test_it_compares_with_a_checkout_only(refusal, tmp_path):
+    assert refusal("bench", "--against", str(tmp_path)) == f"taskstore: {tmp_path} is not a checkout of this project\n"
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
-def test_it_takes_no_nonsense_for_a_number(bench, number):
-    done = bench(f"--rounds={number}")
-    assert done.returncode == 2
-    assert "must be a whole number of at least 1, not" in done.stderr
+def test_it_takes_no_nonsense_for_a_number(refusal, number):
+    assert "must be a whole number of at least 1, not" in refusal("bench", f"--rounds={number}")

@@ -78,8 +78,5 @@ def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
         (["--save", "/nowhere/report.md"], r"taskstore: the directory /nowhere for the report does not exist\n"),
     ],
 )
-def test_it_says_what_is_wrong_with_what_it_was_told(started, arguments, complaint):
-    process = started(*arguments)
-    _, told = process.communicate()
-    assert process.returncode == 2
-    assert re.fullmatch(complaint, told)
+def test_it_says_what_is_wrong_with_what_it_was_told(refusal, arguments, complaint):
+    assert re.fullmatch(complaint, refusal("cluster", "demo", *arguments))

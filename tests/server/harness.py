@@ -186,7 +186,7 @@ def wait_for(condition: Any, what: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {START_SECONDS} s"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def accepts(server: Server) -> bool:

@@ -30,7 +30,7 @@ class Mover(threading.Thread):
     def run(self):
         here, there = GROUPS
         ids = self.commit(adds=[{"group": here, "data": "x" * 100}] * TASKS)
-        while not self.stopped.is_set():
+        while not self.stopped.wait(0.01):
             here, there = there, here
             ids = self.commit(deletes=ids, adds=[{"group": here, "id": old} for old in ids])
 

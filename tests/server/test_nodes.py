@@ -39,6 +39,7 @@ def cycles(url, secret, number, stop):
             [task] = client.claim(f"mail/{number}")
             client.delete(task)
             done += 1
+            stop.wait(0.02)
     return done
 
 

@@ -25,15 +25,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
-@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty folder"])
-def test_it_leaves_nothing_behind(place, arguments, is_there):
-    if is_there:
-        place.folder.mkdir()
+def test_it_leaves_nothing_behind(place, arguments):
     told = place.manage(*arguments)
     assert told.returncode != 0, told.stdout
-    assert place.folder.exists() is is_there
-    if is_there:
-        assert [each.name for each in place.folder.iterdir() if each.name != "server.lock"] == []
+    assert not place.folder.exists()
+
+
+@pytest.mark.parametrize("name", ["token", "restore", "migrate"])
+def test_it_leaves_nothing_behind_in_an_empty_folder(place, name):
+    place.folder.mkdir()
+    assert place.manage(*REFUSED[name]).returncode != 0
+    assert [each.name for each in place.folder.iterdir() if each.name != "server.lock"] == []
 
 
 def test_it_leaves_nothing_behind_in_a_folder_that_is_named_first(place):

@@ -1,6 +1,7 @@
 """`manage.py token`, as whoever types it notices, and as its tokens open the API."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.core.management import call_command
@@ -22,18 +23,9 @@ def token(db, capsys):
 
 
 @pytest.fixture
-def refusal(db, capsys):
+def refused(db, refusal):
     """The line with which the command refuses."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as refused:
-            call_command("token", *arguments)
-        assert refused.value.code == 2
-        told = capsys.readouterr()
-        assert told.out == ""
-        return told.err
-
-    return run
+    return partial(refusal, "token")
 
 
 def test_it_prints_a_new_token_alone_beside_a_running_server(lasting_store, lasting_server):
@@ -69,8 +61,8 @@ def test_it_makes_a_token_for_some_clients(token):
 
 
 @pytest.mark.parametrize("client", ["ann", "1_0", "9223372036854775808", "1" * 20, "\u0661"])
-def test_it_takes_numbers_for_clients_alone(refusal, client):
-    assert "clients: must be at most 1000 client numbers" in refusal(
+def test_it_takes_numbers_for_clients_alone(refused, client):
+    assert "clients: must be at most 1000 client numbers" in refused(
         "create", "ann", "--scope", "work", "--clients", client
     )
     assert not Token.objects.exists()
@@ -115,23 +107,23 @@ def test_it_writes_each_change_down(token):
 
 
 @pytest.mark.parametrize("which", ["ann", "0", "999", "9" * 30, "\udcff"])
-def test_it_refuses_to_revoke_what_is_not_there(refusal, settings, which):
-    told = refusal("revoke", which)
+def test_it_refuses_to_revoke_what_is_not_there(refused, settings, which):
+    told = refused("revoke", which)
     assert told.startswith(f"taskstore: token {which!a} is unknown or revoked: `")
     assert f" token list --data {settings.TASKSTORE_DATA}` lists tokens\n" in told
 
 
-def test_it_refuses_to_revoke_twice(token, refusal):
+def test_it_refuses_to_revoke_twice(token, refused):
     token("create", "ann", "--scope", "work")
     token("revoke", "ann")
-    assert "token 'ann' is unknown or revoked" in refusal("revoke", "ann")
+    assert "token 'ann' is unknown or revoked" in refused("revoke", "ann")
 
 
-def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refusal):
+def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refused):
     token("create", "ann", "--scope", "work")
     token("create", "ann", "--scope", "work")
     first, second = Token.objects.order_by("id")
-    assert f"revoke them by id ({first.pk}, {second.pk})" in refusal("revoke", "ann")
+    assert f"revoke them by id ({first.pk}, {second.pk})" in refused("revoke", "ann")
 
 
 @pytest.mark.parametrize(
@@ -147,12 +139,12 @@ def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refusal):
         ("ann", ["ma\0il"], "groups: "),
     ],
 )
-def test_it_names_what_makes_no_sense(refusal, name, groups, wrong):
-    assert refusal("create", name, "--scope", "work", "--groups", *groups).startswith(f"taskstore: {wrong}")
+def test_it_names_what_makes_no_sense(refused, name, groups, wrong):
+    assert refused("create", name, "--scope", "work", "--groups", *groups).startswith(f"taskstore: {wrong}")
     assert not Token.objects.exists()
 
 
-def test_both_mistakes_are_named(refusal):
-    line = refusal("create", "17", "--scope", "work", "--groups", "")
+def test_both_mistakes_are_named(refused):
+    line = refused("create", "17", "--scope", "work", "--groups", "")
     assert "name: " in line
     assert "groups: " in line
