@@ -117,7 +117,7 @@ class Served:
 
     async def _start_writer(self) -> Writer:
         writer = Writer.start()
-        writer.keep(Reports())
+        writer.keep(Reports(every_s=0.05))
         return writer
 
     async def _stop_writer(self) -> None:

@@ -18,12 +18,13 @@ from .postgresql import POSTGRESQL, SQLITE, addresses
 from .processes import cpu_s
 from .pythons import Python, oldest_and_newest
 
-# Two sessions at once keep two cores busy: many tests wait.
-SIDE_BY_SIDE = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
+# Two sessions at once keep two cores busy: many tests wait. SQLite has more tests, those of the browser among them.
+PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
-    SQLITE: ("client", "commands", "jobs", "task_framework", "writer", "server/test_up.py"),
-    POSTGRESQL: ("writer", "grpc_api", "server/test_serve.py"),
+    SQLITE: ("client", "commands", "jobs", "task_framework", "server/test_up.py"),
+    POSTGRESQL: ("writer", "server/test_serve.py"),
 }
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30
@@ -109,11 +110,12 @@ def stages(plan: Plan, urls: Mapping[str, str]) -> Iterator[list[list[Run]]]:
 
     def lane(database: str) -> Iterator[Run]:
         python, other = pythons[database]
-        yield tests("", database, python, "not stress", SIDE_BY_SIDE)
+        several = ["-n", PROCESSES[database], *BY_FILE]
+        yield tests("", database, python, "not stress", several)
         if other != python and not plan.pytest_arguments:
             paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
             part = "" if plan.everything else " of portability"
-            yield tests(part, database, other, "not stress", [*SIDE_BY_SIDE, *paths])
+            yield tests(part, database, other, "not stress", [*several, *paths])
 
     gates = [[Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]] if plan.gates else []
     yield [*gates, *([*lane(database)] for database in plan.databases)]

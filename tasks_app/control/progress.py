@@ -125,15 +125,16 @@ def write(reports: Sequence[Report], using: str) -> None:
 
 
 class Reports(BackgroundLoop):
-    """The last report of each task in this server process. Writes the first one at once, later ones after a second."""
+    """The last report of each task in this server process. Writes the first one at once, later ones after `every_s`."""
 
-    def __init__(self, using: str = "default") -> None:
+    def __init__(self, using: str = "default", *, every_s: float = EVERY_S) -> None:
         self._using = using
+        self._every_s = every_s
         self._loop = asyncio.get_running_loop()
         self._latest: dict[int, Report] = {}
         self._turn = threading.Lock()
         self._is_closed = False
-        super().__init__("progress", self._write, first_in_s=IDLE_S, least_rest_s=EVERY_S)
+        super().__init__("progress", self._write, first_in_s=IDLE_S, least_rest_s=every_s)
         _running[using] = self
 
     def take(self, report: Report) -> bool:
@@ -167,7 +168,7 @@ class Reports(BackgroundLoop):
                 self._latest = reports | self._latest  # Newer ones win.
             raise
         with self._turn:
-            return EVERY_S if self._latest else IDLE_S
+            return self._every_s if self._latest else IDLE_S
 
     def _write_rest(self) -> None:
         try:

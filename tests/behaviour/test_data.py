@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from taskstore.types.tasks import Change, NewTask
 
+from ..examples import examples
 from .people import ANN, BOB
 from .values import with_each
 
@@ -44,7 +45,7 @@ def test_data_may_be_large(store):
 
 
 # The store is emptied after all examples, not after each: they do not see each other.
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     group=TEXT.filter(bool),
     data=st.binary(max_size=100),

@@ -19,6 +19,7 @@ def bench(lab_command):
     return partial(lab_command, "bench")
 
 
+@pytest.mark.thorough
 @pytest.mark.stress
 def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, tmp_path):
     report = tmp_path / "docs" / "benchmarks.md"

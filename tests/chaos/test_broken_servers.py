@@ -14,9 +14,9 @@ from lab.chaos.stage import Database, Places, wait_until
 
 from .broken_server import FAULTS, locks_no_rows
 
-PACE = replace(TINY, clients=4)
+PACE = replace(TINY, clients=2)
 # However long that takes on this machine. Most faults are seen many times among a few hundred.
-REQUESTS, REQUESTS_FOR_RARE = 300, 1_000
+REQUESTS, REQUESTS_FOR_RARE = 200, 700
 RARE = {"ignores_depends", "refuses_for_no_reason", "does_half_of_a_commit", "counts_wrong", "locks_no_rows"}
 # Nearly all are the same on every database, and servers take their time to start.
 MINE = [fault for fault in FAULTS if (fault is locks_no_rows) == (connection.vendor == "postgresql")]

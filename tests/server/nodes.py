@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from lab.testing import debian
+from lab.testing import NO_TLS, debian
 
 from .harness import START_SECONDS, Server, Store, accepts, free_port, wait_for
 
@@ -71,7 +71,7 @@ def viewer(place: Store, server: Server) -> Iterator[httpx.Client]:
 
 @contextmanager
 def signed_in(server: Server, name: str, password: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
+    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False, verify=NO_TLS) as browser:
         [token] = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/console/login").text)
         form = {"csrfmiddlewaretoken": token, "username": name, "password": password}
         assert browser.post("/console/login", data=form, headers={"Referer": server.url}).status_code == 302

@@ -111,6 +111,7 @@ def seen_by(server, secret):
     return sorted(server.ask("GET", "/group/mail?owned=yes", secret).json(), key=lambda task: task["id"])
 
 
+@pytest.mark.once
 def test_a_store_that_is_served_is_not_restored(store, tmp_path):
     file = tmp_path / "store.zip"
     with store.up():

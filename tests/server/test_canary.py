@@ -13,6 +13,7 @@ import httpx
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
+from lab.testing import NO_TLS
 from taskstore.masstasker.masstasker_pb2 import BulkSetRequest, Task, UpdateRequest
 from taskstore.masstasker.masstasker_pb2_grpc import MassTaskerStub
 from tests.served import free_port
@@ -141,7 +142,7 @@ def by_grpc(port: int, token: str) -> Iterator[str]:
 
 def by_the_console(server: Server, store: Store) -> Iterator[str]:
     """The titles of all pages; of those for who may not see payloads, everything."""
-    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
+    with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False, verify=NO_TLS) as browser:
         posted(browser, "/console/login", username="admin", password=PASSWORD)
     making = (
         "from django.contrib.auth.models import Group, User\n"
@@ -151,7 +152,7 @@ def by_the_console(server: Server, store: Store) -> Iterator[str]:
     )
     assert store.manage("shell", "-c", making).returncode == 0
     for name in ("admin2", "viewer2"):
-        with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False) as browser:
+        with httpx.Client(base_url=server.url, timeout=START_SECONDS, trust_env=False, verify=NO_TLS) as browser:
             opened = posted(browser, "/console/login", username=name, password="correct horse battery")
             assert opened.status_code == 302
             for page in PAGES:

@@ -1,5 +1,6 @@
 """The commands that ask a server, as whoever types them on its machine notices: real processes."""
 
+import gc
 import json
 import os
 import pty
@@ -12,6 +13,7 @@ import sys
 import pytest
 
 from lab.testing import PROJECT
+from taskstore_project.__main__ import main
 from taskstore_project.command_table import LAB_COMMANDS, SECTIONS, SERVERS_COMMANDS, names
 from taskstore_project.program import unknown_variables
 
@@ -84,12 +86,16 @@ def test_every_command_has_its_place_in_the_help():
     ("typed", "meant"),
     [("adn", "add"), ("help adn", "add"), ("sreve", "serve"), ("migarte", "migrate"), ("frobnicate", "")],
 )
-def test_a_mistyped_command_is_told_with_the_one_that_is_like_it(empty_place, typed, meant):
-    told = empty_place.manage(*typed.split())
+def test_a_mistyped_command_is_told_with_the_one_that_is_like_it(monkeypatch, capsys, typed, meant):
+    monkeypatch.setattr(sys, "argv", ["manage.py", *typed.split()])
+    monkeypatch.setattr(gc, "disable", lambda: None)
+    with pytest.raises(SystemExit) as refused:
+        main()
     name = typed.split()[-1]
     guess = f' Did you mean "{meant}"?' if meant else ""
     why = f"taskstore: unknown command: {name}.{guess} `python3 manage.py --help` lists all commands\n"
-    assert (told.returncode, told.stdout, told.stderr) == (2, "", why)
+    told = capsys.readouterr()
+    assert (refused.value.code, told.out, told.err) == (2, "", why)
 
 
 @pytest.mark.parametrize("command", [["token", "list"], ["groups"]])

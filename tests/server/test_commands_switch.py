@@ -34,7 +34,10 @@ def test_a_server_takes_no_commands_unless_it_is_told_to(store):
     assert "--commands" in refused.json()["detail"]
 
 
-@pytest.mark.parametrize(("arguments", "variables"), [(["--commands"], {}), ([], {"TASKSTORE_COMMANDS": "1"})])
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [(["--commands"], {}), pytest.param([], {"TASKSTORE_COMMANDS": "1"}, marks=pytest.mark.once)],
+)
 def test_a_server_that_takes_commands_looks_after_them(store, arguments, variables):
     with store.up(*arguments, command=COMMAND, TASKSTORE_COMMAND_LISTS="*=9/1d/0s", **variables) as server:
         assert submit(server, store).status_code == submit(server, store, LATE).status_code == 200

@@ -19,6 +19,7 @@ def seeded(store):
     return store
 
 
+@pytest.mark.once
 def test_it_has_tasks_in_every_state_with_history_and_rates_and_is_filled_once(seeded):
     with seeded.up() as server:
         every = server.ask("GET", "/stats", seeded.token).json()["groups"]

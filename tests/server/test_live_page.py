@@ -19,7 +19,7 @@ from .harness import Server, Store
 pytestmark = pytest.mark.browser
 
 ANN = 1
-AGAIN_MS = 10_000  # For what has no promised time.
+AGAIN_MS = 30_000  # For what has no promised time.
 
 
 class Place:

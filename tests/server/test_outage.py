@@ -7,6 +7,8 @@ from collections import Counter
 import httpx
 import pytest
 
+from lab.testing import NO_TLS
+
 from .harness import Store, wait_for
 
 ADD = {"clientid": 1, "adds": [{"group": "mail"}]}
@@ -72,11 +74,13 @@ def ready(server, token):
 
 
 def console(server, token):
-    return httpx.get(f"{server.url}/console/login", headers=BROWSER, timeout=60, trust_env=False)
+    return httpx.get(f"{server.url}/console/login", headers=BROWSER, timeout=60, trust_env=False, verify=NO_TLS)
 
 
 def admin(server, token):
-    return httpx.get(f"{server.url}/admin/", headers=BROWSER, timeout=60, trust_env=False, follow_redirects=True)
+    return httpx.get(
+        f"{server.url}/admin/", headers=BROWSER, timeout=60, trust_env=False, verify=NO_TLS, follow_redirects=True
+    )
 
 
 def test_a_standby_that_is_asked_before_it_is_promoted_is_an_outage_too(primary, standby, tmp_path):

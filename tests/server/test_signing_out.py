@@ -9,6 +9,8 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from lab.testing import NO_TLS
+
 from .conftest import IS_POSTGRESQL
 from .harness import START_SECONDS, Server, wait_for
 from .nodes import PASSWORD, signed_in, viewer
@@ -20,7 +22,8 @@ MANY = 10  # Requests that reach each of two processes.
 def statuses(server: Server, cookies: dict[str, str]) -> set[int]:
     """What the console answers to whoever has these cookies."""
     return {
-        httpx.get(f"{server.url}/console/workers", cookies=cookies, trust_env=False).status_code for _ in range(MANY)
+        httpx.get(f"{server.url}/console/workers", cookies=cookies, trust_env=False, verify=NO_TLS).status_code
+        for _ in range(MANY)
     }
 
 
