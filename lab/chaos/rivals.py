@@ -12,7 +12,7 @@ from psycopg.pq import Format
 
 from tasks_app.core.operations import Operation, TaskRecord
 from tasks_app.database import Decision, PostgreSQL, Row, Statement, Steps, T, Undecided, transact
-from tasks_app.database.postgresql_pipeline import PackedArray
+from tasks_app.database.postgresql_arrays import PackedArray
 from tasks_app.writer.connection import BEGIN, COMMIT, settings_of_batches
 from taskstore.errors import TaskStoreError
 

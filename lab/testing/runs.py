@@ -23,7 +23,14 @@ PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
-    SQLITE: ("client", "commands", "jobs", "task_framework", "server/test_up.py"),
+    SQLITE: (
+        "client",
+        "commands/test_command_line.py",
+        "commands/test_runner.py",
+        "jobs",
+        "task_framework",
+        "server/test_up.py",
+    ),
     POSTGRESQL: ("writer", "server/test_serve.py"),
 }
 NO_TEST_RAN = 5  # pytest's exit code.
@@ -74,10 +81,8 @@ def run_all(plan: Plan) -> bool:
     Raises CannotTry if something that is needed is missing.
     """
     started = time.monotonic()
-    results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="taskstore-runs-") as folder, addresses(plan.databases) as urls:
-        for lanes in stages(plan, urls):
-            results += Lanes(Path(folder)).results(lanes)
+        results = Lanes(Path(folder)).results(lanes_of(plan, urls))
     print("\n== summary")
     for result in results:
         print(result.line)
@@ -86,8 +91,8 @@ def run_all(plan: Plan) -> bool:
     return some_tests_ran and all(not result.exit_code or result.ran_nothing for result in results)
 
 
-def stages(plan: Plan, urls: Mapping[str, str]) -> Iterator[list[list[Run]]]:
-    """Yield the lanes of each stage. Lanes run at once, the runs of a lane and the stages one after the other."""
+def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
+    """Yield a lane for the gates and one for each database. The runs of a lane follow each other, and lanes run at once."""
     first, *_ = plan.databases
     oldest, newest = (Python.running(),) * 2 if plan.quick else oldest_and_newest()
     pythons = {SQLITE: (newest, oldest), POSTGRESQL: (oldest, newest)}
@@ -116,15 +121,15 @@ def stages(plan: Plan, urls: Mapping[str, str]) -> Iterator[list[list[Run]]]:
             paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
             part = "" if plan.everything else " of portability"
             yield tests(part, database, other, "not stress", [*several, *paths])
+        if not plan.quick:
+            files = [] if plan.pytest_arguments else files_with("mark.stress")
+            yield tests(" under stress", database, python, "stress", files)
+            if not plan.pytest_arguments:
+                yield chaos(database, "--short" if plan.everything else "--tiny")
 
-    gates = [[Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]] if plan.gates else []
-    yield [*gates, *([*lane(database)] for database in plan.databases)]
-    if not plan.quick:
-        files = [] if plan.pytest_arguments else files_with("mark.stress")
-        stress = [[tests(" under load", each, pythons[each][0], "stress", files)] for each in plan.databases]
-        length = "--short" if plan.everything else "--tiny"
-        faults = [[chaos(each, length)] for each in plan.databases if not plan.pytest_arguments]
-        yield [*stress, *faults]
+    if plan.gates:
+        yield [Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]
+    yield from ([*lane(database)] for database in plan.databases)
 
 
 def chaos(database: str, length: str) -> Run:

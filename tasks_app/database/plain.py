@@ -24,7 +24,7 @@ from ..core.tally import COUNTERS
 from .batch import Seen, Written
 from .demand import Demand, kept_by_key, keys_of
 from .postgresql import PostgreSQL
-from .postgresql_pipeline import Column, RowPacker, packed
+from .postgresql_arrays import Column, RowPacker, packed
 from .rows import (
     COLUMNS,
     DELTA_COLUMNS,

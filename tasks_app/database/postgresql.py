@@ -25,8 +25,8 @@ from .demand import (
     queried_by,
 )
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
+from .postgresql_arrays import Doubts
 from .postgresql_claims import Candidates
-from .postgresql_pipeline import Doubts
 from .postgresql_writing import IS_LISTED, arrays, insertion_of, statement_of
 from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of
 

@@ -241,7 +241,7 @@ def test_a_row_is_found_by_an_index(clock):
         execute(
             f"""
             INSERT INTO tasks_app_endedtask (id, {column_names})
-            SELECT number + 1000000 * %s, {column_names.replace('"origin"', "number")}
+            SELECT number + 1000000::bigint * %s, {column_names.replace('"origin"', "number")}
             FROM tasks_app_endedtask, generate_series(1, 20000) AS number
             WHERE id = %s
             """,  # noqa: S608 - our own names
