@@ -92,7 +92,7 @@ def run_all(plan: Plan) -> bool:
 
 
 def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
-    """Yield a lane for the gates and one for each database. The runs of a lane follow each other, and lanes run at once."""
+    """Yield the lanes, which run at once: one for the gates and one for each database. Their runs follow each other."""
     first, *_ = plan.databases
     oldest, newest = (Python.running(),) * 2 if plan.quick else oldest_and_newest()
     pythons = {SQLITE: (newest, oldest), POSTGRESQL: (oldest, newest)}
