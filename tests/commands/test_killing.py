@@ -1,6 +1,7 @@
 """Workers and the server are killed at random: every command ends once, with its outputs, and each run is counted."""
 
 import random
+import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 
@@ -39,7 +40,7 @@ def torment(store, commands, workers_killed, servers_killed):
         victims = ["worker"] * workers_killed + ["server"] * servers_killed
         chance.shuffle(victims)
         for number, victim in enumerate(victims, WORKERS):
-            eventually(lambda: chance.random() < 0.05, patience_s=2)
+            time.sleep(min(2, chance.expovariate(2.5)))
             if victim == "server":
                 server.kill_and_start()
             else:

@@ -77,7 +77,8 @@ class Queue:
 
 
 def eventually(condition, patience_s=PATIENCE_S):
-    until = time.monotonic() + patience_s
+    until, rest_s = time.monotonic() + patience_s, 0.02
     while not (met := condition()) and time.monotonic() < until:
-        time.sleep(0.02)
+        time.sleep(rest_s)
+        rest_s = min(1.2 * rest_s, 0.3)  # To look costs as much as what it waits for.
     return met

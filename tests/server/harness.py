@@ -183,10 +183,11 @@ def empty(server: Server, token: str) -> None:
 
 def wait_for(condition: Any, what: str) -> None:
     """Look again and again until it is so. Fails with `what` when it takes too long."""
-    deadline = time.monotonic() + START_SECONDS
+    deadline, rest_s = time.monotonic() + START_SECONDS, 0.02
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen in {START_SECONDS} s"
-        time.sleep(0.05)
+        time.sleep(rest_s)
+        rest_s = min(1.2 * rest_s, 0.3)  # To look costs as much as what it waits for.
 
 
 def accepts(server: Server) -> bool:

@@ -121,11 +121,11 @@ FIRST_HOUR = (DOCS / "first-hour.md").read_text()
 
 # What the reader waits for, who sees both terminals; what only one who is asked can type; and what is elsewhere here.
 SEEN = {
-    "python3 manage.py ls sent": "until manage ls sent | grep ann@; do sleep 0.1; done",
-    "sleep 2\nkill -9 $MAILER": "until grep 'sending to bob@' said; do sleep 0.1; done\nkill -9 $MAILER",
-    "python3 manage.py search group:mail/failed": "until manage ls mail/failed | grep hello; do sleep 0.1; done",
-    "sleep 10": "until manage ls mail/failed | grep carl; do sleep 0.1; done",
-    "kill $MAILER\nwait": "until manage ls sent | grep bob@; do sleep 0.1; done\nkill $MAILER\nwait",
+    "python3 manage.py ls sent": "until manage ls sent | grep ann@; do sleep 0.4; done",
+    "sleep 2\nkill -9 $MAILER": "until grep 'sending to bob@' said; do sleep 0.4; done\nkill -9 $MAILER",
+    "python3 manage.py search group:mail/failed": "until manage ls mail/failed | grep hello; do sleep 0.4; done",
+    "sleep 10": "until manage ls mail/failed | grep carl; do sleep 0.4; done",
+    "kill $MAILER\nwait": "until manage ls sent | grep bob@; do sleep 0.4; done\nkill $MAILER\nwait",
     "purge group:count/output": "purge group:count/output --type count/output --yes",
     "60000": "1000",
     "python3 manage.py": "manage",
