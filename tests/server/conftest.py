@@ -21,6 +21,9 @@ from .harness import Server, Store, free_port
 Copies = Callable[[Path], AbstractContextManager[Store]]
 
 IS_POSTGRESQL = connection.vendor == "postgresql"
+# With one worker, as with `up`, what one connection gets answered says what has become of another one.
+SERVE = "serve --workers 1"
+COMMAND = SERVE if IS_POSTGRESQL else "up"
 
 # What has no meaning on the database of this run.
 OF_POSTGRESQL = (
@@ -77,7 +80,7 @@ def lasting_store(tmp_path_factory: pytest.TempPathFactory, copies: Copies) -> I
 @pytest.fixture(scope="session")
 def lasting_server(lasting_store: Store) -> Iterator[Server]:
     """For all tests of a process; none of them may end it, and each leaves a store without tasks behind."""
-    with lasting_store.up("--commands", "--grpc-port", str(free_port())) as server:
+    with lasting_store.up("--commands", "--grpc-port", str(free_port()), command=COMMAND) as server:
         yield server
 
 
@@ -86,14 +89,10 @@ def sqlite_store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-# With one worker, as with `up`, what one connection gets answered says what has become of another one.
-SERVE = "serve --workers 1"
-
-
 @pytest.fixture
 def command() -> str:
     """The command that starts a server: `up` with daphne on SQLite, `serve` with uvicorn on PostgreSQL."""
-    return SERVE if IS_POSTGRESQL else "up"
+    return COMMAND
 
 
 @pytest.fixture(params=["up", *([SERVE] if IS_POSTGRESQL else [])])

@@ -22,6 +22,13 @@ def server(store):
         yield server
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory, copies):
+    """A server that no test ends, and its token."""
+    with copies(tmp_path_factory.mktemp("lasting")) as store, store.up(command="serve --workers 2") as server:
+        yield server, store.token
+
+
 def instances(server):
     """The processes that answer."""
     return {server.ask("GET", "/healthz").json()["instance"] for _ in range(20)}
@@ -38,7 +45,8 @@ def is_alive(pid):
     return False
 
 
-def test_several_processes_answer(server):
+def test_several_processes_answer(lasting):
+    server, _ = lasting
     found = set()
 
     def both_answer():
@@ -48,10 +56,11 @@ def test_several_processes_answer(server):
     wait_for(both_answer, "an answer of each process")
 
 
-def test_what_one_process_adds_another_one_claims(server, store):
+def test_what_one_process_adds_another_one_claims(lasting):
+    server, token = lasting
     add, claim = {"clientid": 1, "adds": [{"group": "mail"}] * 40}, {"clientid": 2, "group": "mail"}
-    added = server.ask("POST", "/update", store.token, json=add).json()["tasks"]
-    claimed = [server.ask("POST", "/claim", store.token, json=claim).json()["tasks"][0] for _ in added]
+    added = server.ask("POST", "/update", token, json=add).json()["tasks"]
+    claimed = [server.ask("POST", "/claim", token, json=claim).json()["tasks"][0] for _ in added]
     assert {task["origin"] for task in claimed} == {task["id"] for task in added}
 
 

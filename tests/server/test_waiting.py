@@ -9,6 +9,8 @@ from http.client import HTTPResponse
 
 import pytest
 
+from .harness import empty
+
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 CLAIM = {"clientid": 2, "group": "mail"}
 
@@ -17,6 +19,13 @@ CLAIM = {"clientid": 2, "group": "mail"}
 def server(store, command):
     with store.up(command=command) as server:
         yield server
+
+
+@pytest.fixture
+def serving(lasting_server, lasting_store):
+    """One that no test ends."""
+    yield lasting_server
+    empty(lasting_server, lasting_store.token)
 
 
 def ask(server, token, path, body):
@@ -40,23 +49,23 @@ def post(server, token, path, body):
     return response.json()
 
 
-def test_a_waiting_claim_takes_what_another_client_adds(server, store):
-    with closing(ask(server, store.token, "/claim", CLAIM | {"wait": 60_000})) as waiting:
-        [added] = post(server, store.token, "/update", ADD)["tasks"]
+def test_a_waiting_claim_takes_what_another_client_adds(serving, lasting_store):
+    with closing(ask(serving, lasting_store.token, "/claim", CLAIM | {"wait": 60_000})) as waiting:
+        [added] = post(serving, lasting_store.token, "/update", ADD)["tasks"]
         status, answer = answer_to(waiting)
         assert (status, answer["tasks"][0]["origin"]) == (200, added["id"])
 
 
-def test_a_client_that_has_gone_takes_no_task(server, store):
+def test_a_client_that_has_gone_takes_no_task(serving, lasting_store):
     with ExitStack() as connections:
         for _ in range(5):
-            connections.enter_context(closing(ask(server, store.token, "/claim", CLAIM | {"wait": 60_000})))
+            connections.enter_context(closing(ask(serving, lasting_store.token, "/claim", CLAIM | {"wait": 60_000})))
         # They have been read and wait.
-        assert server.ask("GET", "/healthz").status_code == 200
+        assert serving.ask("GET", "/healthz").status_code == 200
     # What was sent after the ends of those connections is read after them.
-    assert server.ask("GET", "/healthz").status_code == 200
-    [added] = post(server, store.token, "/update", ADD)["tasks"]
-    [claimed] = post(server, store.token, "/claim", CLAIM)["tasks"]
+    assert serving.ask("GET", "/healthz").status_code == 200
+    [added] = post(serving, lasting_store.token, "/update", ADD)["tasks"]
+    [claimed] = post(serving, lasting_store.token, "/claim", CLAIM)["tasks"]
     assert (claimed["origin"], claimed["claims"]) == (added["id"], 1)
 
 
@@ -89,10 +98,10 @@ def test_a_request_whose_answer_was_lost_can_be_sent_to_the_next_server(store, c
         assert len(server.ask("GET", "/group/mail", token).json()) == 2
 
 
-def test_a_request_that_was_cut_before_its_answer_can_be_sent_again(server, store):
+def test_a_request_that_was_cut_before_its_answer_can_be_sent_again(serving, lasting_store):
     body = ADD | {"key": "a"}
-    with store.nobody_can_write():
-        ask(server, store.token, "/update", body).close()
-        assert server.ask("GET", "/healthz").status_code == 200
-    tasks = post(server, store.token, "/update", body)["tasks"]
-    assert [task["id"] for task in server.ask("GET", "/group/mail", store.token).json()] == [tasks[0]["id"]]
+    with lasting_store.nobody_can_write():
+        ask(serving, lasting_store.token, "/update", body).close()
+        assert serving.ask("GET", "/healthz").status_code == 200
+    tasks = post(serving, lasting_store.token, "/update", body)["tasks"]
+    assert [task["id"] for task in serving.ask("GET", "/group/mail", lasting_store.token).json()] == [tasks[0]["id"]]
