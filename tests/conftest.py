@@ -58,6 +58,7 @@ from .served import (  # noqa: E402, F401 - fixtures
     served_by_uvicorn,
     uvicorn,
 )
+from .server.prepared import end_forker  # noqa: E402
 
 # Each of Django's test clients has a handler of its own, which would look through all files that whitenoise serves.
 # What `served` starts has its application by now, and looks once, as in production.
@@ -111,6 +112,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     started.end()
+    end_forker()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     retried = reporter.stats.get("rerun", []) if reporter else []
     if len(retried) > MOST_RETRIED:

@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from lab.chaos.scenes.failover import follow
 from lab.testing.postgresql import Cluster
 
+from . import harness
 from .clusters import cluster, configure
 from .harness import Server, Store, free_port
 
@@ -82,6 +83,12 @@ def lasting_server(lasting_store: Store) -> Iterator[Server]:
     """For all tests of a process; none of them may end it, and each leaves a store without tasks behind."""
     with lasting_store.up("--commands", "--grpc-port", str(free_port()), command=COMMAND) as server:
         yield server
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers and commands start as they do for users."""
+    monkeypatch.setattr(harness, "is_prepared", False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ from lab.testing import NO_TLS, PROJECT
 from lab.testing.environment import clean_environment
 from lab.testing.processes import ending_with_us
 
+from .prepared import PreparedProcess
+
 START_SECONDS = 60  # The machine may be busy.
 END_SECONDS = 10  # What is promised.
+is_prepared = True  # Whether processes begin with their packages imported.
 
 
 class Server:
@@ -109,31 +112,31 @@ class Store:
         self, *arguments: str, patience_s: float = START_SECONDS, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """A command that ends by itself."""
-        command = [sys.executable, "manage.py", *arguments]
-        environment = {**self._environment, **variables}
-        return subprocess.run(
-            command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=patience_s, check=False
-        )
+        with self._process(arguments, variables) as process:
+            try:
+                told = process.communicate(timeout=patience_s)
+            finally:
+                process.kill()
+        return subprocess.CompletedProcess(arguments, process.returncode, *told)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """A command that is under way; its output is one text. The caller ends it."""
-        command = ending_with_us([sys.executable, "manage.py", *arguments])
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        # Whoever runs the tests in the background has Ctrl-C switched off, and children inherit that.
-        return subprocess.Popen(
-            command,
-            cwd=PROJECT,
-            env=self._environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            **pipes,
-        )
+        return self._process(arguments, stderr=subprocess.STDOUT)
 
     def start(self, *arguments: str, command: str = "up", **variables: str) -> Server:
         """A server that may not have got far yet. The caller kills it at the end."""
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         own = [*command.split(), "--port", "0", "--grpc-port", "0", *arguments]
-        words = ending_with_us([sys.executable, "manage.py", *own])
-        return Server(subprocess.Popen(words, cwd=PROJECT, env={**self._environment, **variables}, **pipes))
+        return Server(self._process(own, variables))
+
+    def _process(
+        self, arguments: Sequence[str], variables: Mapping[str, str] = {}, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
+        environment = {**self._environment, **variables}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": stderr, "text": True}
+        if is_prepared and "PYTHONPATH" not in variables:
+            return PreparedProcess(arguments, cwd=PROJECT, env=environment, **pipes)
+        command = ending_with_us([sys.executable, "manage.py", *arguments])
+        return subprocess.Popen(command, cwd=PROJECT, env=environment, **pipes)
 
     @contextmanager
     def up(self, *arguments: str, command: str = "up", **variables: str) -> Iterator[Server]:

@@ -16,6 +16,8 @@ import pytest
 
 from .harness import END_SECONDS, Server, accepts, wait_for
 
+pytestmark = pytest.mark.usefixtures("new_interpreters")
+
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 LISTENS = "0A"  # The state of a socket, as the kernel writes it.
 
