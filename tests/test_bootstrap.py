@@ -62,7 +62,7 @@ def test_the_first_start_makes_the_environment_and_the_second_is_immediate(start
     # Changed requirements are a reason to look again.
     locked = copy / "requirements" / "server.txt"
     locked.write_text(locked.read_text() + "# Changed.\n")
-    third = start("manage.py", "version")
+    third = start("manage.py", "version", PATH="/nowhere", PIP_NO_INDEX="1")
     assert third.stderr.startswith("taskstore: installing")
 
 

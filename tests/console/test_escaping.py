@@ -20,7 +20,7 @@ from taskstore.types.tasks import Change
 from ..people import make_user, signed_in
 from .store import ANN, add, change_all, claim
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 # Each is changed by escaping, so that none may stand in a page as it is. They say where they were written.
 HOSTILE = [
