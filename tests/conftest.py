@@ -26,6 +26,7 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
+from pytest_rerunfailures import StatusDB
 
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment, data_place
@@ -82,6 +83,13 @@ hypothesis.settings.register_profile("usual", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
 hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 hypothesis.settings.load_profile("usual")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if WORKER:
+        # The usual one asks the main process about each test, which takes 40 ms, in case a process crashes and is
+        # replaced. Here it is not.
+        session.config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,7 +26,7 @@ OLDEST = 15  # Django 6.1's minimum.
 START_SECONDS = 30
 STOP_SECONDS = 10
 # For tests only, which need no durability, and whose tables come and go faster than anybody could tidy them.
-FAST = {"max_connections": "200", "fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+FAST = {"max_connections": "200", "fsync": "off", "full_page_writes": "off", "autovacuum": "off", "jit": "off"}
 REMEDY = "install one (`apt-get install postgresql`) or name one in TASKSTORE_TEST_POSTGRES_URL"
 
 
