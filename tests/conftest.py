@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -26,7 +27,6 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
-from pytest_rerunfailures import StatusDB
 
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment, data_place
@@ -86,10 +86,8 @@ hypothesis.settings.load_profile("usual")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if WORKER:
-        # The usual one asks the main process about each test, which takes 40 ms, in case a process crashes and is
-        # replaced. Here it is not.
-        session.config.failures_db = StatusDB()  # type: ignore[attr-defined]
+    if WORKER:  # It asks the main process about each test, which otherwise takes 40 ms: Nagle's algorithm.
+        session.config.failures_db.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[attr-defined]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from . import PROJECT
+from . import PROJECT, CannotTry
 from .environment import clean_environment
 from .postgresql import POSTGRESQL, SQLITE, addresses
 from .processes import cpu_s
@@ -51,12 +51,20 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A process. `arguments`: of the interpreter. `url`: of the database; empty: SQLite."""
+    """A process. `arguments`: of the interpreter. `url`: of the database; empty: SQLite.
+
+    `makes_it`: it runs outside of the environment, which it makes.
+    """
 
     name: str
     arguments: Sequence[str]
     python: Python = field(default_factory=Python.running)
     url: str = ""
+    makes_it: bool = False
+
+    @property
+    def command(self) -> list[str | Path]:
+        return [self.python.base if self.makes_it else self.python.interpreter, *self.arguments]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,20 +126,32 @@ def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
     def lane(database: str) -> Iterator[Run]:
         python, other = pythons[database]
         several = ["-n", PROCESSES[database], *BY_FILE]
+        files = [] if plan.pytest_arguments else files_with("mark.stress")
+        stress = [] if plan.quick else [tests(" under stress", database, python, "stress", files)]
+        yield from packages(python)
+        if database == POSTGRESQL:  # First, as it leaves much of the CPU to the tests of the other lane.
+            yield from stress
         yield tests("", database, python, "not stress", several)
         if other != python and not plan.pytest_arguments:
             paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
             part = "" if plan.everything else " of portability"
+            yield from packages(other)
             yield tests(part, database, other, "not stress", [*several, *paths])
-        if not plan.quick:
-            files = [] if plan.pytest_arguments else files_with("mark.stress")
-            yield tests(" under stress", database, python, "stress", files)
-            if not plan.pytest_arguments:
-                yield chaos(database, "--short" if plan.everything else "--tiny")
+        if database == SQLITE:
+            yield from stress
+        if not plan.quick and not plan.pytest_arguments:
+            yield chaos(database, "--short" if plan.everything else "--tiny")
 
     if plan.gates:
         yield [Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]
     yield from ([*lane(database)] for database in plan.databases)
+
+
+def packages(python: Python) -> Iterator[Run]:
+    """Yield what makes the environment of another Python, if it is not there."""
+    if python.folder:
+        command = ["manage.py", "test", "--install"]
+        yield Run(name=f"packages for Python {python.version}", arguments=command, python=python, makes_it=True)
 
 
 def chaos(database: str, length: str) -> Run:
@@ -163,7 +183,12 @@ class Lanes:
                     output = self._new_output()
                     under_way.append((run, output, pool.submit(self._go, run, output)))
             stack.callback(self._end)
-            return [self._followed(*each) for each in under_way]
+            results = []
+            for run, output, future in under_way:
+                results.append(self._followed(run, output, future))
+                if run.makes_it and results[-1].exit_code:
+                    raise CannotTry(f"the environment for Python {run.python.version} can't be made: see above")
+            return results
 
     def _new_output(self) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self._folder)
@@ -177,7 +202,7 @@ class Lanes:
             if self._has_ended:
                 raise CancelledError
             process = subprocess.Popen(
-                [run.python.interpreter, *run.arguments],
+                run.command,
                 cwd=PROJECT,
                 env=environment,
                 stdin=subprocess.DEVNULL,
