@@ -18,8 +18,8 @@ from .postgresql import POSTGRESQL, SQLITE, addresses
 from .processes import cpu_s
 from .pythons import Python, oldest_and_newest
 
-# Two sessions at once keep two cores busy: many tests wait. SQLite has more tests, those of the browser among them.
-PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
+# Of each session. Two sessions at once keep two cores busy; more would be in each other's way.
+PROCESSES = "2"
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
@@ -125,22 +125,22 @@ def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
 
     def lane(database: str) -> Iterator[Run]:
         python, other = pythons[database]
-        several = ["-n", PROCESSES[database], *BY_FILE]
+        several = ["-n", PROCESSES, *BY_FILE]
+        # The last lane has the shorter tests.
+        further = plan.databases if database == plan.databases[-1] and not plan.quick else ()
         files = [] if plan.pytest_arguments else files_with("mark.stress")
-        stress = [] if plan.quick else [tests(" under stress", database, python, "stress", files)]
         yield from packages(python)
-        if database == POSTGRESQL:  # First, as it leaves much of the CPU to the tests of the other lane.
-            yield from stress
+        for each in further:
+            yield tests(" under stress", each, python, "stress", files)
         yield tests("", database, python, "not stress", several)
-        if other != python and not plan.pytest_arguments:
-            paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
-            part = "" if plan.everything else " of portability"
-            yield from packages(other)
-            yield tests(part, database, other, "not stress", [*several, *paths])
-        if database == SQLITE:
-            yield from stress
-        if not plan.quick and not plan.pytest_arguments:
-            yield chaos(database, "--short" if plan.everything else "--tiny")
+        if not plan.pytest_arguments:
+            if other != python:
+                paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
+                part = "" if plan.everything else " of portability"
+                yield from packages(other)
+                yield tests(part, database, other, "not stress", [*several, *paths])
+            for each in further:
+                yield chaos(each, "--short" if plan.everything else "--tiny")
 
     if plan.gates:
         yield [Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]

@@ -36,7 +36,8 @@ class Examples:
     def started(self, name: str) -> Iterator[subprocess.Popen[str]]:
         """A program that is under way; killed at the end if it still runs."""
         command = [sys.executable, str(self._folder / f"{name}.py"), self._address]
-        with subprocess.Popen(command, env=self._environment, stdout=subprocess.PIPE, text=True) as process:
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, env=self._environment, **pipes) as process:
             yield process
             process.kill()
 
@@ -49,8 +50,9 @@ class Examples:
 def said_by(*processes: subprocess.Popen[str]) -> list[str]:
     said = []
     for process in processes:
-        said += process.communicate(timeout=60)[0].splitlines()
-        assert process.returncode == 0
+        told, complaints = process.communicate(timeout=60)
+        assert (process.returncode, complaints) == (0, "")
+        said += told.splitlines()
     return said
 
 
