@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from threading import Lock
 
@@ -18,8 +19,8 @@ from .postgresql import POSTGRESQL, SQLITE, addresses
 from .processes import cpu_s
 from .pythons import Python, oldest_and_newest
 
-# Of each session. Two sessions at once keep two cores busy; more would be in each other's way.
-PROCESSES = "2"
+# Two sessions at once keep two cores busy: many tests wait. SQLite has more tests, those of the browser among them.
+PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # What another version of Python or Django may break: a part of the tests on a database for the other pair.
 PORTABILITY = {
@@ -40,11 +41,17 @@ GOODBYE_SECONDS = 30
 LOOK_EVERY_S = 0.1
 
 
+class Length(IntEnum):
+    QUICK = 1  # Without the tests that need a browser or many processes, and with one Python.
+    USUAL = 2
+    LANDING = 3  # Also a part of the tests with the other Python, and short fault tests.
+    ALL = 4  # Each database with each Python, and the long tests and fault tests.
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     databases: Sequence[str]  # Tests marked `once` run on the first only.
-    quick: bool = False  # Without the tests that need a browser or many processes, and with one Python.
-    everything: bool = False  # Each database with each Python, and the long tests and fault tests.
+    length: Length = Length.USUAL
     gates: bool = True
     pytest_arguments: Sequence[str] = ()
 
@@ -104,16 +111,17 @@ def run_all(plan: Plan) -> bool:
 def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
     """Yield the lanes, which run at once: one for the gates and one for each database. Their runs follow each other."""
     first, *_ = plan.databases
-    oldest, newest = (Python.running(),) * 2 if plan.quick else oldest_and_newest()
+    is_quick, is_all = plan.length is Length.QUICK, plan.length is Length.ALL
+    oldest, newest = (Python.running(),) * 2 if is_quick else oldest_and_newest()
     pythons = {SQLITE: (newest, oldest), POSTGRESQL: (oldest, newest)}
 
     def tests(part: str, database: str, python: Python, marks: str, arguments: Sequence[str]) -> Run:
         left_out = [
-            *([] if plan.everything else ["thorough"]),
-            *(["browser"] if plan.quick else []),
+            *([] if is_all else ["thorough"]),
+            *(["browser"] if is_quick else []),
             *([] if database == first else ["once"]),
         ]
-        profile = "quick" if plan.quick else "thorough" if plan.everything else "usual"
+        profile = "quick" if is_quick else "thorough" if is_all else "usual"
         options = ["-o", f"cache_dir=.pytest_cache/{database}-{python.version}", "--hypothesis-profile", profile]
         options += ["-m", " and not ".join([marks, *left_out])]
         return Run(
@@ -125,22 +133,22 @@ def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
 
     def lane(database: str) -> Iterator[Run]:
         python, other = pythons[database]
-        several = ["-n", PROCESSES, *BY_FILE]
-        # The last lane has the shorter tests.
-        further = plan.databases if database == plan.databases[-1] and not plan.quick else ()
+        several = ["-n", PROCESSES[database], *BY_FILE]
         files = [] if plan.pytest_arguments else files_with("mark.stress")
+        stress = [] if is_quick else [tests(" under stress", database, python, "stress", files)]
         yield from packages(python)
-        for each in further:
-            yield tests(" under stress", each, python, "stress", files)
+        if database == POSTGRESQL:  # First, as it leaves much of the CPU to the tests of the other lane.
+            yield from stress
         yield tests("", database, python, "not stress", several)
-        if not plan.pytest_arguments:
+        if plan.length >= Length.LANDING and not plan.pytest_arguments:
             if other != python:
-                paths = [] if plan.everything else [f"tests/{path}" for path in PORTABILITY[database]]
-                part = "" if plan.everything else " of portability"
+                paths = [] if is_all else [f"tests/{path}" for path in PORTABILITY[database]]
+                part = "" if is_all else " of portability"
                 yield from packages(other)
                 yield tests(part, database, other, "not stress", [*several, *paths])
-            for each in further:
-                yield chaos(each, "--short" if plan.everything else "--tiny")
+            yield chaos(database, "--short" if is_all else "--tiny")
+        if database == SQLITE:
+            yield from stress
 
     if plan.gates:
         yield [Run(name="format, lint, types", arguments=["-m", "lab.testing.gates"])]

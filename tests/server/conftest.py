@@ -31,6 +31,7 @@ OF_POSTGRESQL = (
     "connections_cut",
     "failover",
     "nodes",
+    "outage",
     "pgbouncer",
     "replica",
     "serve",

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 
 from lab.testing import PROJECT, CannotTry
 from lab.testing.postgresql import POSTGRESQL, SQLITE
-from lab.testing.runs import Plan, run_all
+from lab.testing.runs import Length, Plan, run_all
 from taskstore_project import bootstrap
 
 CANNOT_TEST = 2
@@ -30,8 +30,13 @@ class Command(BaseCommand):
         )
         parser.add_argument("--database", choices=[SQLITE, POSTGRESQL, "both"], default="both", help="default: both")
         length = parser.add_mutually_exclusive_group()
-        length.add_argument("--quick", action="store_true", help="without browser, stress and fault tests")
-        length.add_argument("--all", action="store_true", help="both databases with each Python, and the long tests")
+        for option, const, told in (
+            ("--quick", Length.QUICK, "without browser and stress tests"),
+            ("--landing", Length.LANDING, "with fault tests, and in part with another Python; as .ci/run"),
+            ("--all", Length.ALL, "both databases with each Python, and the long tests"),
+        ):
+            length.add_argument(option, dest="length", action="store_const", const=const, help=told)
+        parser.set_defaults(length=Length.USUAL)
         parser.add_argument("--no-lint", action="store_true", help="the tests only")
         parser.add_argument("--install", action="store_true", help="only install what the tests need")
         return parser
@@ -45,8 +50,7 @@ class Command(BaseCommand):
             sys.exit()
         plan = Plan(
             databases=[SQLITE, POSTGRESQL] if options.database == "both" else [options.database],
-            quick=options.quick,
-            everything=options.all,
+            length=options.length,
             gates=not options.no_lint,
             pytest_arguments=pytest_arguments,
         )
