@@ -5,7 +5,6 @@ import gc
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from pytest_django import DjangoDbBlocker
 from pytest_django.live_server_helper import LiveServer
+from pytest_rerunfailures import StatusDB  # type: ignore[import-untyped]
 
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment, data_place
@@ -46,6 +46,8 @@ django.setup()
 from django.contrib.auth.models import User  # noqa: E402
 
 from tasks_app.access import request_limits  # noqa: E402
+from tasks_app.database.outage import HOUSEKEEPING, POOL, WRITER, outage  # noqa: E402
+from tasks_app.offload import helper_process  # noqa: E402
 from taskstore_project import environment  # noqa: E402
 
 from .chromium import browser, chromium, context, started  # noqa: E402, F401 - fixtures
@@ -64,6 +66,9 @@ from .server.prepared import end_forker  # noqa: E402
 # Each of Django's test clients has a handler of its own, which would look through all files that whitenoise serves.
 # What `served` starts has its application by now, and looks once, as in production.
 settings.WHITENOISE_AUTOREFRESH = True
+
+# The process of large bodies stays until the end: tests that need it are minutes apart.
+helper_process.IDLE_S = 3_600.0
 
 if connection.vendor == "sqlite":
     # A file as in production: in memory SQLite knows neither a write-ahead log nor waiting for a lock.
@@ -86,8 +91,9 @@ hypothesis.settings.load_profile("usual")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if WORKER:  # It asks the main process about each test, which otherwise takes 40 ms: Nagle's algorithm.
-        session.config.failures_db.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # type: ignore[attr-defined]
+    if WORKER:  # It asks the main process about each test, byte by byte: only needed when processes are replaced.
+        session.config.failures_db.sock.close()  # type: ignore[attr-defined]
+        session.config.failures_db = StatusDB()  # type: ignore[attr-defined]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -143,10 +149,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     yield
     # The thread of an event loop that has ended keeps its connection until the collector comes by.
     if connection.vendor == "postgresql":
-        with django_db_blocker.unblock(), connection.cursor() as cursor:
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined] # Or it would open others meanwhile.
+        with django_db_blocker.unblock(), connection._nodb_cursor() as cursor:
             cursor.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",
+                [connection.settings_dict["NAME"]],
             )
 
 
@@ -227,10 +235,10 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture(autouse=True)
-def nobody_has_asked_yet() -> None:
-    """All tests come from one address."""
-    for allowance in request_limits.ALL:
+def nothing_is_known_of_other_tests() -> None:
+    for allowance in request_limits.ALL:  # All tests come from one address.
         allowance.forget()
+    outage.worked(WRITER, HOUSEKEEPING, POOL)
 
 
 @pytest.fixture
