@@ -81,8 +81,8 @@ class Housekeeper:
         self._levels = BackgroundLoop("counts of the minute", self._keep_level, first_in_s=LEVEL_EVERY_S)
         # A loop each, so that a failing one does not delay the others.
         self._loops = [
-            BackgroundLoop("folding of counts", self._fold),
-            BackgroundLoop("housekeeping", self._do_chore),
+            BackgroundLoop("folding of counts", self._fold, first_in_s=FOLD_EVERY_S),
+            BackgroundLoop("housekeeping", self._do_chore, first_in_s=FOLD_EVERY_S),
             self._levels,
         ]
 

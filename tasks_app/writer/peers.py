@@ -9,8 +9,8 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -63,16 +63,12 @@ class Neighbours:
         self._is_direct = bool(direct)
         self._place = direct or parameters_of(using)
         self._news: set[str] = set()
-        self._has_news = asyncio.Event()
-        self._listener_pid = 0
+        self._woken = asyncio.Event()  # There is something to tell or to hear.
         self._has_others = False
-        self._failures = 0  # Of the listener, in a row.
+        self._failures = 0  # In a row.
         self._is_logged = False  # Whether the log says that no notifications arrive.
         self._others_known_until_s = 0.0
-        self._tasks = [
-            asyncio.create_task(self._keep_connected(self._listen, LISTENER)),
-            asyncio.create_task(self._keep_connected(self._speak, "Task Store")),
-        ]
+        self._task = asyncio.create_task(self._keep_connected())
 
     def tell(self, supply: Supply) -> None:
         """Notify the others soon, together with other news until then."""
@@ -82,27 +78,27 @@ class Neighbours:
     def tell_of(self, groups: Iterable[str]) -> None:
         self._news.update(groups)
         if self._news:
-            self._has_news.set()
+            self._woken.set()
 
     async def stop(self) -> None:
-        await ended(*self._tasks)
+        await ended(self._task)
 
-    async def _keep_connected(self, work: Callable[[psycopg.AsyncConnection], Awaitable[None]], name: str) -> None:
-        """Do the work on a connection of this name, and again on a new one when that breaks."""
+    async def _keep_connected(self) -> None:
+        """Tell and hear on one connection, and on a new one when that breaks."""
         import psycopg  # SQLite does not need it, and it takes a tenth of the start.
 
         while True:
             try:
                 # Behind a pooler, statements may be prepared on another connection.
-                parameters = self._place | {"application_name": name, "prepare_threshold": None}
+                parameters = self._place | {"application_name": LISTENER, "prepare_threshold": None}
                 async with await psycopg.AsyncConnection.connect(**parameters, autocommit=True) as connection:
-                    await work(connection)
+                    await self._listen(connection)
+                    await self._talk(connection)
             except (psycopg.Error, OSError) as error:
-                if name == LISTENER:
-                    # Not at once: an outage of the whole database is logged elsewhere.
-                    self._failures = 0 if outage.is_on else self._failures + 1
-                    if self._failures >= LOGGED_AFTER and not self._is_logged:
-                        self._log_silence(" ".join(str(error).split())[:LONGEST_CAUSE])
+                # Not at once: an outage of the whole database is logged elsewhere.
+                self._failures = 0 if outage.is_on else self._failures + 1
+                if self._failures >= LOGGED_AFTER and not self._is_logged:
+                    self._log_silence(" ".join(str(error).split())[:LONGEST_CAUSE])
             await asyncio.sleep(PAUSE_S)
 
     def _log_silence(self, why: str) -> None:
@@ -115,7 +111,7 @@ class Neighbours:
     async def _listen(self, connection: psycopg.AsyncConnection) -> None:
         from ..database.postgresql_pipeline import is_pooled  # As above.
 
-        self._listener_pid = connection.info.backend_pid
+        connection.add_notify_handler(lambda heard: self._hear_from(heard.payload))
         await connection.execute(f"LISTEN {CHANNEL}")
         self._failures = 0
         if self._is_direct and await is_pooled(connection):
@@ -124,24 +120,32 @@ class Neighbours:
         elif self._is_logged:
             self._is_logged = False
             log.warning("LISTEN works again")
-        # An unclosed generator would keep a lock that the connection needs to close.
-        async with aclosing(connection.notifies()) as notifications:
-            async for notification in notifications:
-                news = json.loads(notification.payload)
-                if news["from"] != INSTANCE:
-                    self._hear(news["groups"])
 
-    async def _speak(self, connection: psycopg.AsyncConnection) -> None:
+    async def _talk(self, connection: psycopg.AsyncConnection) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._has_news.wait(), SHARED_EVERY_S)
-            self._has_news.clear()
+            # Again each time: whatever is executed on the connection also waits for it, and takes this away.
+            loop.add_reader(connection.fileno(), self._woken.set)
+            try:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), SHARED_EVERY_S)
+            finally:
+                loop.remove_reader(connection.fileno())
+            self._woken.clear()
+            connection.pgconn.consume_input()
+            while heard := connection.pgconn.notifies():
+                self._hear_from(heard.extra)
             groups, self._news = self._news, set()
             if await self._there_are_others(connection) and groups:
                 async with connection.transaction():
                     # A notification may be lost in a crash.
                     await connection.execute("SET LOCAL synchronous_commit = off")
                     await connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, _payload(groups)])
+
+    def _hear_from(self, payload: str | bytes) -> None:
+        news = json.loads(payload)
+        if news["from"] != INSTANCE:
+            self._hear(news["groups"])
 
     async def _there_are_others(self, connection: psycopg.AsyncConnection) -> bool:
         if time.monotonic() > self._others_known_until_s:
@@ -155,10 +159,11 @@ class Neighbours:
                 [LISTENER],
             )
             pids = [pid for (pid,) in await cursor.fetchall()]
-            self._has_others = any(pid != self._listener_pid for pid in pids)
-            if self._listener_pid in pids:
-                self._share(len(pids), pids.index(self._listener_pid))
-            else:  # It is about to be opened, or a pooler hides which one it is.
+            own = connection.info.backend_pid
+            self._has_others = any(pid != own for pid in pids)
+            if own in pids:
+                self._share(len(pids), pids.index(own))
+            else:  # A pooler hides which one it is.
                 self._share(1, 0)
             self._others_known_until_s = time.monotonic() + OTHERS_KNOWN_S
         return self._has_others
