@@ -22,9 +22,11 @@ from .pythons import Python, oldest_and_newest
 # Two sessions at once keep two cores busy: many tests wait. SQLite has more tests, those of the browser among them.
 PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
-# What another version of Python or Django may break: a part of the tests on a database for the other pair.
+# What another version of Python or Django may break: a part of the tests on a database for the other pair. Of those for
+# every database, the tests on PostgreSQL run with the pair that is the other one on SQLite.
 PORTABILITY = {
     SQLITE: (
+        "once and not stress",
         "client/test_breaking.py",
         "client/test_worker.py",
         "client/test_worker_process.py",
@@ -32,9 +34,8 @@ PORTABILITY = {
         "commands/test_runner.py",
         "jobs",
         "task_framework",
-        "server/test_up.py",
     ),
-    POSTGRESQL: ("writer", "server/test_serve.py"),
+    POSTGRESQL: ("not stress", "writer", "server/test_serve.py"),
 }
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30
@@ -142,10 +143,10 @@ def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
         yield tests("", database, python, "not stress", several)
         if plan.length >= Length.LANDING and not plan.pytest_arguments:
             if other != python:
-                paths = [] if is_all else [f"tests/{path}" for path in PORTABILITY[database]]
+                marks, *paths = ["not stress"] if is_all else PORTABILITY[database]
                 part = "" if is_all else " of portability"
                 yield from packages(other)
-                yield tests(part, database, other, "not stress", [*several, *paths])
+                yield tests(part, database, other, marks, [*several, *(f"tests/{path}" for path in paths)])
             yield chaos(database, "--short" if is_all else "--tiny")
         if database == SQLITE:
             yield from stress

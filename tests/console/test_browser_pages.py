@@ -1,7 +1,6 @@
 """Every page in Chromium: accessible in both themes, no wider than the window, nothing blocked by the policy."""
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from django.contrib.auth.models import User
 from playwright.sync_api import Dialog, expect
 
@@ -16,6 +15,7 @@ from taskstore.types.command_record import CommandStatus, Output
 from taskstore.types.job_record import JobError
 from taskstore.types.tasks import NewTask
 
+from ..accessibility import complaints
 from ..jobs_store.jobs import begun, enqueued, failed
 from ..people import make_user
 from . import commands
@@ -24,10 +24,6 @@ from .store import ANN, add, change_all, claim, one_of_each_state
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
-RULES = {
-    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"],
-    "dark": {"type": "rule", "values": ["color-contrast"]},  # The same page in other colours.
-}
 WIDTHS = (360, 683, 800, 1366, 1920)  # 683: 1366 at 200 % zoom.
 PARTS = 6  # All pages at once would take so long on a busy machine that they count as hanging.
 LONG = "very/long/" + "x" * 120
@@ -162,21 +158,6 @@ def pages(person, settings) -> dict[str, str]:
         "password": "/console/password",
         "no page": "/console/nothing",
     }
-
-
-def complaints(page):
-    """What axe finds wrong in either theme, as a list of theme, rule and place."""
-    return [(theme, *found) for theme in RULES for found in complaints_in(page, theme)]
-
-
-def complaints_in(page, theme):
-    page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
-    if page.evaluate("typeof axe") == "undefined":
-        page.evaluate(AXE_SCRIPT)
-    # To describe all that is right, too, would take most of the time.
-    options = {"runOnly": RULES[theme], "resultTypes": ["violations"]}
-    found = page.evaluate("options => axe.run(options).then(results => results.violations)", options)
-    return [(rule["id"], node["html"], node["failureSummary"]) for rule in found for node in rule["nodes"]]
 
 
 def too_narrow(person):
