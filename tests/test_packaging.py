@@ -327,7 +327,8 @@ def test_pip_installs_the_wheel_and_its_command_helps(clean, wheel):
 @pytest.fixture(scope="module")
 def complete(clean, wheel):
     """The clean environment with the server: the wheel, and the newest packages that it allows."""
-    clean.pip("install", f"{wheel}[server]")
+    # What is compiled here takes half of the time, and little of it is used.
+    clean.pip("install", "--no-compile", f"{wheel}[server]")
     return clean
 
 

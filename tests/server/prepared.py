@@ -1,7 +1,7 @@
 """Commands of the project in processes that begin with their packages imported, which is most of what a start takes.
 
 One process beside the tests imports the packages and forks for each command. It knows no settings and has nothing of
-the project itself imported. Tests of the start use the fixture `new_interpreters` instead (conftest.py).
+the server itself imported. Tests of the start use the fixture `new_interpreters` instead (conftest.py).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from typing import Any
 from lab.testing import PROJECT
 
 PREPARED = {
-    *("asgiref", "autobahn", "channels", "click", "csp", "cryptography", "django", "drf_spectacular", "environs"),
-    *("google", "grpc", "httpx", "markdown_it", "msgspec", "prometheus_client", "psycopg", "psycopg_pool", "requests"),
-    *("rest_framework", "rich", "twisted", "uvicorn", "uvloop", "websockets", "whitenoise", "yaml", "zope"),
+    *("asgiref", "autobahn", "channels", "click", "csp", "cryptography", "django", "drf_spectacular"),
+    *("environs", "google", "grpc", "httpx", "markdown_it", "msgspec", "prometheus_client", "psycopg"),
+    *("psycopg_pool", "requests", "rest_framework", "rich", "taskstore", "twisted", "uvicorn", "uvloop"),
+    *("websockets", "whitenoise", "yaml", "zope"),
 }
 # They begin an event loop when they are imported.
 LOOPS = ("daphne", "twisted.internet.reactor")

@@ -16,12 +16,11 @@ import pytest
 
 from .harness import END_SECONDS, Server, accepts, wait_for
 
-pytestmark = pytest.mark.usefixtures("new_interpreters")
-
 ADD = {"clientid": 1, "adds": [{"group": "mail", "data": "1"}]}
 LISTENS = "0A"  # The state of a socket, as the kernel writes it.
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_it_makes_everything_at_the_first_start_and_prints_the_password_once(empty_place, command):
     store = empty_place
     with store.up(command=command) as first:
@@ -45,6 +44,7 @@ def test_it_makes_everything_at_the_first_start_and_prints_the_password_once(emp
         assert "with the password" not in second.said + second.complaints
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_programs_on_this_machine_find_it_while_it_runs(store, command):
     with store.up(command=command) as server:
         file = store.folder / "server.json"
@@ -89,6 +89,7 @@ def test_it_answers_what_it_was_asked_before_it_ends(store, command, number):
         assert server.complaints == ""
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_it_ends_in_time_whatever_holds_it_up(store, every_command):
     with store.up(command=every_command) as server, store.nobody_can_write(), closing(ask(server, store.token)):
         assert server.ask("GET", "/healthz").status_code == 200
