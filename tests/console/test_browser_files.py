@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from tasks_app.models import AuditEntry, Task
 
+from ..accessibility import complaints
 from .store import add
-from .test_browser_pages import complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 

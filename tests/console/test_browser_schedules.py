@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import expect
 
+from ..accessibility import complaints
 from ..people import make_user
 from ..schedules.schedules import now, record_of
 from .browsing import Person
-from .test_browser_pages import complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 

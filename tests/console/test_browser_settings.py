@@ -6,9 +6,9 @@ from playwright.sync_api import expect
 from tasks_app.access import tokens
 from tasks_app.models import Token
 
+from ..accessibility import complaints
 from ..people import make_user
 from .browsing import Person
-from .test_browser_pages import complaints
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
 
