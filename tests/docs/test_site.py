@@ -250,6 +250,8 @@ def test_the_description_of_the_api_leads_there(client: Client):
 @pytest.mark.browser
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_for_everybody_and_no_wider_than_the_window(chromium, live_server, path):
+    # Colours that are still fading in would be measured as they are on the way.
+    chromium.emulate_media(reduced_motion="reduce")
     chromium.goto(f"{live_server.url}/docs/{path}")
     for width in WIDTHS:
         chromium.set_viewport_size({"width": width, "height": 800})
