@@ -13,7 +13,7 @@ RULES = {
 
 def complaints(page: Page) -> list[tuple[str, ...]]:
     """Return the theme, rule, place and reason of each. The page is left dark."""
-    # To inject it takes as long as it runs.
+    # Once a page: loading it takes as long as a run.
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE_SCRIPT)
     found: list[tuple[str, ...]] = []

@@ -92,7 +92,7 @@ hypothesis.settings.load_profile("usual")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if WORKER:  # It asks the main process about each test, byte by byte: only needed when processes are replaced.
+    if WORKER:  # It would ask the main process about each test, byte by byte, for the case that a process is replaced.
         session.config.failures_db.sock.close()  # type: ignore[attr-defined]
         session.config.failures_db = StatusDB()  # type: ignore[attr-defined]
     elif session.config.getoption("numprocesses", None):
@@ -100,7 +100,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def compile_tests(config: pytest.Config) -> None:
-    """Each process would do it, all of them at once: in a fresh clone that is a fifth of a minute of CPU."""
+    """Compile all tests. In a fresh clone each process would otherwise do it, all at the same time."""
     for file in Path(__file__).parent.rglob("test_*.py"):
         compiled = rewrite.get_cache_dir(file) / (file.stem + rewrite.PYC_TAIL)
         rewrite.try_makedirs(compiled.parent)

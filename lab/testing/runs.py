@@ -22,8 +22,8 @@ from .pythons import Python, oldest_and_newest
 # Two sessions at once keep two cores busy: many tests wait. SQLite has more tests, those of the browser among them.
 PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
-# What another version of Python or Django may break: a part of the tests on a database for the other pair. Of those for
-# every database, the tests on PostgreSQL run with the pair that is the other one on SQLite.
+# Marks, then files: the tests that another version of Python or Django may break, for the other pair on a database.
+# On SQLite only those marked `once`: PostgreSQL's own tests run the others with that pair.
 PORTABILITY = {
     SQLITE: (
         "once and not stress",
