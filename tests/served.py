@@ -17,11 +17,14 @@ from asgiref.sync import sync_to_async
 from django.core.signals import request_finished
 from django.db import close_old_connections, connections
 from django.dispatch import receiver
+from psycopg.pq import TransactionStatus
 
 from tasks_app.control.progress import Reports
+from tasks_app.database.postgresql_pipeline import Pipeline
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.grpc_api.serving import GrpcServer
 from tasks_app.rest_api.lane import Lane
+from tasks_app.writer.connection import PostgreSQLConnection
 from tasks_app.writer.writer import Writer
 from taskstore_project.asgi import application
 from taskstore_project.serving.daphne_server import Server as Daphne
@@ -76,6 +79,7 @@ class Served:
             noting(self._requests), listener, ready_callable=lambda: None, start_writer=self._begin, lane=self.lane
         )
         self._thread = threading.Thread(target=self._server.run, name="server")
+        self._kept: Pipeline | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -88,6 +92,8 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
+        if self._kept:
+            self.run(self._kept.close())
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._server.end)
         self._thread.join()
@@ -118,15 +124,34 @@ class Served:
     async def _start_writer(self) -> Writer:
         writer = Writer.start()
         writer.keep(Reports(every_s=0.05))
+        if isinstance(writer._connection, PostgreSQLConnection):
+            writer._connection._connection, self._kept = self._kept, None
+        if writer._neighbours:  # There are none, and to look for them takes another connection.
+            await writer._neighbours.stop()
+            writer._neighbours = None
         return writer
 
     async def _stop_writer(self) -> None:
+        if isinstance(self.writer._connection, PostgreSQLConnection):
+            self._keep_the_connection(self.writer._connection)
         await self.writer.stop()
         # Once the test has ended nobody may use the database, not even to close a connection.
         if self._requests:
             await asyncio.wait([*self._requests], timeout=PATIENCE_S)
         # The thread in which the loop looks up tokens keeps its connection.
         await sync_to_async(connections.close_all)()
+
+    def _keep_the_connection(self, connection: PostgreSQLConnection) -> None:
+        """For the next test's writer: to open one and to plan its statements takes PostgreSQL as long as most tests."""
+        close = connection.close
+
+        async def keep() -> None:
+            pipeline = connection._connection
+            if pipeline and not pipeline.is_closed and pipeline._libpq.transaction_status == TransactionStatus.IDLE:
+                connection._connection, self._kept = None, pipeline
+            await close()
+
+        connection.close = keep  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")
