@@ -24,6 +24,7 @@ from lab.testing.environment import clean_environment
 from lab.testing.processes import ending_with_us
 
 from .prepared import PreparedProcess
+from .prepared_workers import NAME as FORKER
 
 START_SECONDS = 60  # The machine may be busy.
 END_SECONDS = 10  # What is promised.
@@ -56,6 +57,12 @@ class Server:
         """All that it wrote to standard error; the process has to be at its end."""
         self._listening.join(END_SECONDS)
         return "".join(self._complaints)
+
+    @property
+    def workers(self) -> list[int]:
+        """The worker processes of `serve`."""
+        children = map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
+        return [pid for pid in children if Path(f"/proc/{pid}/comm").read_bytes().strip() != FORKER]
 
     def wait_until_ready(self) -> None:
         assert self.process.stdout

@@ -24,6 +24,8 @@ from typing import Any
 
 from lab.testing import PROJECT
 
+from .prepared_workers import prepare_workers
+
 PREPARED = {
     *("asgiref", "autobahn", "channels", "click", "csp", "cryptography", "django", "drf_spectacular"),
     *("environs", "google", "grpc", "httpx", "markdown_it", "msgspec", "prometheus_client", "psycopg"),
@@ -106,6 +108,8 @@ def main() -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    if arguments[:1] == ["serve"]:
+        prepare_workers()
     sys.argv = ["manage.py", *arguments]
     runpy.run_path(str(PROJECT / "manage.py"), run_name="__main__")
 

@@ -102,15 +102,10 @@ def unfolded(store):
         return rows
 
 
-def processes_of(server):
-    with open(f"/proc/{server.pid}/task/{server.pid}/children") as children:
-        return [server.pid, *map(int, children.read().split())]
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_another_server_keeps_house_when_one_is_gone(two, store, secret, how):
     first, second = two
-    processes = processes_of(first)
+    processes = [first.pid, *first.workers]
     try:
         for pid in processes:
             os.kill(pid, how)

@@ -34,11 +34,6 @@ def instances(server):
     return {server.ask("GET", "/healthz").json()["instance"] for _ in range(20)}
 
 
-def workers_of(server):
-    with open(f"/proc/{server.pid}/task/{server.pid}/children") as children:
-        return [int(pid) for pid in children.read().split()]
-
-
 def is_alive(pid):
     with suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stat:
         return stat.read().rpartition(")")[2].split()[0] != "Z"
@@ -65,16 +60,16 @@ def test_what_one_process_adds_another_one_claims(lasting):
 
 
 def test_a_worker_that_dies_is_replaced(server):
-    before = workers_of(server)
+    before = server.workers
     os.kill(before[0], signal.SIGKILL)
-    wait_for(lambda: len(set(workers_of(server)) - set(before)) == 1, "another worker")
+    wait_for(lambda: len(set(server.workers) - set(before)) == 1, "another worker")
     assert server.ask("GET", "/healthz").status_code == 200
     assert server.end() == 0
     assert server.complaints.count("starting another one") == 1
 
 
 def test_nothing_is_left_when_it_has_ended(server):
-    workers = workers_of(server)
+    workers = server.workers
     assert len(workers) == 2
     assert server.end() == 0
     assert server.complaints == ""
@@ -83,7 +78,7 @@ def test_nothing_is_left_when_it_has_ended(server):
 
 def test_a_service_manager_may_tell_all_processes_at_once(store):
     with store.up(command="serve --workers 1", TASKSTORE_DRAIN_SECONDS="20") as server:
-        for pid in [*workers_of(server), server.pid]:
+        for pid in [*server.workers, server.pid]:
             os.kill(pid, signal.SIGTERM)
         wait_for(lambda: server.ask("GET", "/readyz").status_code == 503, "that it is not ready")
         time.sleep(1)  # By now each has heard of it twice.
@@ -91,7 +86,7 @@ def test_a_service_manager_may_tell_all_processes_at_once(store):
 
 
 def test_workers_end_when_the_process_that_started_them_was_killed(server):
-    workers = workers_of(server)
+    workers = server.workers
     os.kill(server.pid, signal.SIGKILL)
     wait_for(lambda: not any(map(is_alive, workers)), "the end of the workers")
 
