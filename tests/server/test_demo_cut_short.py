@@ -52,7 +52,7 @@ def test_workers_end_with_a_demo_that_is_killed(store, rest, tmp_path):
 def test_it_ends_when_its_token_is_revoked_meanwhile(store, server, rest, tmp_path):
     token = store.manage("token", "create", "demo", "--scope", "work").stdout.strip()
     text = str(write_text(tmp_path, 100_000))  # More than they count while the server still trusts the token.
-    demo = store.begin("demo", "wordcount", text, "--workers", "2", "--url", server.url, "--token", token)
+    demo = store.begin("demo", "wordcount", text, "--workers", "1", "--url", server.url, "--token", token)
     wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
     store.manage("token", "revoke", "demo")
     output, _ = demo.communicate(timeout=60)
