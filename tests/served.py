@@ -16,6 +16,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.core.signals import request_finished
 from django.db import close_old_connections, connections
+from django.db.models.signals import post_migrate
 from django.dispatch import receiver
 from psycopg.pq import TransactionStatus
 
@@ -80,6 +81,8 @@ class Served:
         )
         self._thread = threading.Thread(target=self._server.run, name="server")
         self._kept: Pipeline | None = None
+        self._is_outdated = False  # Whether its statements are about tables that have been made anew since.
+        post_migrate.connect(self._outdate)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -125,7 +128,11 @@ class Served:
         writer = Writer.start()
         writer.keep(Reports(every_s=0.05))
         if isinstance(writer._connection, PostgreSQLConnection):
+            if self._kept and self._is_outdated:
+                await self._kept.close()
+                self._kept = None
             writer._connection._connection, self._kept = self._kept, None
+            self._is_outdated = False
         if writer._neighbours:  # There are none, and to look for them takes another connection.
             await writer._neighbours.stop()
             writer._neighbours = None
@@ -140,6 +147,9 @@ class Served:
             await asyncio.wait([*self._requests], timeout=PATIENCE_S)
         # The thread in which the loop looks up tokens keeps its connection.
         await sync_to_async(connections.close_all)()
+
+    def _outdate(self, **_: object) -> None:
+        self._is_outdated = True
 
     def _keep_the_connection(self, connection: PostgreSQLConnection) -> None:
         """For the next test's writer: to open one and to plan its statements takes PostgreSQL as long as most tests."""

@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import connection, connections
+from django.db.migrations.recorder import MigrationRecorder
 
 from tasks_app.access.policy import ROLES
 from tasks_app.models import EndedTask, Task
@@ -53,3 +54,25 @@ def test_the_first_migration_may_be_of_any_application(fresh, application):
     call_command("migrate", application, verbosity=0, database=fresh)
     call_command("migrate", verbosity=0, database=fresh)
     assert set(Group.objects.using(fresh).values_list("name", flat=True)) == set(ROLES)
+
+
+@pytest.mark.once
+def test_a_migration_that_is_cut_short_is_done_again(fresh, monkeypatch):
+    record, cut = MigrationRecorder.record_applied, set()
+
+    def recorded(self, application, name):
+        if name not in cut:
+            cut.add(name)
+            raise KeyboardInterrupt
+        record(self, application, name)
+
+    monkeypatch.setattr(MigrationRecorder, "record_applied", recorded)
+    for _ in range(100):
+        try:
+            call_command("migrate", verbosity=0, database=fresh)
+            break
+        except KeyboardInterrupt:
+            assert connections[fresh].cursor().execute("PRAGMA foreign_keys").fetchone() == (1,)
+    assert len(cut) > 10
+    assert connections[fresh].cursor().execute("PRAGMA foreign_key_check").fetchall() == []
+    assert Task.objects.using(fresh).count() == 0
