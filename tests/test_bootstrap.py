@@ -66,21 +66,31 @@ def test_the_first_start_makes_the_environment_and_the_second_is_immediate(start
     assert third.stderr.startswith("taskstore: installing")
 
 
-def test_pip_does_it_where_uv_can_not_be_had_and_adds_another_set(start, copy):
+def test_pip_does_it_where_uv_can_not_be_had(start, copy):
     code = """
 from taskstore_project import bootstrap
-bootstrap.installers = lambda environment: [bootstrap.Pip()]
-bootstrap.SETS.update(uv="the test", tiny="the test")
 environment = bootstrap.Environment(bootstrap.environment_folder())
-environment.install("uv")
-environment.install("tiny")
+bootstrap.Pip().create(environment)
+bootstrap.Pip().install(environment, *bootstrap.locked("uv"))
 """
-    # One package of the server's, to have a second set that is quickly there.
-    tiny = (PROJECT / "requirements" / "server.txt").read_text().partition("\nsqlparse==")[2]
-    (copy / "requirements" / "tiny.txt").write_text("sqlparse==" + tiny.partition("\nt")[0])
     done = start("-c", code)
     assert done.returncode == 0, done.stderr
     assert (copy / ".venv" / "bin" / "uv").exists()
+
+
+def test_another_set_is_added_and_nothing_removed(start, copy):
+    for name in ("uv", "tiny"):
+        code = f"""
+from taskstore_project import bootstrap
+bootstrap.SETS[{name!r}] = "the test"
+bootstrap.Environment(bootstrap.environment_folder()).install({name!r})
+"""
+        # One package of the server's, to have a second set that is quickly there.
+        tiny = (PROJECT / "requirements" / "server.txt").read_text().partition("\nsqlparse==")[2]
+        (copy / "requirements" / "tiny.txt").write_text("sqlparse==" + tiny.partition("\nt")[0])
+        done = start("-c", code)
+        assert done.returncode == 0, done.stderr
+    assert list(copy.glob(".venv/lib/*/site-packages/uv"))
     assert list(copy.glob(".venv/lib/*/site-packages/sqlparse"))
 
 

@@ -1,4 +1,4 @@
-"""What `manage.py test` runs, several processes at once."""
+"""The runs of `manage.py test`: several processes at once."""
 
 import os
 import signal

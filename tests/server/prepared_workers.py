@@ -57,7 +57,7 @@ def prepare_workers() -> None:
 def fork_workers(orders: socket.socket) -> None:
     """Returns never: each worker runs its module, and this process ends with the one that orders them."""
     prctl(NAME_OF_PROCESS, NAME)
-    # Both are told to `serve`, which tells its workers.
+    # Ctrl-C reaches all processes of a terminal, but only `serve` is to act on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         order, descriptors, _, _ = socket.recv_fds(orders, MOST_BYTES, 8)
