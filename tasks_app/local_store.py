@@ -86,7 +86,7 @@ class LocalStore:
             order=order,
             depends=tuple(depends),
         )
-        return list(map(answer_of, self._perform(claim)))
+        return list(map(answer_of, StoredTask.objects.with_data(self._perform(claim))))
 
     def for_claims(self) -> ClaimingStore:
         """Return a store in the same name whose waiting claim can be broken off, for a worker that stops."""
@@ -111,7 +111,7 @@ class LocalStore:
             deletes=tuple(deletes),
             depends=tuple(depends),
         )
-        return list(map(told_task, StoredTask.objects.perform(commit)))
+        return list(map(told_task, StoredTask.objects.with_data(StoredTask.objects.perform(commit))))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():

@@ -5,7 +5,7 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -26,7 +26,7 @@ from taskstore.types.tasks import Change, NewTask, Order, State
 
 from . import database
 from .core.meters import meters
-from .core.operations import EVERY_GROUP, Claim, Commit, Duplicate, GroupScope, Operation, Operator, TaskRecord
+from .core.operations import EVERY_GROUP, Apart, Claim, Commit, Duplicate, GroupScope, Operation, Operator, TaskRecord
 from .core.validation import refuse_forbidden, task_ids, validate
 from .database.labels import BEARS_SOME
 from .writer import totals
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Sorts after every name that a group can have.
 BEYOND_EVERY_NAME = chr(0x10FFFF) * (GROUP_LENGTH + 1)
-READ_AT_ONCE = 50  # Tasks of 10 MiB each still have to fit in memory.
+READ_AT_ONCE = 100
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -115,7 +115,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         start = Substr(data, 1, size, output_field=BinaryField())
         return self.defer("data").annotate(data_start=start, data_size=Length(data))
 
-    def after(self, task: Task) -> Self:
+    def after(self, task: Task | TaskRecord) -> Self:
         """What follows a task in the order of `longest_available_first`."""
         # The first condition bounds the scan of the index, which the second alone would not.
         return self.filter(
@@ -123,10 +123,28 @@ class TaskQuerySet(models.QuerySet["Task"]):
             Q(available_at_ms__gt=task.available_at_ms) | Q(id__gt=task.id),
         )
 
-    def of_one_moment(self, at_once: int = READ_AT_ONCE) -> Iterator[Task]:
-        """The tasks one by one, any number of them, as one statement sees them. Read on without a pause."""
+    def lean(self) -> Self:
+        """With data that is Apart where it is kept so, once `of_one_moment` has read them."""
+        from .models import Payload  # It imports this module.
+
+        size = Payload.objects.filter(id=OuterRef("payload")).values("size")
+        own = Case(When(payload=0, then="data"), output_field=BinaryField())
+        return self.defer("data").annotate(own_data=own, size_apart=Subquery(size))
+
+    def of_one_moment(self) -> Iterator[Task]:
+        """The tasks one by one, any number of them, as one statement sees them. A few megabytes are read at once."""
         with database.reading(using=self.db):
-            yield from self.iterator(chunk_size=at_once)
+            if self._fields is not None:  # type: ignore[attr-defined]  # Plain rows.
+                yield from self.iterator(chunk_size=READ_AT_ONCE)
+            else:
+                found = self.lean().iterator(chunk_size=READ_AT_ONCE)
+                yield from database.with_data(map(_with_own_data, found), self.db)
+
+    def records(self) -> Iterator[TaskRecord]:
+        """The same as records, perhaps with data that is Apart."""
+        with database.reading(using=self.db):
+            for task in map(_with_own_data, self.lean().iterator(chunk_size=READ_AT_ONCE)):
+                yield TaskRecord(*[getattr(task, name) for name in TaskRecord._fields])
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise Immutable(
@@ -174,7 +192,7 @@ class TaskManager(models.Manager["Task"]):
             scope=scope,
             operator=operator,
         )
-        return list(map(self.model.of, self.perform(commit)))
+        return self._models(self.perform(commit))
 
     def claim(
         self,
@@ -201,13 +219,13 @@ class TaskManager(models.Manager["Task"]):
             depends=tuple(depends),
             scope=scope,
         )
-        return list(map(self.model.of, self.perform(claim)))
+        return self._models(self.perform(claim))
 
     def perform(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
         """Do a commit or a claim that is there as a value already. See `commit` and `claim`.
 
-        Returns records: to make a model of each row costs more than all else here. `is_checked`: its values have
-        been looked at already, beside the event loop as they are many.
+        Returns records, perhaps with data that is Apart (see `with_data`): to make a model of each row costs more than
+        all else here. `is_checked`: its values have been looked at already, beside the event loop as they are many.
         """
         self._check(operation, is_checked=is_checked)
         using = self.writing_alias
@@ -248,11 +266,19 @@ class TaskManager(models.Manager["Task"]):
         """The tasks in the order of the ids, None for an id that does not exist (any more)."""
         wanted = list(ids)
         refuse(task_ids("ids", wanted))
-        found = {record.id: record for record in database.read(wanted, using=self.db)}
-        records = (found.get(task_id) for task_id in wanted)
-        return [
-            self.model.of(record) if record is not None and scope.allows(record.group) else None for record in records
-        ]
+        found = {record.id: self.model.of(record) for record in self.with_data(self.read(wanted, scope))}
+        return [found.get(task_id) for task_id in wanted]
+
+    def read(self, ids: Sequence[int], scope: GroupScope = EVERY_GROUP) -> list[TaskRecord]:
+        """Those of the tasks that exist, in no particular order, perhaps with data that is Apart."""
+        return [record for record in database.read(ids, using=self.db) if scope.allows(record.group)]
+
+    def with_data(self, records: Iterable[TaskRecord]) -> Iterator[TaskRecord]:
+        """The records with their data, wherever it is kept, of which a few megabytes are read at once."""
+        return database.with_data(records, self.writing_alias)
+
+    def _models(self, records: Iterable[TaskRecord]) -> list[Task]:
+        return list(map(self.model.of, self.with_data(records)))
 
     def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> TaskQuerySet:
         """The available tasks of a group, the oldest available time first; with `owned` all of them.
@@ -281,11 +307,11 @@ class TaskManager(models.Manager["Task"]):
         return database.newest_id(using=self.db)
 
     async def acommit(self, **asked: Any) -> list[Task]:
-        return list(map(self.model.of, await self.aperform(Commit(**_as_values(asked)))))
+        return await sync_to_async(self._models)(await self.aperform(Commit(**_as_values(asked))))
 
     async def aclaim(self, groups: str | Iterable[str], **asked: Any) -> list[Task]:
         claim = Claim(groups=_names(groups), **_as_values(asked))
-        return list(map(self.model.of, await self.aperform(claim)))
+        return await sync_to_async(self._models)(await self.aperform(claim))
 
     async def aperform(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
         writer = running(self.writing_alias)
@@ -310,6 +336,12 @@ class TaskManager(models.Manager["Task"]):
     @property
     def writing_alias(self) -> str:
         return self._db or models.manager.router.db_for_write(self.model, **self._hints)  # type: ignore[attr-defined]
+
+
+def _with_own_data(task: Task) -> Task:
+    own, size = task.own_data, task.size_apart  # type: ignore[attr-defined]  # See `lean`.
+    task.data = Apart(task.payload, size or 0) if task.payload else bytes(own)
+    return task
 
 
 def _names(groups: str | Iterable[str]) -> tuple[str, ...]:

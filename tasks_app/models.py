@@ -147,9 +147,21 @@ class Payload(models.Model):
 
     id = models.BigIntegerField(primary_key=True)  # Of the task that brought it.
     data = models.BinaryField()
+    size = models.BigIntegerField()  # How many bytes it takes in JSON.
 
     def __str__(self) -> str:
         return f"payload {self.id}"
+
+
+class KeptPayload(models.Model):
+    """A payload that is needed by those who were told of its task before it ended, or by an answer that is kept."""
+
+    id = models.BigIntegerField(primary_key=True)
+    until_ms = models.BigIntegerField(db_index=True)
+    gone = models.SmallIntegerField()  # 1: its last task has ended. 0: nobody knows of an end.
+
+    def __str__(self) -> str:
+        return f"payload {self.id} until {self.until_ms}"
 
 
 class UniqueKey(models.Model):

@@ -12,6 +12,7 @@ from tasks_app.models import AuditEntry
 FILLED = (
     "tasks_app_task",
     "tasks_app_payload",
+    "tasks_app_keptpayload",
     "tasks_app_uniquekey",
     "tasks_app_endedtask",
     "tasks_app_token",

@@ -109,7 +109,7 @@ def _lists_to_search(project: str, live: list[LiveOutput], scope: GroupScope) ->
     tasks = Task.objects.get_queryset().filter(group__in=summaries.groups_of(project, LISTED, scope))
     for each in live:
         yield from tasks.bearing(LIST_LABEL, each.list)
-    yield from tasks.order_by("-available_at_ms", "-id")[:LISTS].of_one_moment(at_once=20)
+    yield from tasks.order_by("-available_at_ms", "-id")[:LISTS].of_one_moment()
 
 
 def _live(project: str, label: str, value: str, scope: GroupScope) -> list[LiveOutput]:

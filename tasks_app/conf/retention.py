@@ -13,6 +13,7 @@ FULL, FINISHED, OFF = "full", "finished", "off"
 KEPT = (FULL, FINISHED, OFF)
 DAYS = 7
 AUDIT_DAYS = 400
+KEY_SECONDS = 3_600
 UNDO_DAYS = 7  # Bulk operations keep what they replaced.
 OPERATIONS_DAYS = 400  # Bulk operations, without that.
 # Finished jobs and commands.
@@ -63,6 +64,11 @@ def days() -> int:
 def audit_days() -> int:
     """For how long the audit log is kept. The database refuses to delete what is younger (triggers.py)."""
     return int(getattr(settings, "TASKSTORE_AUDIT_DAYS", AUDIT_DAYS))
+
+
+def key_ms() -> int:
+    """For how long the answer to a request with an idempotency key is kept."""
+    return int(getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS)) * 1_000
 
 
 def in_words() -> str:

@@ -17,9 +17,10 @@ from taskstore.types import sentences
 from ..access.policy import Action
 from ..conf import retention
 from ..models import AuditEntry, Task
+from ..offload.pieces import streamed
 from ..reading import audit as audited
 from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
-from ..reading.exporting import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format
 from . import parameters
 from .pages import page, without_empty_fields
 from .snippets import command_to_be_audited

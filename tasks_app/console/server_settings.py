@@ -79,6 +79,8 @@ LIMITS: dict[str, Sequence[Limit]] = {
     "Request limits": (
         Limit(name="TASKSTORE_MAX_DATA_BYTES", says="maximum data size of a task", show=size),
         Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="maximum request size", show=size),
+        Limit(name="TASKSTORE_MAX_ANSWER_BYTES", says="maximum size of a response with tasks", show=size),
+        Limit(name="TASKSTORE_MAX_ANSWERS_BYTES", says="maximum size of concurrent large responses", show=size),
         Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="maximum gRPC message size", show=size),
         Limit(
             name="TASKSTORE_MAX_CHANGES",

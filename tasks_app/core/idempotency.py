@@ -12,21 +12,30 @@ from typing import cast
 
 import msgspec
 
-from taskstore.types.tasks import Refusal
+from taskstore.types.tasks import Refusal, json_size
 
-from .operations import Duplicate, Prohibited, TaskRecord, in_places
+from .operations import Apart, Duplicate, Prohibited, TaskRecord, in_places
+from .room import Told
 
 
-def text_of(answer: Sequence[TaskRecord] | Refusal, places: Sequence[int | Duplicate] | None = None) -> str:
+def text_of(
+    answer: Sequence[TaskRecord] | Refusal,
+    places: Sequence[int | Duplicate] | None = None,
+    *,
+    is_truncated: bool = False,
+) -> str:
     """The answer as text; the tasks are drafts, in these places of the answer (see Effect.places)."""
     if isinstance(answer, Refusal):
         kept: dict[str, object] = {"refusal": msgspec.structs.asdict(answer)}
     else:
-        kept = {"drafts": answer}  # Records become lists, their data becomes base64.
+        kept = {"drafts": list(map(_kept, answer))}  # Records become lists, their data becomes base64.
     if places is not None:
         kept["places"] = [
-            {"holder": place, "ending": place.ending} if isinstance(place, Duplicate) else place for place in places
+            {"holder": _kept(place), "ending": place.ending} if isinstance(place, Duplicate) else place
+            for place in places
         ]
+    if is_truncated:
+        kept["is_truncated"] = True
     return msgspec.json.encode(kept).decode()
 
 
@@ -37,9 +46,18 @@ def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
         kind = Prohibited if kept["refusal"].get("forbidden") else Refusal
         return msgspec.convert(kept["refusal"], kind)
     tasks = [_task(values, task_id) for values, task_id in zip(kept["drafts"], ids, strict=True)]
+    if "is_truncated" in kept:
+        return Told(tasks, None, is_truncated=True)
     if "places" not in kept:
         return tasks
     return in_places(tasks, [place if isinstance(place, int) else _holder(**place) for place in kept["places"]])
+
+
+def _kept(task: TaskRecord) -> TaskRecord:
+    """The task without data that is kept apart, or is about to be."""
+    if not task.payload or isinstance(task.data, Apart):
+        return task
+    return task._replace(data=Apart(task.payload, json_size(task.data)))
 
 
 def _holder(holder: Sequence[object], ending: str) -> Duplicate:
@@ -50,4 +68,10 @@ def _holder(holder: Sequence[object], ending: str) -> Duplicate:
 
 def _task(values: Sequence[object], task_id: int) -> TaskRecord:
     draft = TaskRecord(*values)  # type: ignore[arg-type]  # An older version kept fewer: the last ones have defaults.
-    return draft._replace(id=task_id, origin=draft.origin or task_id, data=base64.b64decode(draft.data))
+    data: bytes | Apart
+    if isinstance(kept := cast("str | dict[str, int]", draft.data), str):
+        data = base64.b64decode(kept)
+    else:
+        data = Apart(kept["payload"] if kept["payload"] > 0 else task_id, kept["size"])
+        draft = draft._replace(payload=data.payload)
+    return draft._replace(id=task_id, origin=draft.origin or task_id, data=data)

@@ -91,6 +91,7 @@ class Commit:
     scope: GroupScope = EVERY_GROUP  # A task of another group is treated as not there.
     operator: Operator | None = None  # Set: owners are overridden.
     key: ResendKey | None = None
+    is_told: bool = False  # Whether an answer has all the new tasks, with their data, and so takes room.
 
     @property
     def changed_ids(self) -> tuple[int, ...]:
@@ -122,6 +123,7 @@ class Claim:
     scope: GroupScope = EVERY_GROUP
     wait_ms: int = 0  # How long to wait until there is something.
     key: ResendKey | None = None
+    is_told: bool = False  # As of a commit.
 
     @property
     def weight(self) -> int:
@@ -187,6 +189,14 @@ class Prohibited(Refusal, frozen=True, kw_only=True):
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Data that was left where it is kept, in a payload. `size`: how many bytes it takes in JSON."""
+
+    payload: int
+    size: int
+
+
 class TaskRecord(NamedTuple):
     """A task as the database keeps it, in the order of its columns.
 
@@ -198,7 +208,7 @@ class TaskRecord(NamedTuple):
     group: str
     available_at_ms: int
     owner: int
-    data: bytes
+    data: bytes | Apart
     data_type: str
     error: str
     labels: Mapping[str, str]
@@ -209,12 +219,19 @@ class TaskRecord(NamedTuple):
     created_at_ms: int  # When the first task of the chain was added.
     made_at_ms: int  # When this id was made.
     made_by_commit: int  # The number of the commit that made it.
-    payload: int = 0  # Under which number the data is kept, where successors share it; see payloads.py.
+    payload: int = 0  # Under which number the data is kept, where successors share it; see rows.py.
     unique: str = ""  # The key that the chain holds; empty: none. Its group is only in HeldKey.
 
     @property
     def leased(self) -> bool:
         return self.leased_since_ms > 0
+
+    @property
+    def whole_data(self) -> bytes:
+        """The data, once it was read."""
+        if isinstance(self.data, Apart):
+            raise TypeError(f"the data of task {self.id} was not read")
+        return self.data
 
     @property
     def failed_from(self) -> str:
@@ -230,6 +247,7 @@ class Duplicate(TaskRecord):
     """The task that holds the key of an add, in its place. Ended, or not to be seen (id 0): only its id is known."""
 
     ending: str = ""  # How it has ended; empty: it has not.
+    is_told: bool = False  # Whether the same answer has its data already.
 
     @classmethod
     def of(cls, task: TaskRecord) -> Duplicate:
@@ -242,9 +260,9 @@ class Duplicate(TaskRecord):
         return duplicate
 
 
-def told_task(task: TaskRecord) -> Task:
+def told_task(task: TaskRecord, *, with_data: bool = True) -> Task:
     """The task as it is answered with, whether it is new or the holder of a key."""
-    return answer_of(task, ending=task.ending) if isinstance(task, Duplicate) else answer_of(task)
+    return answer_of(task, with_data=with_data, ending=task.ending if isinstance(task, Duplicate) else None)
 
 
 Key = tuple[str, str]  # The group that the add named, and the key.
@@ -281,6 +299,8 @@ class Effect(NamedTuple):
     # Where an add was a duplicate: for each task of the answer its place among the drafts, or the holder of the key.
     # A holder may be a draft itself: then it is minus its place, minus 1.
     places: tuple[int | Duplicate, ...] | None = None
+    is_truncated: bool = False  # There was more to claim than an answer has room for.
+    place: Any = None  # In the room for answers, if it is a large one; see room.py.
 
     def answer(self, tasks: list[TaskRecord]) -> list[TaskRecord]:
         """The tasks to answer with; `tasks`: what has become of the drafts."""
@@ -299,6 +319,7 @@ class PutOff(Enum):
     """Why an operation can't be decided together with those before it in its batch. The next batch knows more."""
 
     KEY = "an earlier operation changes the holder of its key"
+    ROOM = "too many large answers are under way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

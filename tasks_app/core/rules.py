@@ -25,6 +25,7 @@ from taskstore.types.tasks import (
 )
 
 from .operations import (
+    Apart,
     Claim,
     Commit,
     Duplicate,
@@ -42,6 +43,7 @@ from .operations import (
     Update,
     record_made_of,
 )
+from .room import LARGE_BYTES, Place, answer_size, fitting
 
 Answer = Effect | Refusal | PutOff
 
@@ -65,6 +67,8 @@ class World:
         keys: Mapping[Key, HeldKey] | None = None,
         holders: Mapping[int, TaskRecord] | None = None,
         fed_by: Callable[[bytes], str],
+        place_for: Callable[[int], Place | None] | None = None,
+        most_bytes: int = 2**63,
     ) -> None:
         self.now_ms = now_ms
         self._named = named
@@ -75,6 +79,8 @@ class World:
         self._holders = holders or {}
         self._taken: set[Key] = set()  # By operations before this one.
         self.fed_by = fed_by
+        self._place_for = place_for
+        self._most_bytes = most_bytes
 
     def find(self, task_id: int, scope: GroupScope) -> TaskRecord | None:
         """The task, or None when it is gone or lies in a group that the asker may not touch."""
@@ -95,6 +101,21 @@ class World:
             if task.id not in self._gone and task.available_at_ms <= self.now_ms:
                 found.append(task)
         return found
+
+    def fitting(self, tasks: list[TaskRecord]) -> list[TaskRecord]:
+        """Those of the claimable tasks that an answer has room for. The others are claimable still."""
+        number = fitting(tasks, self._most_bytes) if len(tasks) > 1 else len(tasks)
+        for task in reversed(tasks[number:]):
+            self._candidates[task.group].appendleft(task)
+        return tasks[:number] if number < len(tasks) else tasks
+
+    def with_place(self, effect: Effect) -> Effect | PutOff:
+        """The effect with a place for its answer, if that is large."""
+        size = answer_size(effect.answer([*effect.drafts]))
+        if self._place_for is None or size <= LARGE_BYTES:
+            return effect
+        place = self._place_for(size)
+        return PutOff.ROOM if place is None else effect._replace(place=place)
 
     def _in_turn(self, claim: Claim) -> Iterator[TaskRecord]:
         """The tasks of several groups that may be claimed, the best first. Each is handed out once."""
@@ -170,6 +191,8 @@ def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
     for operation in operations:
         # Nearly all commits finish a task, and nothing is against it: then no reason is asked for twice.
         answer = _effect_of_deletions(operation, world) or refusal_of(operation, world) or _effect_of(operation, world)
+        if isinstance(answer, Effect) and operation.is_told and (answer.drafts or answer.places):
+            answer = world.with_place(answer)
         if isinstance(answer, Effect):
             world.take(answer)
         answers.append(answer)
@@ -275,9 +298,12 @@ def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
     return tuple(sorted(filter(None, map(scope.why_forbidden, groups))))
 
 
-def _fed_by(group: str, data: bytes, world: World) -> str:
+def _fed_by(group: str, data: bytes | Apart, world: World) -> str:
     """The group that a schedule adds tasks to; empty: none, or it is no schedule."""
-    return world.fed_by(data) if group == SCHEDULES else ""
+    if group != SCHEDULES:
+        return ""
+    # Of too much data at once nobody knows what it says.
+    return f"{COMMAND_GROUPS}*" if isinstance(data, Apart) else world.fed_by(data)
 
 
 def is_held(task: TaskRecord, now_ms: int) -> bool:
@@ -305,15 +331,19 @@ def _effect_of(operation: Operation, world: World) -> Effect | PutOff:
 
 def _effect_of_claim(claim: Claim, world: World) -> Effect:
     """The effect of a claim: each successor keeps everything but id, owner, available time and claims."""
+    is_truncated = False
     if isinstance(claim, Query):
         chosen, begin_ms = list(islice(world.queried(claim), claim.limit)), claim.at_ms or world.now_ms
     else:
-        chosen, begin_ms = world.claimable(claim), world.now_ms
+        found, begin_ms = world.claimable(claim), world.now_ms
+        chosen = world.fitting(found)
+        is_truncated = len(chosen) < len(found)
     available_at_ms = begin_ms + max(claim.duration_ms, 0)
     return Effect(
         removals=tuple([Removal(task, Ending.CLAIMED, successor) for successor, task in enumerate(chosen)]),
         drafts=tuple([_leased(task, world.now_ms, available_at_ms, claim.owner) for task in chosen]),
         owner=claim.owner,
+        is_truncated=is_truncated,
     )
 
 

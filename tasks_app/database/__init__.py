@@ -24,6 +24,7 @@ from .django_transaction import (
     reading,
     rows_at_once,
     run,
+    with_data,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
@@ -66,4 +67,5 @@ __all__ = [
     "rows_at_once",
     "run",
     "transact",
+    "with_data",
 ]

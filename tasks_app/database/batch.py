@@ -13,16 +13,21 @@ from taskstore.types.tasks import Refusal
 
 from ..conf import retention
 from ..core import idempotency
-from ..core.operations import Claim, Commit, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
+from ..core.operations import Claim, Commit, Duplicate, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
 from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
+
+LET_GO_MS = 60_000  # How long data is kept after the end of its task, for whoever was told of the task before.
 
 
 class Undecided(Enum):
     """Why an operation can't be decided yet because of other transactions. Nothing was changed."""
 
-    LOCKED = "a task that it names is locked"
-    CONTENDED = "other transactions have locked the available tasks, are adding them, or are using the same key"
+    # Members with what a client is told in the end.
+    LOCKED = "the tasks are locked by another transaction: try again later"
+    # The available tasks are locked, or being added, or the same key is being used.
+    CONTENDED = "other transactions are using the same tasks or the same key: try again later"
+    CROWDED = "too many large responses are being sent: try again later"
 
 
 # What comes of an operation: its new tasks, or the error to raise.
@@ -70,7 +75,7 @@ class Written:
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS; without ids the successor is a place in drafts.
-    payloads_gone: list[int] = field(default_factory=list)
+    kept_payloads: dict[int, tuple[int, int]] = field(default_factory=dict)  # KEPT_PAYLOAD_COLUMNS, by the first one.
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
     items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS; see Dialect.note_key_groups.
@@ -81,6 +86,10 @@ class Written:
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept)
+
+    def keep_payload(self, payload: int, until_ms: int, *, gone: int) -> None:
+        before_ms, was_gone = self.kept_payloads.get(payload, (0, 0))
+        self.kept_payloads[payload] = max(until_ms, before_ms), max(gone, was_gone)
 
     def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
@@ -114,7 +123,14 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
                 written.items += _items(outcome, outcome.operator.bulk, commit)
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             places = outcome.places if isinstance(outcome, Effect) else None
-            text = idempotency.text_of(outcome if isinstance(outcome, Refusal) else written.drafts[first:], places)
+            is_truncated = isinstance(outcome, Effect) and outcome.is_truncated
+            told = outcome if isinstance(outcome, Refusal) else written.drafts[first:]
+            text = idempotency.text_of(told, places, is_truncated=is_truncated)
+            if isinstance(outcome, Effect):
+                holders = [place for place in places or () if isinstance(place, Duplicate)]
+                for task in (*written.drafts[first:], *holders):
+                    if task.payload > 0:
+                        written.keep_payload(task.payload, seen.now_ms + retention.key_ms(), gone=0)
             key, digest = operation.key.key, operation.key.digest
             written.kept.append((key, digest, seen.now_ms, text, first, len(written.drafts)))
     written.work = work_in(deltas.values(), commits)
@@ -141,7 +157,7 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
         if task.payload and (place is None or effect.drafts[place].payload != task.payload):
-            written.payloads_gone.append(task.payload)
+            written.keep_payload(task.payload, now_ms + LET_GO_MS, gone=1)
         if task.unique and (place is None or not effect.drafts[place].unique):
             written.freed.append((task.origin, task.id, ending.value, task.group))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):

@@ -20,7 +20,19 @@ from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS
 from .demand import Queried, queried_by
 from .labels import BEARS_SOME
-from .rows import COLUMNS, ITEM_ORIGIN, ITEM_UNIQUE, Row, Statement, Steps, T, quoted, record_of, whole_data
+from .rows import (
+    COLUMNS,
+    ITEM_ORIGIN,
+    ITEM_UNIQUE,
+    KEPT_PAYLOAD_COLUMNS,
+    OWN_DATA,
+    Row,
+    Statement,
+    Steps,
+    T,
+    quoted,
+    record_of,
+)
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"
@@ -52,10 +64,8 @@ class Dialect(ABC):
     collation: ClassVar[str | None] = None  # Orders text by code point; None: the database does so anyway.
     like: ClassVar[str]  # LIKE that takes capitals for small letters.
     patience_s: ClassVar[float] = PATIENCE_S
-    # In the order of COLUMNS, each task with its data.
-    selected: ClassVar[str] = ", ".join(
-        whole_data("tasks_app_task") if name == "data" else f'"{name}"' for name in COLUMNS
-    )
+    # In the order of COLUMNS, for `record_of`.
+    selected: ClassVar[str] = ", ".join(OWN_DATA if name == "data" else f'"{name}"' for name in COLUMNS)
     clock: ClassVar[str]  # An expression: the time in milliseconds.
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
@@ -127,6 +137,9 @@ class Dialect(ABC):
         sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {clause}"
         return Statement(sql, [self.list_of(ids)])
 
+    def payloads(self, ids: Iterable[int]) -> Statement:
+        return Statement(f"SELECT id, data FROM tasks_app_payload WHERE {self.is_listed}", [self.list_of(ids)])
+
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])
@@ -158,8 +171,15 @@ class Dialect(ABC):
             written.items = [(*row[:-1], groups.get(row[ITEM_ORIGIN], "")) for row in written.items]
 
     def freeing(self, written: Written) -> Sequence[Statement]:
-        """Statements after which the chains that end have let go of their keys, and nobody has those that are taken."""
-        statements: list[Statement] = []
+        """Statements after which the chains that end have let go of their keys, and nobody has those that are taken.
+
+        Data is only marked: whoever is told of a task reads its data after the commit.
+        """
+        rows = [(payload, *until) for payload, until in sorted(written.kept_payloads.items())]
+        table = "tasks_app_keptpayload"
+        change = f"{{name}} = {self.later_of}({table}.{{name}}, excluded.{{name}})"
+        clause = on_conflict(KEPT_PAYLOAD_COLUMNS, 1, change)
+        statements = [*self.insert(table, KEPT_PAYLOAD_COLUMNS, rows, clause)]
         if written.freed:
             is_of_chain = self.is_listed.replace("id", "origin", 1)
             origins = self.list_of([row[0] for row in written.freed])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
 
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable, TaskStoreError
 
 from ..core.meters import meters
-from ..core.operations import Operation, TaskRecord
+from ..core.operations import Apart, Operation, TaskRecord
 from .batch import Undecided
 from .dialect import UNCONFIRMED, Again, Dialect
 from .outage import is_away, reason_of, takes_no_changes
@@ -22,6 +22,8 @@ from .postgresql import PostgreSQL
 from .rows import Row, record_of
 from .sqlite import SQLite
 from .transaction import transact
+
+PORTION_BYTES = 8 * 2**20
 
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
@@ -47,7 +49,8 @@ def run(operation: Operation, using: str = DEFAULT_DB_ALIAS, since_s: float | No
                     raise
                 raise StoreUnavailable(f"{reason_of(error)}: try again later") from error
             if dialect.left_s < pause_s:
-                raise StoreBusy("the tasks are locked by another transaction: try again later") from error
+                why = error.args[0] if isinstance(error, Again) and error.args else Undecided.LOCKED.value
+                raise StoreBusy(why) from error
             time.sleep(pause_s)
             continue
         if isinstance(decision, TaskStoreError):
@@ -72,7 +75,7 @@ def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | T
             done = dialect.drive(transact([operation], dialect))
             [decision] = done.decisions
             if isinstance(decision, Undecided):
-                raise Again
+                raise Again(decision.value)
             transaction.on_commit(partial(meters.note_work, done.work), using=dialect.using)
             is_written = True
         return decision
@@ -99,9 +102,51 @@ def _growing_pauses() -> Iterator[float]:
 
 
 def read(ids: Sequence[int], using: str = DEFAULT_DB_ALIAS) -> list[TaskRecord]:
-    """The tasks of these ids that exist, in no particular order."""
+    """The tasks of these ids that exist, in no particular order; without data that is kept apart."""
     dialect = dialect_of(using)
     return [record_of(row) for row in dialect.rows(*dialect.tasks_of(ids))] if ids else []
+
+
+class HasData(Protocol):
+    data: Any
+
+
+TaskT = TypeVar("TaskT", bound=TaskRecord | HasData)
+
+
+def with_data(tasks: Iterable[TaskT], using: str = DEFAULT_DB_ALIAS) -> Iterator[TaskT]:
+    """Yield the tasks with their data. What is kept apart is read when its turn comes, some megabytes at once.
+
+    Raises StoreBusy when a task has ended so long ago that its data is gone.
+    """
+    portion: list[TaskT] = []
+    size = 0
+    for task in tasks:
+        if not portion and not isinstance(task.data, Apart):
+            yield task
+            continue
+        task_size = task.data.size if isinstance(task.data, Apart) else len(task.data)
+        if portion and size + task_size > PORTION_BYTES:
+            yield from _with_data(portion, using)
+            portion, size = [], 0
+        portion.append(task)
+        size += task_size
+    yield from _with_data(portion, using)
+
+
+def _with_data(tasks: Sequence[TaskT], using: str) -> Iterator[TaskT]:
+    dialect = dialect_of(using)
+    apart = {task.data.payload for task in tasks if isinstance(task.data, Apart)}
+    found: dict[int, Any] = dict(dialect.rows(*dialect.payloads(apart))) if apart else {}
+    for task in tasks:
+        if isinstance(task.data, Apart):
+            if (data := found.get(task.data.payload)) is None:
+                raise StoreBusy("a task ended while its data was read: try again")
+            if isinstance(task, TaskRecord):
+                task = task._replace(data=bytes(data))
+            else:
+                task.data = bytes(data)
+        yield task
 
 
 def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:

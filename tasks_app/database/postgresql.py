@@ -46,7 +46,7 @@ class PostgreSQL(Candidates):
     collation = "C"
     like = "ILIKE"
     hurry = ("SET lock_timeout = '1s'", "SET statement_timeout = '1s'")
-    selected = Dialect.selected.replace('"labels"', "labels::text")
+    selected = Dialect.selected.replace('"labels"', "labels::text").replace("SELECT size", "SELECT int8send(size)")
     clock = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from taskstore.types.tasks import FIELDS
+from taskstore.types.tasks import FIELDS, json_size
 
+from ..conf import retention
 from ..core.tally import COUNTERS
 from .batch import Written
 from .rows import (
@@ -104,7 +105,14 @@ ITEMISED = f"""
 """
 STORED = f"""
     stored AS (
-        INSERT INTO tasks_app_payload (id, data) SELECT id, data FROM drafts WHERE payload = {OWN_ID}
+        INSERT INTO tasks_app_payload (id, data, size)
+        SELECT id, data, (%s::bigint[])[place] FROM drafts WHERE payload = {OWN_ID}
+    )
+"""
+HELD = f"""
+    held AS (
+        INSERT INTO tasks_app_keptpayload (id, until_ms, gone)
+        SELECT id, %s::bigint, 0 FROM drafts WHERE payload = {OWN_ID}
     )
 """
 # After whatever was in the way has been deleted: another process that takes the same key meanwhile, against the locks
@@ -117,7 +125,6 @@ TAKEN = f"""
         WHERE drafts.place = asked.number + 1
     )
 """
-LET_GO = f"let_go AS (DELETE FROM tasks_app_payload WHERE {IS_LISTED})"
 INSERTION = f"""
     INSERT INTO tasks_app_task ({", ".join(quoted(COLUMNS))})
     SELECT id, {", ".join(DRAFTED.get(name, f'"{name}"') for name in COLUMNS[1:])}
@@ -148,12 +155,13 @@ def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]
         yield COUNTED, _values(DELTA_COLUMNS, written.deltas, array)
     if written.items:
         yield ITEMISED, _values(ITEM_COLUMNS, written.items, array)
-    if any(draft.payload for draft in written.drafts):
-        yield STORED, []
+    if any(draft.payload == OWN_ID for draft in written.drafts):
+        sizes = [json_size(draft.whole_data) if draft.payload == OWN_ID else 0 for draft in written.drafts]
+        yield STORED, [array("bigint", sizes)]
+        if written.kept:
+            yield HELD, [written.now_ms + retention.key_ms()]
     if written.taken:
         yield TAKEN, _values(TAKEN_COLUMNS, written.taken, array)
-    if written.payloads_gone:
-        yield LET_GO, [array("bigint", written.payloads_gone)]
 
 
 def insertion_of(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str, array: Array) -> Statement:

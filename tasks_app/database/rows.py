@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskstore.types.tasks import FIELDS, Kept
 
-from ..core.operations import HeldKey, TaskRecord, record_made_of
+from ..core.operations import Apart, HeldKey, TaskRecord, record_made_of
 from ..core.tally import COUNTERS, NUMBERS
 
 # From this size on. Measured with twenty claims and renewals: of 1 MB three to five times as
@@ -23,6 +23,12 @@ def whole_data(table: str) -> str:
     shared = f"SELECT data FROM tasks_app_payload WHERE tasks_app_payload.id = {table}.payload"
     return f"CASE WHEN {table}.payload = 0 THEN {table}.data ELSE ({shared}) END"
 
+
+# In its place: the size of the data, where it is kept apart. To decide about a task takes no more.
+OWN_DATA = """
+    CASE WHEN payload = 0 THEN data
+    ELSE (SELECT size FROM tasks_app_payload WHERE tasks_app_payload.id = tasks_app_task.payload) END
+"""
 
 COLUMNS = TaskRecord._fields
 # What the trail keeps of a task that ended; then how it ended.
@@ -39,6 +45,8 @@ ITEM_FIELDS = (
 )
 ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS, "unique_group")
 ITEM_ORIGIN, ITEM_UNIQUE = ITEM_COLUMNS.index("origin"), ITEM_COLUMNS.index("unique")
+# Until when data is kept, and whether it is needed no longer then (1) or only by a kept answer (0).
+KEPT_PAYLOAD_COLUMNS = ("id", "until_ms", "gone")
 # A key; a living holder's numbers of the end are 0 or empty.
 KEY_COLUMNS = HeldKey._fields
 TAKEN_COLUMNS = ("group", "key", "until_ms", "place")
@@ -105,7 +113,7 @@ def numbered(draft: TaskRecord, commit: int, task_id: int = 0) -> TaskRecord:
     values[ID] = task_id
     values[ORIGIN] = draft.origin or task_id
     values[MADE_BY_COMMIT] = commit
-    if len(draft.data) >= PAYLOAD_BYTES and not draft.payload:
+    if not draft.payload and len(draft.whole_data) >= PAYLOAD_BYTES:
         values[PAYLOAD] = task_id or OWN_ID
     return record_made_of(values)
 
@@ -128,6 +136,10 @@ def row_of(task: TaskRecord) -> Row:
 
 def record_of(row: Row) -> TaskRecord:
     labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
+    if payload := row[PAYLOAD]:
+        size = row[DATA] or 0
+        size = size if isinstance(size, int) else int.from_bytes(size)
+        row = (*row[:DATA], Apart(payload, size), *row[DATA + 1 :])
     return record_made_of((*row[:LABELS], labels, *row[LABELS + 1 :]))
 
 

@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from django.db import connections
 
+from taskstore.types.tasks import json_size
+
 from ..core.operations import Key, Operation, TaskRecord
 from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
@@ -257,11 +259,10 @@ class SQLite(Dialect):
         statements = [
             *([self.go_on_after("ids", max([draft.id for draft in drafts]))] if drafts else []),
             Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
-            *self._let_go(written.payloads_gone),
             *_insertions(
                 "tasks_app_payload",
-                ("id", "data"),
-                [(draft.id, draft.data) for draft in drafts if draft.payload == draft.id],
+                ("id", "data", "size"),
+                [(draft.id, draft.data, json_size(draft.whole_data)) for draft in drafts if draft.payload == draft.id],
             ),
             *_insertions("tasks_app_task", COLUMNS, [row_of(draft) for draft in drafts]),
             *_insertions("tasks_app_endedtask", ENDED_COLUMNS, written.ended),
@@ -288,10 +289,6 @@ class SQLite(Dialect):
 
     def drop_kept(self, keys: Sequence[Key]) -> Statement:
         return Statement(f"DELETE FROM tasks_app_uniquekey WHERE {IS_NAMED_KEY} AND ended > 0", [json.dumps(keys)])
-
-    def _let_go(self, payloads: Sequence[int]) -> Iterator[Statement]:
-        if payloads:
-            yield Statement(f"DELETE FROM tasks_app_payload WHERE {self.is_listed}", [self.list_of(payloads)])
 
     def election(self) -> Statement:
         # Differs because one process only has the file open for serving.

@@ -7,21 +7,28 @@ from itertools import islice
 from typing import cast
 
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused
-from taskstore.types.tasks import Refusal
+from taskstore.types.schedules import SCHEDULES
+from taskstore.types.tasks import Refusal, json_size
 
-from ..core.operations import Claim, Effect, Operation, OtherKey, Prohibited, PutOff, Query, TaskRecord
+from ..core.operations import Apart, Claim, Commit, Effect, Operation, OtherKey, Prohibited, PutOff, Query, TaskRecord
+from ..core.room import LARGE_BYTES, Told, answer_size
 from ..core.rules import World, decide, is_held
 from ..core.schedules import fed_by
 from .batch import Decision, Done, Seen, Undecided, written_by
 from .demand import changed_ids, named_keys
 from .dialect import Dialect
 from .new_groups import refuse_too_many
-from .rows import Steps, with_id
+from .room import most_bytes, place_for
+from .rows import PAYLOAD_BYTES, Steps, with_id
+
+PUT_OFF = {PutOff.KEY: Undecided.CONTENDED, PutOff.ROOM: Undecided.CROWDED}
+MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is not changed by those it matters for.
 
 
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
+    yield from _read_data(operations, seen, dialect)
     outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
     if seen.kept or seen.first or seen.locked or seen.contended:
         outcomes = [_known(operation, seen) for operation in operations]
@@ -37,10 +44,12 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
         keys=seen.keys,
         holders=seen.holders,
         fed_by=fed_by,
+        place_for=place_for,
+        most_bytes=most_bytes(),
     )
     answers = decide([operations[place] for place in open_places], world)
     for place, answer in zip(open_places, answers, strict=True):
-        outcomes[place] = Undecided.CONTENDED if isinstance(answer, PutOff) else answer
+        outcomes[place] = PUT_OFF[answer] if isinstance(answer, PutOff) else answer
     decided = cast("list[Effect | Refusal | Decision]", outcomes)
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
     written = written_by(operations, decided, seen)
@@ -52,11 +61,40 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     return Done(decisions, written.supply(seen.now_ms), written.work)
 
 
+def _read_data(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> Steps[None]:
+    """Read data that is kept apart, where something depends on it.
+
+    Messages of MassTasker bring the data of a successor, which may be the same; of what is purged in bulk a copy is
+    kept, by chunks of little data; schedules name the groups that they feed.
+    """
+    apart: dict[int, Apart] = {}
+    for operation in operations:
+        if not isinstance(operation, Commit):
+            continue
+        sizes = {add.id: json_size(add.data) for add in operation.adds if len(add.data) >= PAYLOAD_BYTES and add.id}
+        is_purge = operation.operator is not None and operation.operator.bulk
+        if not (sizes or is_purge or operation.scope.no_commands_because):
+            continue
+        for task_id in operation.changed_ids:
+            if (task := seen.named.get(task_id)) and isinstance(task.data, Apart):
+                is_schedule = task.group == SCHEDULES and sum(each.size for each in apart.values()) < MOST_SCHEDULES
+                if sizes.get(task_id) == task.data.size or is_purge or is_schedule:
+                    apart[task_id] = task.data
+    if apart:
+        [rows] = yield [dialect.payloads({each.payload for each in apart.values()})]
+        found: dict[int, bytes] = dict(rows)
+        whole = {id: seen.named[id]._replace(data=bytes(found[each.payload])) for id, each in apart.items()}
+        seen.named = {**seen.named, **whole}
+
+
 def _decision(outcome: Effect | Refusal | Decision, tasks: Iterator[TaskRecord]) -> Decision:
     """What to answer; `tasks`: those that the effects left, in their order."""
     match outcome:
         case Effect():
-            return outcome.answer(list(islice(tasks, len(outcome.drafts))))
+            answer = outcome.answer(list(islice(tasks, len(outcome.drafts))))
+            if outcome.place or outcome.is_truncated:
+                return Told(answer, outcome.place, is_truncated=outcome.is_truncated)
+            return answer
         case OtherKey():
             return InvalidInput({path: [right] for path, right in outcome.wrong})
         case Prohibited():
@@ -70,12 +108,23 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
     """An answer to an operation without a decision: it was answered before, or it can't be decided now."""
     if operation.key and operation.key.key in seen.kept:
         digest, answer = seen.kept[operation.key.key]
-        return answer if digest == operation.key.digest else KeyReused("this key was used before with another request")
+        if digest != operation.key.digest:
+            return KeyReused("this key was used before with another request")
+        return _with_place(answer, operation) if isinstance(answer, list) else answer
     if seen.first and isinstance(operation, Query) and operation.only_reads:
-        return _read(operation, seen)
+        return _with_place(_read(operation, seen), operation)
     if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):
         return Undecided.CONTENDED
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _with_place(tasks: list[TaskRecord], operation: Operation) -> Decision:
+    """The tasks of an answer, with a place for it if it is large."""
+    if not operation.is_told or (size := answer_size(tasks)) <= LARGE_BYTES:
+        return tasks
+    place = place_for(size)
+    is_truncated = isinstance(tasks, Told) and tasks.is_truncated
+    return Undecided.CROWDED if place is None else Told(tasks, place, is_truncated=is_truncated)
 
 
 def _read(query: Query, seen: Seen) -> list[TaskRecord]:

@@ -31,7 +31,7 @@ from ..access import audit
 from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
 from ..core.actors import Actor
-from ..core.operations import GroupScope, Query, Update
+from ..core.operations import Apart, GroupScope, Query, Update
 from ..core.validation import refuse_wrong
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
@@ -87,6 +87,7 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
         at_ms=time_in(request.now, "now") if request.HasField("now") else 0,
         wait_ms=_left_ms(context) if request.wait else 0,
         scope=scope_of(token),
+        is_told=True,
     )
     must_reach(token, Action.SEE_PAYLOADS if asked.only_reads else Action.WORK, asked.groups)
     # A client that disconnects cancels this and its operation, so it claims nothing.
@@ -96,6 +97,8 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
     else:
         tasks = await Task.objects.aperform(asked)
     if tasks:
+        if isinstance(tasks[0].data, Apart):
+            tasks = await in_a_database_thread(lambda: list(Task.objects.with_data(tasks)))
         return QueryResponse(task=message_of(tasks[0]))
     if not asked.wait_ms:
         raise CallRefused(StatusCode.NOT_FOUND, f'no task is available in the group "{asked.groups[0]}"')

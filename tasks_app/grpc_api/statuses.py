@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
@@ -39,7 +39,7 @@ def message_of(task: Task | TaskRecord) -> pb.Task:
     )
     if task.data or task.data_type:
         message.data.SetInParent()  # Also for empty data.
-        message.data.type_url, message.data.value = type_url_of(task.data_type), bytes(task.data)
+        message.data.type_url, message.data.value = type_url_of(task.data_type), bytes(cast("bytes", task.data))
     return message
 
 

@@ -94,6 +94,15 @@ tasks = [
         fields=[
             ("id", models.BigIntegerField(primary_key=True, serialize=False)),
             ("data", models.BinaryField()),
+            ("size", models.BigIntegerField()),
+        ],
+    ),
+    migrations.CreateModel(
+        name="KeptPayload",
+        fields=[
+            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("until_ms", models.BigIntegerField(db_index=True)),
+            ("gone", models.SmallIntegerField()),
         ],
     ),
 ]

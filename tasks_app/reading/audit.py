@@ -25,7 +25,8 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..database.time_limits import TookTooLong, at_most
 from ..managers import in_groups_of
 from ..models import AuditEntry, Task
-from .exporting import Format, guarded
+from .exporting import Format, csv_line, guarded
+from .importing import BYTE_ORDER_MARK
 from .search.grammar import time_ms
 
 PAGE = 50
@@ -158,7 +159,7 @@ def file_of(wanted: Wanted, form: Format, scope: GroupScope = EVERY_GROUP) -> It
     Reads the first entries before it returns, so that a failure becomes an error answer and not a broken file.
     """
     pieces = _pieces(wanted, WRITERS[form], scope)
-    head = ",".join(COLUMNS).encode() + b"\r\n" if form is Format.CSV else b""
+    head = BYTE_ORDER_MARK + csv_line(COLUMNS) if form is Format.CSV else b""
     return chain([head + next(pieces)], pieces)
 
 

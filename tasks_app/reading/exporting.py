@@ -9,36 +9,34 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import chain
 from typing import Any
 
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
-from django.db import connections
-from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 from msgspec.structs import replace
 
-from taskstore.types.tasks import FIELDS, answer_of, as_text
+from taskstore.types.tasks import FIELDS, answer_of
 
-from ..core.operations import EVERY_GROUP, GroupScope
-from ..managers import READ_AT_ONCE
+from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..models import Task, UniqueKey
+from ..offload.pieces import going_on, let_go, streamed
+from .importing import BYTE_ORDER_MARK
+from .parts import as_json, base64_parts, is_text, joined, text_parts
 from .search.finding import find_all
 from .search.grammar import Key, Term
 
 ENCODER = Encoder()
+END_OF_LINE = b"\r\n"
 
 UNSAFE_IN_NAME = re.compile(r"[^\w.@+ -]")
 LONGEST_NAME = 100
 
-AT_ONCE = 250  # Tasks without large data.
+AT_ONCE = 250  # Tasks.
 
 DATA = ("data", "data_base64", "data_type")
 SHOWN = [field for field in FIELDS if field.wire and field.name not in DATA]
@@ -61,46 +59,59 @@ def download(request: HttpRequest, export: Export) -> StreamingHttpResponse:
     """Return the file. Reads its beginning at once, so that an unreachable database becomes an error answer."""
     at_ms = Task.objects.now_ms()
     pieces = pieces_of(export, at_ms)
-    response = streamed(request, chain(filter(None, [next(pieces, b"")]), pieces), MEDIA_TYPES[export.format])
+    response = streamed(request, going_on(filter(None, [next(pieces, b"")]), pieces), MEDIA_TYPES[export.format])
     response["Content-Disposition"] = content_disposition_header(True, file_name(export, at_ms)) or "attachment"
     return response
 
 
 def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
-    """Yield the file, some tasks at a time; no piece is empty. States are those at `at_ms`."""
-    write = {Format.CSV: as_csv, Format.NDJSON: as_ndjson}[export.format]
-    beginning = _csv([[*FACTS, *(DATA if export.with_data else ())]]) if export.format is Format.CSV else b""
+    """Yield the file in pieces; none is empty. States are those at `at_ms`."""
+    return joined(_parts(export, at_ms))
+
+
+def _parts(export: Export, at_ms: int) -> Iterator[bytes]:
+    if export.format is Format.CSV:
+        yield BYTE_ORDER_MARK + csv_line([*FACTS, *(DATA if export.with_data else ())])
     for tasks in _some_at_a_time(export):
-        yield beginning + write(tasks, at_ms, with_data=export.with_data)
-        beginning = b""
-    if beginning:
-        yield beginning
-
-
-def as_ndjson(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
-    """Write a line for each task, in the API's form."""
-    lines = [answer_of(task, with_data=with_data) for task in tasks]
-    if origins := [task.origin for task in tasks if task.unique]:
         # A key belongs to the group that the add named, which only the key's row has.
+        origins = [task.origin for task in tasks if task.unique]
         groups = dict(UniqueKey.objects.filter(origin__in=origins, ended=0).values_list("origin", "group"))
-        lines = [
-            replace(line, unique_group=group) if (group := groups.get(line.origin, line.group)) != line.group else line
-            for line in lines
-        ]
-    return ENCODER.encode_lines(lines)
+        for task in Task.objects.with_data(tasks) if export.with_data else tasks:
+            if export.format is Format.CSV:
+                yield from as_csv(task, at_ms, with_data=export.with_data)
+            else:
+                group = groups.get(task.origin, task.group)
+                yield from as_ndjson(task, "" if group == task.group else group, with_data=export.with_data)
+        let_go(Task.objects.db)  # The client may be slow.
 
 
-def as_csv(tasks: Sequence[Task], at_ms: int, *, with_data: bool) -> bytes:
-    """Write a row for each task, with the columns FACTS and perhaps DATA."""
-    rows = []
-    for task in tasks:
-        row = [_cell(field.name, getattr(task, field.name)) for field in SHOWN]
-        row.insert(STATE, task.state(at_ms))
-        if with_data:
-            text, in_base64 = as_text(bytes(task.data))
-            row += [guarded(text or ""), guarded(in_base64 or ""), guarded(task.data_type)]
-        rows.append(row)
-    return _csv(rows)
+def as_ndjson(task: TaskRecord, unique_group: str, *, with_data: bool) -> Iterator[bytes]:
+    """The task as a line in the API's form."""
+    answer = replace(answer_of(task, with_data=False), unique_group=unique_group)
+    if with_data:
+        yield from as_json(replace(answer, data_type=task.data_type), task.whole_data)
+    else:
+        yield ENCODER.encode(answer)
+    yield b"\n"
+
+
+def as_csv(task: TaskRecord, at_ms: int, *, with_data: bool) -> Iterator[bytes]:
+    """The task as a line with the columns FACTS and perhaps DATA."""
+    row = [_cell(field.name, getattr(task, field.name)) for field in SHOWN]
+    row.insert(STATE, Task.of(task).state(at_ms))
+    line, end = csv_line(row).removesuffix(END_OF_LINE), csv_line(["", guarded(task.data_type)])
+    if not with_data:
+        yield line + END_OF_LINE
+    elif is_text(task.whole_data):
+        yield line + b',"'
+        for place, text in enumerate(text_parts(task.whole_data)):
+            yield (text if place else guarded(text)).replace('"', '""').encode()
+        yield b'",' + end
+    else:
+        yield line + b",,"
+        for place, part in enumerate(base64_parts(task.whole_data)):
+            yield part if place else guarded(part.decode()).encode()
+        yield end
 
 
 def file_name(export: Export, at_ms: int) -> str:
@@ -117,25 +128,13 @@ def file_name(export: Export, at_ms: int) -> str:
     return f"{subject}-{made:%Y%m%dT%H%M%SZ}.{export.format}"
 
 
-def _some_at_a_time(export: Export) -> Iterator[list[Task]]:
-    """Yield the tasks in portions, smaller ones where tasks have much data."""
+def _some_at_a_time(export: Export) -> Iterator[list[TaskRecord]]:
+    """Yield the tasks in portions, perhaps with data that is Apart."""
     for ids in find_all(export.terms, scope=export.scope):
-        for some in _parts(ids, AT_ONCE):
-            tasks = _tasks(Task.objects.filter(payload=0) if export.with_data else Task.objects.defer("data"), some)
-            if len(tasks) == len(some) or not export.with_data:
-                yield from filter(None, [tasks])
-            else:  # Some tasks no longer exist, or are large.
-                for few in _parts(some, READ_AT_ONCE):
-                    yield from filter(None, [_tasks(Task.objects.get_queryset(), few)])
-
-
-def _tasks(tasks: QuerySet[Task], ids: Sequence[int]) -> list[Task]:
-    found = tasks.in_bulk(ids)
-    return [found[task_id] for task_id in ids if task_id in found]
-
-
-def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    return (ids[start : start + size] for start in range(0, len(ids), size))
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            found = {task.id: task for task in Task.objects.read(some)}
+            yield [found[task_id] for task_id in some if task_id in found]
 
 
 def _cell(name: str, value: Any) -> object:
@@ -147,30 +146,10 @@ def _cell(name: str, value: Any) -> object:
     return guarded(value) if isinstance(value, str) else value
 
 
-def _csv(lines: Sequence[Sequence[object]]) -> bytes:
+def csv_line(cells: Sequence[object]) -> bytes:
     buffer = io.StringIO()
-    csv.writer(buffer).writerows(lines)
+    csv.writer(buffer).writerow(cells)
     return buffer.getvalue().encode()
-
-
-def streamed(request: HttpRequest, pieces: Iterator[bytes], content_type: str) -> StreamingHttpResponse:
-    """Answer with the pieces, each made on demand. When one fails, the connection breaks."""
-    request.body  # noqa: B018 - reading it closes its file, which Django leaves open when an answer fails.
-    # The server's event loop must not wait for a piece; Django's test client has no loop.
-    is_asynchronous = isinstance(request, ASGIRequest)
-    return StreamingHttpResponse(asynchronous(pieces) if is_asynchronous else pieces, content_type=content_type)
-
-
-async def asynchronous(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces in an event loop; each is made on demand in the thread of the request."""
-    next_piece = sync_to_async(lambda: next(pieces, None))
-    try:
-        while (piece := await next_piece()) is not None:
-            yield piece
-    except Exception:
-        # Django closes the thread's connections only after a complete answer.
-        await sync_to_async(connections.close_all)()
-        raise
 
 
 # Characters that start a formula in a spreadsheet, also after ones that it ignores. The last four are = + - @ in full

@@ -11,8 +11,9 @@ from rest_framework.response import Response
 from taskstore import endpoints
 from taskstore.types.history import AuditPage
 
+from ..offload.pieces import streamed
 from ..reading.audit import AuditCursor, Wanted, as_answer, file_of, page_of
-from ..reading.exporting import MEDIA_TYPES, Format, streamed
+from ..reading.exporting import MEDIA_TYPES, Format
 from .base import View, serves
 from .search import choice_in, page_size_in, query_of
 

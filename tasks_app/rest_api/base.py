@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest, HttpResponse
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.utils.cache import patch_cache_control
 from django.utils.functional import cached_property
 from msgspec import Struct
@@ -31,6 +33,7 @@ from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
 from ..core.operations import GroupScope, ResendKey
 from ..models import Token
+from .answers import Body
 from .authentication import SEND_TOKEN, MayDo, TokenAuthentication, learn_token, slow_down
 from .errors import JSONRenderer, answer_to
 
@@ -150,14 +153,18 @@ WithKey = AskedOperation | HasDigest
 class LoopView(View):
     """As View, but its handlers are coroutines, which DRF has none of, and return the JSON that they answer."""
 
-    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:  # type: ignore[override]
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
         try:
             await self.admit(request)
-            answer: bytes | HttpResponse = await self.handler(self.request, *args, **kwargs)
+            answer: Body | HttpResponseBase = await self.handler(self.request, *args, **kwargs)
         except Exception as error:
             answer = self.handle_exception(error)
         if isinstance(answer, bytes):
             answer = HttpResponse(answer, content_type=JSONRenderer.media_type)
+        elif isinstance(answer, AsyncGenerator) and not isinstance(request, ASGIRequest):
+            answer = HttpResponse(b"".join([piece async for piece in answer]), content_type=JSONRenderer.media_type)
+        elif isinstance(answer, AsyncGenerator):
+            answer = StreamingHttpResponse(answer, content_type=JSONRenderer.media_type)
         return self.finished(answer)
 
     async def admit(self, request: HttpRequest) -> None:
@@ -175,7 +182,7 @@ class LoopView(View):
         handler = getattr(self, name, None) if name in self.http_method_names else None
         return handler or self.http_method_not_allowed
 
-    def finished(self, response: HttpResponse) -> HttpResponse:
+    def finished(self, response: HttpResponseBase) -> HttpResponseBase:
         """With all that a response has beside its content."""
         self.headers = self.default_response_headers
         return self.finalize_response(self.request, response, *self.args, **self.kwargs)

@@ -34,7 +34,9 @@ from ..commands.paging import seen_as
 from ..commands.summaries import known_project
 from ..core.operations import Commit
 from ..models import Task
-from ..reading.exporting import MEDIA_TYPES, Format, streamed
+from ..offload.pieces import streamed
+from ..offload.threads import in_a_database_thread
+from ..reading.exporting import MEDIA_TYPES, Format
 from . import bodies
 from .base import LoopView, View, serves
 from .errors import ENCODER, JSONRenderer
@@ -89,9 +91,10 @@ class Project(CommandsView, LoopView):
         commands = await sync_to_async(new_commands)(project, asked.commands)
         adds = tuple(new_command_task(project, command, asked.status) for command in commands)
         operation = Commit(key=self.key_of(asked), owner=asked.clientid, adds=adds, scope=self.scope())
-        records = await Task.objects.aperform(operation)
+        added = await Task.objects.aperform(operation)
+        records = await in_a_database_thread(lambda: list(Task.objects.with_data(added)))
         # From the records: when the request was sent again, they are what the first one added.
-        made = (seen_as(Command.decode(bytes(each.data)), each, project, asked.status) for each in records)
+        made = (seen_as(Command.decode(each.whole_data), each, project, asked.status) for each in records)
         answer = ENCODER.encode(SubmittedCommands(commands=tuple(made)))
         return HttpResponse(answer, content_type=JSONRenderer.media_type, status=201)
 

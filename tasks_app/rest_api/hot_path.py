@@ -9,37 +9,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, nullcontext
 from io import BytesIO
 from typing import Any, NamedTuple, cast
 
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import JsonResponse
-from msgspec import UNSET
+from django.http import HttpResponse, JsonResponse
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.requests import ClaimRequest, UpdateRequest
-from taskstore.types.tasks import Duplicate as DuplicateAnswer
-from taskstore.types.tasks import Outcome, Task
 
 from ..access.tokens import waiting_tokens
-from ..core.operations import Duplicate, TaskRecord, told_task
 from ..models import Task as StoredTask
-from ..offload.threads import beside_the_loop, by_the_helper
+from ..offload.threads import by_the_helper
 from ..wire import strict_json
 from ..wire.requests import claim_of, update_of
 from ..wire.strict_json import is_light, value_of
 from . import bodies, health
+from .answers import Body, outcome_of
 from .authentication import NO_TOKEN
 from .base import LoopView, serves
-from .bodies import AT_ONCE as ENCODED_AT_ONCE
-from .bodies import BYTES_AT_ONCE, LargeUpdate
-from .errors import ENCODER, JSONRenderer
+from .bodies import LargeUpdate
+from .errors import JSONRenderer
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -53,7 +49,7 @@ log = logging.getLogger(__name__)
 
 class Update(LoopView):
     @serves(endpoints.UPDATE)
-    async def post(self, request: Request) -> bytes:
+    async def post(self, request: Request) -> Body:
         body = bodies.body_of(request)
         asked: UpdateRequest | LargeUpdate
         if is_large := not is_light(body):
@@ -73,7 +69,7 @@ class Update(LoopView):
 
 class ClaimTasks(LoopView):
     @serves(endpoints.CLAIM)
-    async def post(self, request: Request) -> bytes:
+    async def post(self, request: Request) -> Body:
         body = bodies.body_of(request)
         if is_light(body):
             asked = value_of(strict_json.read(body), ClaimRequest)
@@ -86,35 +82,6 @@ class ClaimTasks(LoopView):
             return await outcome_of(await StoredTask.objects.aperform(operation))
         async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
             return await outcome_of(await StoredTask.objects.aperform(operation))
-
-
-async def outcome_of(tasks: Sequence[TaskRecord]) -> bytes:
-    if is_long(tasks):
-        return await beside_the_loop(_encoded_one_by_one, tasks)
-    return encoded(tasks)
-
-
-def is_long(tasks: Sequence[TaskRecord]) -> bool:
-    """Whether the event loop can't wait until so many tasks, or such large ones, are encoded."""
-    return len(tasks) > ENCODED_AT_ONCE or sum([len(task.data) for task in tasks]) > BYTES_AT_ONCE
-
-
-def encoded(tasks: Sequence[TaskRecord]) -> bytes:
-    # Records, and the bytes at once: models and a Response that DRF renders cost as much again.
-    return ENCODER.encode(Outcome(tasks=tuple(map(answer_in_place_of, tasks))))
-
-
-def answer_in_place_of(task: TaskRecord) -> Task:
-    """Return a task of an answer as it is sent: less than a task, if it is a duplicate that can't be shown."""
-    if isinstance(task, Duplicate) and (task.ending or not task.id):
-        unseen = DuplicateAnswer(id=task.id or None, ending=task.ending or UNSET)
-        return cast("Task", unseen)  # The client fills in the rest.
-    return told_task(task)
-
-
-def _encoded_one_by_one(tasks: Sequence[TaskRecord]) -> bytes:
-    """The same bytes, made in short steps: in one the encoder would keep the interpreter for all of them."""
-    return b'{"tasks":[%b],"error":null}' % b",".join([ENCODER.encode(answer_in_place_of(task)) for task in tasks])
 
 
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
@@ -135,7 +102,7 @@ HEADERS = (
 class Answer(NamedTuple):
     status: int
     headers: tuple[tuple[bytes, bytes], ...]  # All but the length.
-    body: bytes
+    body: Body
 
 
 class HotPath:
@@ -165,10 +132,19 @@ class HotPath:
                 answer = _failure(error, view)
             finally:
                 del view.request  # It knows the view: the collector would have to find this circle, and everybody wait.
-        if answer is not None:
+        if answer is None:
+            return
+        if isinstance(answer.body, bytes):
             length = (b"Content-Length", b"%d" % len(answer.body))
             await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, length]})
             await send({"type": "http.response.body", "body": answer.body})
+            return
+        with _while_connected(receive):
+            await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+            async with aclosing(answer.body) as pieces:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body"})
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -203,7 +179,7 @@ def failure_of(kind: type[LoopView], error: Exception) -> Answer:
 def _failure(error: Exception, view: LoopView) -> Answer:
     """What to answer; the log has the number of what nobody expected."""
     try:
-        response = view.finished(view.handle_exception(error))
+        response = cast("HttpResponse", view.finished(view.handle_exception(error)))
         if isinstance(response, Response):
             response.render()
     except Exception:

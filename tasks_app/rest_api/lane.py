@@ -34,8 +34,9 @@ from ..wire.requests import claim_of, update_of
 from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
+from .answers import encoded, is_long, outcome_of
 from .base import LoopView, resend_key
-from .hot_path import HEADERS, Answer, ClaimTasks, Update, encoded, failure_of, is_long, outcome_of
+from .hot_path import HEADERS, Answer, ClaimTasks, Update, failure_of
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
 LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
@@ -70,6 +71,9 @@ class Connection(Protocol):
 
     def answer(self, answer: Answer) -> None:
         """Send it in one piece, and take the next request."""
+
+    async def answer_in_pieces(self, answer: Answer) -> None:
+        """The same as its pieces come, and as the client takes them."""
 
 
 class Head(NamedTuple):
@@ -232,7 +236,7 @@ def _deletes(grant: Grant, body: bytes) -> Body | None:
     if len(found.deletes) > limits().changes:
         return None
     asked = UpdateRequest(clientid=found.clientid, deletes=found.deletes)
-    return Body(asked, Commit(owner=found.clientid, deletes=found.deletes, scope=grant.scope))
+    return Body(asked, Commit(owner=found.clientid, deletes=found.deletes, scope=grant.scope, is_told=True))
 
 
 def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
@@ -308,9 +312,14 @@ class AskedOnLane(Asked):
 
     async def _answer_long(self, tasks: Sequence[TaskRecord]) -> None:
         try:
-            self._answer(await outcome_of(tasks))
+            body = await outcome_of(tasks)
+            if isinstance(body, bytes):
+                self._answer(body)
+                return
         except Exception as error:
             self.fail(error)
+            return
+        await self.connection.answer_in_pieces(Answer(200, HEADERS, body))
 
     def _answer(self, body: bytes) -> None:
         self.connection.answer(Answer(200, HEADERS, body))

@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from django.core.handlers.asgi import ASGIRequest
+from django.http.response import HttpResponseBase
+from msgspec import UNSET
 from rest_framework.request import Request
-from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
@@ -18,14 +19,17 @@ from taskstore.errors import InvalidInput
 from taskstore.types import sentences
 from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.search import SearchPage
-from taskstore.types.tasks import answer_of
 
+from ..core.room import answer_size, fitting
+from ..database.room import most_bytes
 from ..models import Task
 from ..reading.listing import Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
+from .answers import pieces_of, response_of
 from .base import View, serves
+from .errors import ENCODER
 
 INTEGER = re.compile(r"-?[0-9]{1,19}")
 SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
@@ -108,18 +112,25 @@ def query_of(request: Request, endpoint: Endpoint[Any]) -> Mapping[str, str]:
 
 class Search(View):
     @serves(endpoints.SEARCH)
-    def get(self, request: Request) -> Response:
+    def get(self, request: Request) -> HttpResponseBase:
         asked = query_of(request, endpoints.SEARCH)
         terms, scope = grammar.parse(asked.get("q", "")), self.scope()
         after = Cursor.read(asked["after"], "after") if "after" in asked else None
         found = find(terms, scope=scope, after=after, limit=page_size_in(asked, endpoints.SEARCH))
-        tasks = [task for task in Task.objects.find(found.ids, scope) if task is not None]
-        return Response(
-            SearchPage(
-                tasks=tuple(map(answer_of, tasks)),
-                after=str(found.after) if found.after else None,
-                complete=not found.is_cut_short,
-                looked_at=found.looked_at,
-                at_ms=found.at_ms,
-            )
+        by_id = {task.id: task for task in Task.objects.read(found.ids, scope)}
+        tasks = [by_id[task_id] for task_id in found.ids if task_id in by_id]
+        number = fitting(tasks, most_bytes())
+        is_truncated = number < len(tasks)
+        last = tasks[number - 1] if is_truncated else None
+        end = Cursor(available_at_ms=last.available_at_ms, id=last.id) if last else found.after
+        rest = SearchPage(
+            tasks=(),
+            after=str(end) if end else None,
+            complete=not found.is_cut_short,
+            looked_at=found.looked_at,
+            at_ms=found.at_ms,
+            truncated=is_truncated or UNSET,
         )
+        start, _, after_end = ENCODER.encode(rest).partition(b"[]")
+        pieces = pieces_of(start + b"[", tasks[:number], b"]" + after_end)
+        return response_of(request, pieces, answer_size(tasks[:number]))

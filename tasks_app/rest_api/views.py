@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain
-from tempfile import SpooledTemporaryFile
+from itertools import islice
 from threading import BoundedSemaphore
-from typing import IO
 
-from django.db import connections
 from django.http import StreamingHttpResponse
-from rest_framework.exceptions import NotFound
+from django.http.response import HttpResponseBase
+from rest_framework.exceptions import NotFound, Throttled
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -19,92 +17,77 @@ from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
 from taskstore.types.requests import ProgressRequest, TasksRequest
-from taskstore.types.tasks import answer_of
 
 from ..control.progress import progress_of, report
-from ..core.operations import GroupScope
+from ..core.operations import GroupScope, TaskRecord
+from ..core.room import Room, size_of
+from ..database.outage import RETRY_AFTER_S
+from ..database.room import most_bytes
 from ..managers import TaskQuerySet, limits
 from ..models import Task
+from ..offload.pieces import going_on, let_go, streamed
 from ..reading import history
 from ..reading.counts import stats_in_pages
-from ..reading.exporting import streamed
 from ..writer.totals import PAGE_GROUPS
 from . import bodies
+from .answers import pieces_of, refuse_too_large, response_of
 from .base import View, serves
 from .errors import ENCODER, JSONRenderer
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
-IN_MEMORY_BYTES = 2**18
-PIECE_BYTES = 2**16
-SHORT = 1_000  # Tasks. A list of so few is read at once, whoever else reads.
-PAGES_AT_ONCE = 2
+SNAPSHOTS = 8  # At once. Each keeps a connection and an old state of the database for as long as its client reads.
+FIRST_PIECES = 4  # A list that is no longer needs no snapshot while it is sent.
+STATS_AT_ONCE = 2
 
-# Who asks for many long lists at once, and may read none of them, gets them one after the other: read all at once they
-# would take the memory, and the connections that others need.
-turns = BoundedSemaphore(PAGES_AT_ONCE)
+snapshots = Room()
+turns = BoundedSemaphore(STATS_AT_ONCE)
 
 
-def listing(tasks: TaskQuerySet, limit: int | None = None) -> Iterator[bytes]:
-    """The tasks as a JSON list, in pieces. The longest available first; at most `limit`.
+def listing(request: Request, tasks: TaskQuerySet, limit: int | None = None) -> StreamingHttpResponse:
+    """The tasks as a JSON list. The longest available first; at most `limit`.
 
-    The first snapshot is read before this returns, so that a database which can't be
-    reached is an error answer and not a list that breaks off.
+    Its beginning is read before this returns, so that a database which can't be
+    reached is an error answer and not a list that breaks off. Raises Throttled when too many long lists are being read.
     """
-    pieces = _pieces(tasks, limit)
-    return chain([next(pieces)], pieces)
+    pieces = pieces_of(b"[", _records(tasks, limit), b"]")
+    first = list(islice(pieces, FIRST_PIECES))
+    place = None
+    if len(first) < FIRST_PIECES:
+        let_go(tasks.db)
+    elif (place := snapshots.take(1, SNAPSHOTS)) is None:
+        text = f"{SNAPSHOTS} long lists are being read: wait until one of them is finished."
+        raise Throttled(RETRY_AFTER_S, text)
+    return streamed(request._request, going_on(first, pieces), JSONRenderer.media_type, place)
 
 
-def _pieces(tasks: TaskQuerySet, limit: int | None) -> Iterator[bytes]:
-    written, last = 0, None
+def _records(tasks: TaskQuerySet, limit: int | None) -> Iterator[TaskRecord]:
+    """The tasks as of one moment, as long as they are not too many: consecutive parts then."""
+    found, last = 0, None
     while True:
-        most = SNAPSHOT_TASKS if limit is None else min(SNAPSHOT_TASKS, limit - written)
-        with SpooledTemporaryFile(IN_MEMORY_BYTES) as page:
-            with _turn(most, tasks.db):
-                found, last = _write(tasks.after(last) if last else tasks, most, page, is_first=not written)
-            written += found
-            is_end = found < most or written == limit
-            if is_end:
-                page.write(b"]")
-            page.seek(0)
-            while piece := page.read(PIECE_BYTES):
-                yield piece
-        if is_end:
+        most = SNAPSHOT_TASKS if limit is None else min(SNAPSHOT_TASKS, limit - found)
+        before = found
+        part = tasks.after(last) if last else tasks
+        for last in part[:most].records():
+            found += 1
+            yield last
+        if found - before < most or found == limit:
             return
 
 
 @contextmanager
 def _turn(most: int, using: str) -> Iterator[None]:
     """No connection is held before it, nor when the page is there, unless it is the caller's own."""
-    _let_go(using)
-    with turns if most > SHORT else nullcontext():
+    let_go(using)
+    with turns if most else nullcontext():
         yield
-    _let_go(using)
+    let_go(using)
 
 
-def _let_go(using: str) -> None:
-    if not connections[using].in_atomic_block:
-        connections[using].close()
-
-
-def _write(tasks: TaskQuerySet, most: int, page: IO[bytes], *, is_first: bool) -> tuple[int, Task | None]:
-    """Write up to `most` tasks; return how many there were, and the last one."""
-    separator = b"[" if is_first else b","
-    found, task = 0, None
-    for task in tasks[:most].of_one_moment():
-        page.write(separator)
-        page.write(ENCODER.encode(answer_of(task)))
-        separator = b","
-        found += 1
-    if is_first and not found:
-        page.write(b"[")
-    return found, task
-
-
-def in_numbers(scope: GroupScope) -> Iterator[bytes]:
+def in_numbers(scope: GroupScope) -> Generator[bytes]:
     """The stats in pieces, each of some thousand groups. The first is made before this returns, as of `listing`."""
     pieces = _pieces_of_stats(scope)
-    return chain([next(pieces)], pieces)
+    return going_on([next(pieces)], pieces)
 
 
 def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
@@ -144,8 +127,7 @@ class Listing(View):
         tasks = Task.objects.group(name, owned=owned)
         for label in labels_in(self.request):
             tasks = tasks.bearing(*label)
-        pieces = listing(tasks, limit)
-        return streamed(self.request._request, pieces, JSONRenderer.media_type)
+        return listing(self.request, tasks, limit)
 
 
 class Group(Listing):
@@ -166,25 +148,25 @@ class GroupByQuery(Listing):
 
 class OneTask(View):
     @serves(endpoints.TASK)
-    def get(self, request: Request, id: str) -> Response:
+    def get(self, request: Request, id: str) -> HttpResponseBase:
         task_id, scope = integer("id", id), self.scope()
-        [task] = Task.objects.find([task_id], scope)
-        if task is None:
+        tasks = Task.objects.read([task_id], scope)
+        if not tasks:
             told = history.epitaph_of(task_id, scope)
             raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return Response(answer_of(task, progress=progress_of([task]).get(task.origin)))
+        return response_of(request, pieces_of(b"", tasks, b"", progress_of(tasks)), size_of(tasks[0]))
 
 
 class TasksByPath(View):
     @serves(endpoints.TASKS)
-    def get(self, request: Request, ids: str) -> Response:
-        return found(integers("ids", ids), self.scope())
+    def get(self, request: Request, ids: str) -> HttpResponseBase:
+        return found(request, integers("ids", ids), self.scope())
 
 
 class TasksByBody(View):
     @serves(endpoints.TASKS_BY_BODY)
-    def post(self, request: Request) -> Response:
-        return found(bodies.read(request, TasksRequest).ids, self.scope())
+    def post(self, request: Request) -> HttpResponseBase:
+        return found(request, bodies.read(request, TasksRequest).ids, self.scope())
 
 
 class History(View):
@@ -197,13 +179,16 @@ class History(View):
         return Response(found)
 
 
-def found(ids: Sequence[int], scope: GroupScope) -> Response:
+def found(request: Request, ids: Sequence[int], scope: GroupScope) -> HttpResponseBase:
     most = limits().changes
     if len(ids) > most:
         raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(ids))]})
-    tasks = Task.objects.find(ids, scope)
-    progress = progress_of(filter(None, tasks))
-    return Response([task and answer_of(task, progress=progress.get(task.origin)) for task in tasks])
+    tasks = {task.id: task for task in Task.objects.read([*set(ids)], scope)}
+    sizes = {task.id: size_of(task) for task in tasks.values()}
+    size = sum(sizes.get(task_id, len("null,")) for task_id in ids)
+    refuse_too_large("ids", size, most_bytes())
+    pieces = pieces_of(b"[", map(tasks.get, ids), b"]", progress_of(tasks.values()))
+    return response_of(request, pieces, size)
 
 
 class Progress(View):

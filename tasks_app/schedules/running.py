@@ -41,7 +41,7 @@ class Scheduler(BackgroundLoop):
 
     async def _add_due(self) -> float:
         due = await Task.objects.aperform(self._claim)
-        await self.aside(settle_all, list(map(Task.of, due)))
+        await self.aside(lambda: settle_all(list(map(Task.of, Task.objects.with_data(due)))))
         return 0.0
 
 
@@ -55,7 +55,7 @@ def work(stop: threading.Event) -> None:
     try:
         while not stop.is_set():
             try:
-                due = list(map(Task.of, Task.objects.perform(claim)))
+                due = list(map(Task.of, Task.objects.with_data(Task.objects.perform(claim))))
                 settle_all(due)
                 failures.clear()
                 rest_s = 0.0 if due else LOOK_EVERY_S

@@ -40,6 +40,7 @@ def update_of(asked: UpdateRequest, scope: GroupScope, key: ResendKey | None) ->
         deletes=asked.deletes,
         depends=asked.depends,
         scope=scope,
+        is_told=True,
     )
 
 
@@ -58,6 +59,7 @@ def claim_of(asked: ClaimRequest, scope: GroupScope, key: ResendKey | None) -> C
         order=asked.order,
         depends=asked.depends,
         scope=scope,
+        is_told=True,
     )
 
 

@@ -58,11 +58,11 @@ CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
 STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
+STEP_OF_PAYLOADS = 200  # Each may have 10 MiB.
 STEP_OF_TASKS = 1_000  # Each adds a row to the history.
 
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
-KEY_SECONDS = 3_600
 WORK_KEPT_MINUTES = 60
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
@@ -126,6 +126,7 @@ def chores(dialect: Dialect) -> list[Chore]:
     """Return the chores of one round, which delete what has expired."""
     return [
         forget_answers,
+        forget_payloads,
         forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
         forget_rates,
@@ -151,8 +152,25 @@ def _forget(table: str, key: str, which: str, parameters: Sequence[object]) -> S
 def forget_answers(dialect: Dialect) -> Steps[bool]:
     """Delete the answers that were kept for resends."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
-    before_ms = now_ms - getattr(settings, "TASKSTORE_KEY_SECONDS", KEY_SECONDS) * 1_000
+    before_ms = now_ms - retention.key_ms()
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+def forget_payloads(dialect: Dialect) -> Steps[bool]:
+    """Delete data that nobody needs any more."""
+    [rows] = yield [
+        Statement(
+            "SELECT id, gone FROM tasks_app_keptpayload"
+            f" WHERE until_ms < (SELECT {dialect.clock}) ORDER BY until_ms LIMIT {STEP_OF_PAYLOADS}"
+        )
+    ]
+    for table, ids in (
+        ("tasks_app_payload", [payload for payload, gone in rows if gone]),
+        ("tasks_app_keptpayload", [payload for payload, _ in rows]),
+    ):
+        if ids:
+            yield [Statement(f"DELETE FROM {table} WHERE {dialect.is_listed}", [dialect.list_of(ids)])]
+    return len(rows) == STEP_OF_PAYLOADS
 
 
 def forget_keys(dialect: Dialect) -> Steps[bool]:

@@ -268,15 +268,15 @@ class Writer:
             half = len(batch) // 2
             self._halves += [batch[half:], batch[:half]]
         elif self._connection.dialect.is_contention(error):
-            self._try_again(batch[0])
+            self._try_again(batch[0], Undecided.LOCKED)
         else:
             batch[0].fail(error)
 
     def _settle(self, asked: Asked, decision: Decision) -> None:
         if decision is Undecided.LOCKED:
             self._put_aside(self._do_aside(asked))
-        elif decision is Undecided.CONTENDED:
-            self._try_again(asked)
+        elif isinstance(decision, Undecided):
+            self._try_again(asked, decision)
         elif isinstance(decision, TaskStoreError):
             asked.fail(decision)
         elif asked.has_lost_client:
@@ -295,11 +295,11 @@ class Writer:
         answer.add_done_callback(lambda answer: answer.exception())
         self._enqueue(Awaited(Commit(owner=operation.owner, updates=changes, scope=operation.scope), answer))
 
-    def _try_again(self, asked: Asked) -> None:
+    def _try_again(self, asked: Asked, why: Undecided) -> None:
         asked.tries += 1
         if asked.age_s > PATIENCE_S + asked.wait_s:
-            asked.fail(StoreBusy("the tasks are locked by another transaction: try again later"))
-        elif asked.tries == 1:
+            asked.fail(StoreBusy(why.value))
+        elif asked.tries == 1 and why is not Undecided.CROWDED:
             self._queue.appendleft(asked)  # Mostly it was a neighbour in its batch.
         else:
             self._put_aside(self._look_later(asked))

@@ -137,13 +137,18 @@ def _data(data: bytes | str) -> dict[str, Any]:
 
 
 def outcome_in(answer: bytes) -> Outcome:
-    """Parse the response to a commit. Duplicates may lack most fields of a task."""
+    """Parse the response to a commit. Duplicates may lack most fields of a task, or data that came with another one."""
     if b'"duplicate":true' not in answer:
         return decoder(Outcome)(answer)
     tree = msgspec.json.decode(answer)
     blank = msgspec.to_builtins(Task.make(id=0, group=""))
+    said: dict[int, dict[str, Any]] = {}  # The data of each task, with its type.
+    for task in tree["tasks"]:
+        if "data" in task:
+            said[task["id"]] = {name: task[name] for name in ("data", "data_base64", "data_type") if name in task}
     tree["tasks"] = [
-        blank | task | {"id": task["id"] or 0} if task.get("duplicate") else task for task in tree["tasks"]
+        blank | said.get(task["id"], {}) | task | {"id": task["id"] or 0} if task.get("duplicate") else task
+        for task in tree["tasks"]
     ]
     return msgspec.convert(tree, Outcome)
 

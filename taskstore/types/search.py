@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from .scalars import After, prepare
 from .tasks import Task
@@ -20,6 +20,10 @@ class SearchPage(Struct, frozen=True, kw_only=True):
     complete: Annotated[bool, Meta(description="false if the search stopped at its time limit; `after` continues it.")]
     looked_at: Annotated[int, Meta(description="At least this many tasks were examined.")]
     at_ms: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")] = field(name="at")
+    truncated: Annotated[
+        bool | UnsetType,
+        Meta(description="true if the page ends early, so that the response is not too large; `after` continues it."),
+    ] = UNSET
 
 
 prepare(SearchPage)

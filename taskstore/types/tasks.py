@@ -310,7 +310,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
         Meta(
             description="true if the key of an add was taken: nothing was added, and this is the task that holds "
             "the key. If that task has ended, its other fields are absent. If the token can't access it, its id is "
-            "null."
+            "null. The data of a task that is there several times comes once."
         ),
     ] = False
     ending: Annotated[str, Meta(description="How the duplicate ended, if it has.")] = ""
@@ -408,11 +408,29 @@ def as_text(data: bytes) -> tuple[str | None, str | UnsetType]:
         return None, base64.b64encode(data).decode()
 
 
+ESCAPED = b'"\\\b\f\n\r\t'  # In JSON each of them takes two bytes; the other control characters take six.
+CONTROL = bytes(set(range(32)).difference(ESCAPED))
+
+
+def json_size(data: bytes) -> int:
+    """Return how many bytes data takes in JSON, with the names of its fields."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return len('"data":null,"data_base64":""') + (len(data) + 2) // 3 * 4
+    plain, printable = len(data.translate(None, ESCAPED)), len(data.translate(None, CONTROL))
+    return len('"data":""') + len(data) + (len(data) - plain) + 5 * (len(data) - printable)
+
+
 class Outcome(Struct, frozen=True, kw_only=True):
     """The result of an update or a claim: the new tasks, or why nothing was changed."""
 
     tasks: tuple[Task, ...] = ()
     error: Refusal | None = None
+    truncated: Annotated[
+        bool | UnsetType,
+        Meta(description="true if a claim took fewer tasks than it could, so that the response is not too large."),
+    ] = UNSET
 
 
 class Duplicate(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from tasks_app.models import (
     EndedTask,
     GroupTotal,
     KeptAnswer,
+    KeptPayload,
     Level,
     OneTimePassword,
     PausedGroup,
@@ -108,7 +109,7 @@ TABLES = [
     Table(model)
     for model in (
         *(User, OneTimePassword, SavedSearch, Token, AuditEntry),
-        *(Payload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
+        *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

@@ -46,7 +46,10 @@ RULES = [
     ),
     Rule(
         "data without a task",
-        "SELECT id FROM tasks_app_payload WHERE id NOT IN (SELECT payload FROM tasks_app_task)",
+        """
+        SELECT id FROM tasks_app_payload WHERE id NOT IN (SELECT payload FROM tasks_app_task)
+            AND id NOT IN (SELECT id FROM tasks_app_keptpayload WHERE gone = 1)
+        """,
     ),
     Rule(
         "tasks that have ended but still exist",

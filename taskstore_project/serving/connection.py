@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # Servers of other applications do without: it needs the mode
     from tasks_app.rest_api.hot_path import Answer
     from tasks_app.rest_api.lane import Lane, Request
 
+LOOK_AGAIN_S = 0.01  # Whether a client that is slower than the server has read something.
 LINGER_S = 10  # How long a refused body is read and thrown away.
 
 LEAST_RATE = 4_096  # Bytes a second, of a body that takes longer than the patience.
@@ -30,6 +33,8 @@ LOOKS = 4  # In the time of the patience.
 
 LONGEST_HEAD = 1_024  # With its end. Longer ones are not known to the lane.
 MOST_HELD = 16 * 2**10  # Bytes of what follows a request that is not answered yet: beyond that nothing is read.
+
+log = logging.getLogger(__name__)
 
 Part = tuple[int, int]  # The number of a head or a body on its connection, and how many bytes of it have come.
 
@@ -152,11 +157,44 @@ class Connection(ABC):
         """Send an answer of the lane in one piece."""
         self._parts += 2
         start, end = self.frame_of(answer)
+        assert isinstance(answer.body, bytes)  # noqa: S101
         self.write(b"%b%d%b%b" % (start, len(answer.body), end, answer.body))
         if self.is_ending:
             self.close()
         else:
             self.stay_open()
+
+    async def send_in_pieces(self, answer: Answer) -> None:
+        """Send an answer of the lane as its pieces come."""
+        assert not isinstance(answer.body, bytes)  # noqa: S101
+        self._parts += 2
+        start, end = self.frame_of(answer)
+        # In the place of the length, which comes last.
+        self.write(start.rpartition(b"\r\n")[0] + b"\r\nTransfer-Encoding: chunked" + end)
+        try:
+            async with aclosing(answer.body) as pieces:
+                async for piece in pieces:
+                    if not await self._has_taken_what_was_written():
+                        return
+                    self.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        except Exception:
+            log.warning("a response in pieces was broken off", exc_info=True)
+            self.abort()
+            return
+        self.write(b"0\r\n\r\n")
+        if self.is_ending:
+            self.close()
+        else:
+            self.stay_open()
+
+    async def _has_taken_what_was_written(self) -> bool:
+        """Wait until the client has read enough. False: it has gone, or reads nothing."""
+        until_s = asyncio.get_running_loop().time() + patience_s()
+        while self.is_open and self.is_write_paused:
+            if asyncio.get_running_loop().time() > until_s:
+                self.abort()
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return self.is_open
 
     # ---- What each server has its own way for
 
@@ -178,6 +216,11 @@ class Connection(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def is_write_paused(self) -> bool:
+        """Whether the client has to read first."""
 
     @abstractmethod
     def parse(self, data: bytes) -> None:
@@ -336,9 +379,17 @@ class LaneConnection:
             self._unknown = b""
 
     def answer(self, answer: Answer) -> None:
-        self._is_asked = False
         if self._http.is_open:
             self._http.send(answer)
+        self._end_answer()
+
+    async def answer_in_pieces(self, answer: Answer) -> None:
+        if self._http.is_open:
+            await self._http.send_in_pieces(answer)
+        self._end_answer()
+
+    def _end_answer(self) -> None:
+        self._is_asked = False
         if self._held:
             asyncio.get_running_loop().call_soon(self._go_on)
 

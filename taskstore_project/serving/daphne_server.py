@@ -211,6 +211,10 @@ class Channel(http.HTTPChannel, Connection):  # type: ignore[misc]
         # A websocket takes the transport over.
         return bool(self.transport and self.transport.connected and self.transport.protocol is self)
 
+    @property
+    def is_write_paused(self) -> bool:
+        return bool(self._waitingForTransport)
+
     def frame_of(self, answer: Answer) -> tuple[bytes, bytes]:
         return frame_of(answer.status, answer.headers, self.is_ending)
 

@@ -142,6 +142,10 @@ class Protocol(FollowsReader, HttpToolsProtocol, Connection):
     def is_open(self) -> bool:
         return not self.transport.is_closing()
 
+    @property
+    def is_write_paused(self) -> bool:
+        return self.flow.write_paused
+
     def frame_of(self, answer: Answer) -> tuple[bytes, bytes]:
         start = start_of(answer.status, (*self.server_state.default_headers, *answer.headers))
         return start, b"\r\nconnection: close\r\n\r\n" if self.is_ending else b"\r\n\r\n"

@@ -44,7 +44,7 @@ def delete(model):
     ("damage", "told"),
     [
         (lambda task: delete(Payload), "tasks without their data: {id}"),
-        (lambda task: Payload.objects.create(id=1000, data=b""), "data without a task: 1000"),
+        (lambda task: Payload.objects.create(id=1000, data=b"", size=0), "data without a task: 1000"),
         (lambda task: put(EndedTask, task), "tasks that have ended but still exist: {id}"),
         (lambda task: put(Task, task, id=0), "tasks older than the first task of their chain: 0"),
         (lambda task: put(Task, task, id=0), "chains with several existing tasks: {origin}"),
@@ -76,7 +76,7 @@ def test_it_says_what_is_wrong(command, task, damage, told):
 
 
 def test_it_names_a_few_of_many(command, task):
-    Payload.objects.bulk_create([Payload(id=1000 + place, data=b"") for place in range(6)])
+    Payload.objects.bulk_create([Payload(id=1000 + place, data=b"", size=0) for place in range(6)])
     assert command("verify") == (1, "data without a task: 1000, 1001, 1002, 1003, 1004, ...\n")
 
 

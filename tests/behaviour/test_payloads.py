@@ -4,7 +4,7 @@ import pytest
 from django.db import DatabaseError, connection
 
 from tasks_app.database.rows import PAYLOAD_BYTES
-from tasks_app.models import Payload, Task
+from tasks_app.models import KeptPayload, Payload, Task
 from tasks_app.reading.listing import page_of
 from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, NewTask
@@ -16,8 +16,9 @@ SMALL = LARGE[: PAYLOAD_BYTES - 1]
 
 
 def kept():
-    """The numbers of the payloads that are kept."""
-    return list(Payload.objects.order_by("id").values_list("id", flat=True))
+    """The numbers of the payloads that are kept for a living task."""
+    gone = KeptPayload.objects.filter(gone=1).values("id")
+    return list(Payload.objects.exclude(id__in=gone).order_by("id").values_list("id", flat=True))
 
 
 def added(store, data=LARGE):

@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.core.operations import Claim, Operator, Query, Update
 from tasks_app.database.rows import PAYLOAD_BYTES
-from tasks_app.models import EndedTask, Payload, Task
+from tasks_app.models import EndedTask, KeptPayload, Payload, Task
 from taskstore.errors import StoreBusy
 from taskstore.types.tasks import Change, NewTask
 
@@ -74,19 +74,20 @@ def test_many_tasks_of_other_owners_do_not_hide_the_next_one(perform, clock):
 
 
 def test_a_successor_goes_on_with_lease_priority_and_large_data(perform, clock):
-    [task] = add({"priority": 7, "data": b"x" * PAYLOAD_BYTES})
+    large = b"x" * PAYLOAD_BYTES
+    [task] = add({"priority": 7, "data": large})
     [owned] = perform(OWNING)
     payloads = list(Payload.objects.values_list("id", flat=True))
     clock.advance(1_000)
-    again = NewTask(group="mail", id=owned.id, data=owned.data, timespec_ms=clock.now_ms + 60_000)
+    again = NewTask(group="mail", id=owned.id, data=large, timespec_ms=clock.now_ms + 60_000)
     [renewed] = perform(Update(adds=(again,), deletes=(owned.id,)))
     assert (renewed.origin, renewed.priority, renewed.leased_since_ms) == (task.id, 7, owned.leased_since_ms)
     assert EndedTask.objects.get(id=owned.id).ending == "renewed"
     assert list(Payload.objects.values_list("id", flat=True)) == payloads
-    assert Task.objects.get(id=renewed.id).data == owned.data
+    assert Task.objects.get(id=renewed.id).data == large
     [done] = perform(Update(adds=(NewTask(group="done", id=renewed.id, data=b"1"),), deletes=(renewed.id,)))
     assert (done.origin, done.leased, done.data) == (task.id, False, b"1")
-    assert not Payload.objects.exists()
+    assert list(KeptPayload.objects.values_list("id", "gone")) == [(payloads[0], 1)]
 
 
 def test_an_update_may_do_nothing_and_name_no_group(perform):

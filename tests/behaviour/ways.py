@@ -259,7 +259,9 @@ class Rest:
         if answer["error"]:
             lists = {name: tuple(which) for name, which in answer["error"].items()}
             raise CommitRefused(Refusal(**lists))
-        return [seen_on_the_wire(task) for task in answer["tasks"]]
+        said = {task["id"]: task for task in answer["tasks"] if "data" in task}
+        # The data of a duplicate comes once.
+        return [seen_on_the_wire(said.get(task["id"], {}) | task) for task in answer["tasks"]]
 
     def ask(self, method: str, path: str, **asked: Any) -> httpx.Response:
         return self.served.request(method, path, headers=self.headers, **asked)

@@ -53,7 +53,7 @@ class Server(NaiveStore):
         del self.ended[task.id]["data"]
 
     def truth(self):
-        living = {task.id: {**task._asdict(), "data": task.data.decode()} for task in self.tasks.values()}
+        living = {task.id: {**task._asdict(), "data": task.whole_data.decode()} for task in self.tasks.values()}
         return Truth(living=living, ended=self.ended, counts=Counter(row["group"] for row in living.values()))
 
 
@@ -61,7 +61,7 @@ def on_the_wire(task):
     return {
         "id": task.id,
         "group": task.group,
-        "data": task.data.decode(),
+        "data": task.whole_data.decode(),
         "timespec": task.available_at_ms,
         "ownerid": task.owner,
         "error": task.error,

@@ -19,7 +19,7 @@ def links(client, path, **asked):
 
 
 def rows(answer):
-    return list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(answer.getvalue().decode("utf-8-sig"), newline="")))
 
 
 def test_a_tab_of_a_group_leads_to_all_that_it_has(operator):

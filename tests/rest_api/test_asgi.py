@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.core.asgi import get_asgi_application
 
+from tasks_app.reading.parts import PIECE_BYTES
 from tasks_app.rest_api import views
 
 from .api import ANN, Api
@@ -78,12 +79,12 @@ def test_a_body_beyond_the_limit_is_refused_though_its_length_was_not_told(api, 
 
 def test_a_long_list_is_sent_piece_by_piece(api, monkeypatch):
     monkeypatch.setattr(views, "SNAPSHOT_TASKS", 7)
-    tasks = api.committed(clientid=ANN, adds=[{"group": "a/b", "data": "x" * 20_000, "timespec": 1}] * 20)
+    tasks = api.committed(clientid=ANN, adds=[{"group": "a/b", "data": "x" * 200_000, "timespec": 1}] * 20)
     answer = asked(api, "GET", b"/group/a%2Fb")
     assert (answer.status, answer.headers[b"Content-Type"]) == (200, b"application/json")
     assert answer.value == tasks
     assert len([piece for piece in answer.pieces if piece]) > 5
-    assert max(map(len, answer.pieces)) <= views.PIECE_BYTES
+    assert max(map(len, answer.pieces)) <= 2 * PIECE_BYTES
 
 
 def test_a_path_that_is_no_utf8_names_no_group(api):
@@ -97,6 +98,6 @@ def test_a_list_that_cannot_be_read_is_an_error_answer(api, monkeypatch):
     def fail(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(views, "SpooledTemporaryFile", fail)
+    monkeypatch.setattr(views, "pieces_of", fail)
     answer = asked(api, "GET", b"/group/mail")
     assert (answer.status, answer.value.keys()) == (500, {"detail", "request_id"})

@@ -111,7 +111,7 @@ def test_a_file_of_cells_holds_no_formula(operator):
         record(reason=text, group=text, actor=text, selection=text, details={"to": text})
     answer = operator.http.get("/audit?format=csv&action=requeue")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
-    head, *rows = csv.reader(io.StringIO(answer.getvalue().decode(), newline=""))
+    head, *rows = csv.reader(io.StringIO(answer.getvalue().decode("utf-8-sig"), newline=""))
     assert head == list(audited.COLUMNS)
     guarded = [f"'{text}" if text[0] in "=+-@\t\r" else text for text in reversed(HOSTILE)]
     for column in ("reason", "group", "by", "selection"):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from base64 import b64decode
 
 import httpx
 import pytest
@@ -11,8 +12,9 @@ from django.db import OperationalError
 from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.database.time_limits import TookTooLong
 from tasks_app.models import Scope, Task
-from tasks_app.reading import exporting
+from tasks_app.reading import exporting, parts
 from tasks_app.reading.exporting import Export, Format, guarded, pieces_of
+from tasks_app.reading.parts import LONG_BYTES
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.grammar import parse
 from tests.console.store import BOB, add, claim, fail
@@ -33,7 +35,7 @@ def lines(api, q=""):
 
 
 def cells(api, q=""):
-    return list(csv.DictReader(io.StringIO(export(api, q, "csv").getvalue().decode(), newline="")))
+    return list(csv.DictReader(io.StringIO(export(api, q, "csv").getvalue().decode("utf-8-sig"), newline="")))
 
 
 def exported(format, q="group:mail"):
@@ -44,7 +46,7 @@ def exported(format, q="group:mail"):
 def small_pages(monkeypatch):
     for module, name, size in [
         (finding, "FIRST_WINDOW", 4), (finding, "LARGEST_WINDOW", 4), (finding, "AT_ONCE", 4),
-        (exporting, "AT_ONCE", 2), (exporting, "READ_AT_ONCE", 2),
+        (exporting, "AT_ONCE", 2), (parts, "PIECE_BYTES", 1),
     ]:  # fmt: skip
         monkeypatch.setattr(module, name, size)
 
@@ -95,7 +97,9 @@ def test_every_text_of_a_csv_is_guarded(api):
 def test_nothing_found_is_a_file_without_tasks(api):
     assert export(api, "group:nobody").getvalue() == b""
     assert cells(api, "group:nobody") == []
-    assert export(api, "group:nobody", "csv").getvalue().startswith(b"id,group,state,")
+    assert (
+        export(api, "group:nobody", "csv").getvalue().startswith(b"\xef\xbb\xbfid,group,state,")
+    )  # So that Excel reads it.
 
 
 def test_a_token_exports_tasks_of_its_groups_only(api):
@@ -155,14 +159,14 @@ def test_a_page_is_read_when_it_is_asked_for(api, small_pages):
     pieces = exported(Format.NDJSON)
     next(pieces)
     Task.objects.commit(owner=BOB, deletes=[task.id for task in tasks[4:]])
-    assert b"".join(pieces).count(b"\n") == 2
+    assert b"".join(pieces).count(b"\n") == 4
 
 
 def test_it_ends_though_tasks_are_added_faster_than_it_reads(api, small_pages):
     tasks = add(count=6)
     exported_ids = set()
     for piece in exported(Format.NDJSON):
-        exported_ids |= {json.loads(line)["id"] for line in piece.splitlines()}
+        exported_ids |= {json.loads(line)["id"] for line in piece.split()}
         add(count=10)
     assert exported_ids == {task.id for task in tasks}
 
@@ -172,6 +176,18 @@ def test_large_data_comes_between_small(api, small_pages):
     for size in sizes:
         add(data=b"x" * size)
     assert [len(task["data"]) for task in lines(api, "group:mail")] == sizes
+
+
+def test_long_data_is_whole_in_both_formats(api):
+    csv.field_size_limit(2**24)
+    text = ('ä"\n,\0' + "\U0001f4ec") * LONG_BYTES
+    binary = b"\xff\0" * LONG_BYTES
+    add(data=text.encode()), add(data=binary)
+    for first, second in (lines(api, "group:mail"), cells(api, "group:mail")):
+        assert first["data"] == text
+        assert b64decode(second["data_base64"]) == binary
+        assert not second["data"]
+        assert first["id"] != second["id"]
 
 
 def test_the_time_limit_of_a_search_does_not_cut_it_short(api, monkeypatch):
@@ -189,11 +205,11 @@ def test_an_export_that_fails_half_way_does_not_look_whole(server, small_pages, 
     add(count=20)
     calls = []
 
-    def as_ndjson(tasks, at_ms, *, with_data):
-        calls.append(tasks)
+    def as_ndjson(task, unique_group, *, with_data):
+        calls.append(task)
         if len(calls) == 3:
             raise OperationalError("the database has gone")
-        return b"{}\n" * len(tasks)
+        yield b"{}\n"
 
     monkeypatch.setattr(exporting, "as_ndjson", as_ndjson)
     with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):  # Not that it waits in vain.

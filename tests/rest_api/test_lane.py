@@ -15,7 +15,7 @@ from tasks_app.access import tokens
 from tasks_app.core.meters import meters
 from tasks_app.core.operations import Claim
 from tasks_app.models import Scope, Task
-from tasks_app.rest_api import hot_path
+from tasks_app.rest_api import answers, hot_path
 from tasks_app.rest_api.lane import LONGEST_KNOWN, AskedOnLane, Lane
 from tasks_app.writer.writer import Writer
 from taskstore import endpoints
@@ -213,7 +213,7 @@ def test_it_answers_with_the_task(worker):
 
 def test_a_large_answer_is_made_beside_the_loop(worker, monkeypatch):
     worker.served.run(worker.add(data=b"letter"))
-    monkeypatch.setattr(hot_path, "BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(answers, "BYTES_AT_ONCE", 1)
     _, answer = worker.ask()
     assert (answer["tasks"][0]["data"], worker.lane.taken) == ("letter", 1)
 
@@ -252,6 +252,9 @@ def test_an_answer_that_was_prepared_for_other_tasks_is_not_sent():
     class Kept:
         has_gone = False
         answer = answers.append
+
+        async def answer_in_pieces(self, answer: Any) -> None:
+            raise AssertionError(answer)
 
     asked = AskedOnLane(Claim(groups=("mail",), owner=ANN), Kept(), hot_path.ClaimTasks)
     asked.prepare([])

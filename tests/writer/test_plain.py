@@ -9,14 +9,14 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Query, ResendKey, Update
+from tasks_app.core.operations import EVERY_GROUP, Apart, Claim, Commit, GroupScope, Query, ResendKey, Update
 from tasks_app.database import claim_pools, postgresql_pipeline
 from tasks_app.database.plain import REMOVAL, asked_by, row_packers_of
 from tasks_app.database.rows import PAYLOAD_BYTES
-from tasks_app.models import EndedTask, PausedGroup, Payload, Task
+from tasks_app.models import EndedTask, KeptPayload, PausedGroup, Payload, Task
 from tasks_app.writer.connection import parameters_of
 from taskstore.errors import CommitRefused, StoreUnavailable
-from taskstore.types.tasks import Change, NewTask, Order
+from taskstore.types.tasks import Change, NewTask, Order, json_size
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN, BOB
 
@@ -214,10 +214,10 @@ def test_long_data_is_kept_apart_and_goes_with_its_task(play, trips):
         [task] = await writer.submit(adding(data=long))
         assert await sync_to_async(Payload.objects.count)() == 1
         [renewed] = await writer.submit(Commit(owner=ANN, updates=(Change(id=task.id, timespec_ms=-60_000),)))
-        assert renewed.data == long
+        assert renewed.data == Apart(task.id, json_size(long))
         assert await sync_to_async(Payload.objects.count)() == 1
         await writer.submit(Commit(owner=ANN, deletes=(renewed.id,)))
-        assert not await sync_to_async(Payload.objects.exists)()
+        assert await sync_to_async(KeptPayload.objects.filter(id=task.id, gone=1).exists)()
 
     play(scenario)
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, ResendKey, Update
+from tasks_app.core.operations import EVERY_GROUP, Apart, Claim, Commit, GroupScope, Operation, ResendKey, Update
 from tasks_app.database import claim_pools, postgresql_claims, transact
 from tasks_app.database.batch import Done, Undecided
 from tasks_app.database.demand import Demand, demands_of
@@ -246,7 +246,12 @@ class Play:
         places = {task_id: place for place, task_id in enumerate([*self.ids, *sorted(new - {*self.ids})], start=1)}
         return [
             task._replace(
-                id=places[task.id], origin=places[task.origin], made_by_commit=0, payload=0, labels=dict(task.labels)
+                id=places[task.id],
+                origin=places[task.origin],
+                made_by_commit=0,
+                payload=0,
+                labels=dict(task.labels),
+                data=task.data.size if isinstance(task.data, Apart) else task.data,
             )
             for task in decision
         ]

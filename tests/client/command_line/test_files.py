@@ -21,7 +21,7 @@ def test_what_is_exported_can_be_imported(command, ann, tmp_path):
     [task] = ann.group("again")
     assert (task.data, task.labels) == (b"\xff", {"tier": "gold"})
     assert command("export", "group:mail", "group:reports").out == ""
-    assert command("export", "--format", "csv").out.startswith("id,group,")
+    assert command("export", "--format", "csv").out.startswith("\ufeffid,group,")
     # What a program reads it writes again.
     assert command("import", "-", stdin=command("search", "group:mail", "--json").out).code == 0
 

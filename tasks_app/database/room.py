@@ -1,0 +1,20 @@
+"""The settings for the size of answers, and a place in the room of this process."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from ..core.room import LARGE_BYTES, Place, room
+
+MOST_BYTES, MOST_BYTES_TOGETHER = 64 * 2**20, 192 * 2**20
+
+
+def most_bytes() -> int:
+    """How many bytes an answer may have."""
+    return int(getattr(settings, "TASKSTORE_MAX_ANSWER_BYTES", MOST_BYTES))
+
+
+def place_for(size: int) -> Place | None:
+    """Take a place for an answer of so many bytes; None when there is no room now. A small one takes nothing."""
+    taken = min(size, most_bytes()) if size > LARGE_BYTES else 0
+    return room.take(taken, int(getattr(settings, "TASKSTORE_MAX_ANSWERS_BYTES", MOST_BYTES_TOGETHER)))

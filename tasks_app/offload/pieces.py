@@ -1,0 +1,79 @@
+"""Responses in pieces, each of which is made in a thread when its turn comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from typing import Any, Protocol
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connections
+from django.http import HttpRequest, StreamingHttpResponse
+
+LEAST_BYTES_A_SECOND = 2**16  # That a client has to read.
+
+
+class SlowReader(ConnectionError):
+    """The client reads a response so slowly that it is cut off: it keeps a snapshot, or the room that others need."""
+
+
+class Place(Protocol):
+    """What a response holds until it is sent."""
+
+    def leave(self) -> None: ...
+
+
+async def paced(
+    pieces: Generator[bytes], in_thread: Callable[..., Awaitable[Any]], place: Place | None = None
+) -> AsyncGenerator[bytes]:
+    """Yield the pieces as the client takes them. Raises SlowReader."""
+    sent, waited_s = 0, 0.0
+    try:
+        while (piece := await in_thread(next, pieces, None)) is not None:
+            begun_s = time.monotonic()
+            yield piece
+            sent += len(piece)
+            waited_s += time.monotonic() - begun_s
+            if waited_s > settings.TASKSTORE_SLOW_CLIENT_SECONDS + sent / LEAST_BYTES_A_SECOND:
+                raise SlowReader("the client reads the response too slowly")
+    finally:
+        if place:
+            place.leave()
+        await in_thread(_end, pieces)
+
+
+def going_on(first: Iterable[bytes], pieces: Iterator[bytes], place: Place | None = None) -> Generator[bytes]:
+    """Yield what was made already, then the rest. To close it closes what makes the rest."""
+    yield from first
+    yield from pieces
+    if place:
+        place.leave()
+
+
+def let_go(using: str) -> None:
+    """Close this thread's connection, so that a slow client does not keep it from others."""
+    if not connections[using].in_atomic_block:
+        connections[using].close()
+
+
+def _end(pieces: Generator[bytes]) -> None:
+    pieces.close()  # It may hold a cursor.
+    connections.close_all()  # Django closes those of a thread only after a complete response.
+
+
+def streamed(
+    request: HttpRequest, pieces: Iterator[bytes], content_type: str, place: Place | None = None
+) -> StreamingHttpResponse:
+    """Answer with the pieces, each made on demand. When one fails, the connection breaks."""
+    if not request._read_started:  # type: ignore[attr-defined]
+        request.body  # noqa: B018 - reading it closes its file, which Django leaves open when an answer fails.
+    if not isinstance(request, ASGIRequest):  # Django's test client has no event loop.
+        return StreamingHttpResponse(going_on((), pieces, place), content_type=content_type)
+    # In the thread of the request, where a cursor may be open.
+    return StreamingHttpResponse(paced(going_on((), pieces), _in_own_thread, place), content_type=content_type)
+
+
+async def _in_own_thread(work: Callable[..., Any], *args: Any) -> Any:
+    return await sync_to_async(work)(*args)
