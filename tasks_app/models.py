@@ -146,8 +146,8 @@ class Payload(models.Model):
     """Data that is too large to be written again with each successor. The living task of a chain has it."""
 
     id = models.BigIntegerField(primary_key=True)  # Of the task that brought it.
+    size = models.BigIntegerField()  # How many bytes it takes in JSON. First: SQLite reads all of what is before it.
     data = models.BinaryField()
-    size = models.BigIntegerField()  # How many bytes it takes in JSON.
 
     def __str__(self) -> str:
         return f"payload {self.id}"

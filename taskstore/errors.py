@@ -116,6 +116,12 @@ class StoreBusy(TaskStoreError):
     code = "busy"
 
 
+class TooManyReaders(StoreBusy):
+    """Others are reading too many long lists from this server process. Try again when one of them is finished."""
+
+    code = "readers"
+
+
 class StoreUnavailable(TaskStoreError):
     """The database can't be reached. Nothing was changed. Try again later."""
 

@@ -62,7 +62,7 @@ class Told(list[TaskRecord]):
         self.is_truncated = is_truncated
 
 
-def size_of(task: TaskRecord) -> int:
+def size_of_task(task: TaskRecord) -> int:
     """How many bytes a task takes in JSON."""
     data = task.data.size if isinstance(task.data, Apart) else json_size(task.data)
     return len(ENCODER.encode(answer_of(task, with_data=False))) + data
@@ -87,7 +87,7 @@ def answer_size(tasks: Sequence[TaskRecord]) -> int:
         return most
     size, seen = 0, set[int]()
     for task in tasks:
-        size += 1_000 if isinstance(task, Duplicate) and task.id in seen else size_of(task)
+        size += 1_000 if isinstance(task, Duplicate) and task.id in seen else size_of_task(task)
         seen.add(task.id)
     return size
 
@@ -96,4 +96,4 @@ def fitting(tasks: Sequence[TaskRecord], most: int) -> int:
     """How many of the tasks an answer of so many bytes has room for: at least one, if there is one."""
     if most_of(tasks) <= most:
         return len(tasks)
-    return max(1, sum(total <= most for total in accumulate(map(size_of, tasks))))
+    return max(1, sum(total <= most for total in accumulate(map(size_of_task, tasks))))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
-from django.conf import settings
 from django.db import transaction
 from grpc import StatusCode
 from grpc.aio import ServicerContext
@@ -31,8 +30,10 @@ from ..access import audit
 from ..access.policy import Action, actor_of, scope_of
 from ..access.tokens import waiting_tokens
 from ..core.actors import Actor
-from ..core.operations import Apart, GroupScope, Query, Update
+from ..core.operations import Apart, GroupScope, Query, TaskRecord, Update
+from ..core.room import Told, size_of_task
 from ..core.validation import refuse_wrong
+from ..database.room import most_bytes, waited_place
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
 from ..offload.threads import beside_the_loop, in_a_database_thread
@@ -66,13 +67,16 @@ def _found(group: str, limit: int, scope: GroupScope) -> pb.DebugResponse:
 
 def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
     """Convert tasks to messages. Raises CallRefused when they exceed the size of an answer."""
-    messages, size = list[pb.Task](), 0
-    for task in tasks.of_one_moment():
-        messages.append(message_of(task))
-        size += messages[-1].ByteSize()
-        if size > settings.TASKSTORE_MAX_REQUEST_BYTES:
-            text = f"the response would exceed {settings.TASKSTORE_MAX_REQUEST_BYTES} bytes: set a lower limit"
+    records, size = list[TaskRecord](), 0
+    for task in tasks.records():
+        records.append(task)
+        size += size_of_task(task)
+        if size > most_bytes():
+            text = f"the response would exceed {most_bytes()} bytes: set a lower limit"
             raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, text)
+    place = waited_place(size)
+    messages = list(map(message_of, Task.objects.with_data(records)))
+    place.leave()
     return messages
 
 
@@ -97,6 +101,8 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
     else:
         tasks = await Task.objects.aperform(asked)
     if tasks:
+        if isinstance(tasks, Told) and (place := tasks.place):
+            context.add_done_callback(cast("Any", lambda _: place.leave()))
         if isinstance(tasks[0].data, Apart):
             tasks = await in_a_database_thread(lambda: list(Task.objects.with_data(tasks)))
         return QueryResponse(task=message_of(tasks[0]))

@@ -93,8 +93,8 @@ tasks = [
         name="Payload",
         fields=[
             ("id", models.BigIntegerField(primary_key=True, serialize=False)),
-            ("data", models.BinaryField()),
             ("size", models.BigIntegerField()),
+            ("data", models.BinaryField()),
         ],
     ),
     migrations.CreateModel(

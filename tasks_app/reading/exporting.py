@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from django.http import HttpRequest, StreamingHttpResponse
@@ -20,9 +21,11 @@ from django.utils.http import content_disposition_header
 from msgspec.json import Encoder
 from msgspec.structs import replace
 
+from taskstore.errors import TooManyReaders
 from taskstore.types.tasks import FIELDS, answer_of
 
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
+from ..core.room import Room
 from ..models import Task, UniqueKey
 from ..offload.pieces import going_on, let_go, streamed
 from .importing import BYTE_ORDER_MARK
@@ -37,6 +40,9 @@ UNSAFE_IN_NAME = re.compile(r"[^\w.@+ -]")
 LONGEST_NAME = 100
 
 AT_ONCE = 250  # Tasks.
+LONG_LISTS = 8  # At once.
+FIRST_PIECES = 4  # A list that has no more is not long.
+long_lists = Room()
 
 DATA = ("data", "data_base64", "data_type")
 SHOWN = [field for field in FIELDS if field.wire and field.name not in DATA]
@@ -56,12 +62,29 @@ class Export:
 
 
 def download(request: HttpRequest, export: Export) -> StreamingHttpResponse:
-    """Return the file. Reads its beginning at once, so that an unreachable database becomes an error answer."""
+    """Return the file. Reads its beginning at once, so that an unreachable database becomes an error answer.
+
+    Raises TooManyReaders.
+    """
     at_ms = Task.objects.now_ms()
-    pieces = pieces_of(export, at_ms)
-    response = streamed(request, going_on(filter(None, [next(pieces, b"")]), pieces), MEDIA_TYPES[export.format])
+    response = streamed_long(request, pieces_of(export, at_ms), MEDIA_TYPES[export.format])
     response["Content-Disposition"] = content_disposition_header(True, file_name(export, at_ms)) or "attachment"
     return response
+
+
+def streamed_long(request: HttpRequest, pieces: Iterator[bytes], content_type: str) -> StreamingHttpResponse:
+    """Answer with a list that may have any length. Its beginning is read before this returns.
+
+    Raises TooManyReaders when too many long ones are being read: each keeps a connection, perhaps an old state of the
+    database, and some memory for as long as its client reads.
+    """
+    first = list(islice(pieces, FIRST_PIECES))
+    place = None
+    if len(first) < FIRST_PIECES:
+        let_go(Task.objects.db)
+    elif (place := long_lists.take(1, LONG_LISTS)) is None:
+        raise TooManyReaders(f"{LONG_LISTS} long lists are being read: try again when one of them is finished")
+    return streamed(request, going_on(first, pieces), content_type, place)
 
 
 def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:

@@ -5,7 +5,6 @@ Data that is kept apart from its task is read on the way, so that an answer take
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -15,15 +14,14 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from rest_framework.request import Request
 
-from taskstore.errors import LimitExceeded, StoreBusy
+from taskstore.errors import LimitExceeded
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Duplicate as DuplicateAnswer
 from taskstore.types.tasks import Outcome, Task
 
 from ..core.operations import Apart, Duplicate, TaskRecord, told_task
-from ..core.room import Place, Told
-from ..database.dialect import PATIENCE_S
-from ..database.room import place_for
+from ..core.room import Told
+from ..database.room import waited_place
 from ..models import Task as StoredTask
 from ..offload.pieces import going_on, paced, streamed
 from ..offload.threads import in_a_database_thread
@@ -32,7 +30,6 @@ from .errors import ENCODER, JSONRenderer
 
 AT_ONCE = 250  # Tasks.
 BYTES_AT_ONCE = 2**20
-LOOK_EVERY_S = 0.02
 
 Body = bytes | AsyncGenerator[bytes]
 
@@ -120,16 +117,6 @@ def _parts(
 
 
 # ---- Sending
-
-
-def waited_place(size: int) -> Place:
-    """Take a place for an answer, waiting for one in a thread. Raises StoreBusy when there is none for too long."""
-    until_s = time.monotonic() + PATIENCE_S
-    while (place := place_for(size)) is None:
-        if time.monotonic() > until_s:
-            raise StoreBusy("too many large responses are being sent: try again later")
-        time.sleep(LOOK_EVERY_S)
-    return place
 
 
 def response_of(request: Request, pieces: Iterator[bytes], size: int) -> HttpResponseBase:

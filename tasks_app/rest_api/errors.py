@@ -10,7 +10,16 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from taskstore.errors import CommitRefused, Forbidden, InvalidInput, JobUnfinished, KeyReused, LimitExceeded, NotHeld
+from taskstore.errors import (
+    CommitRefused,
+    Forbidden,
+    InvalidInput,
+    JobUnfinished,
+    KeyReused,
+    LimitExceeded,
+    NotHeld,
+    TooManyReaders,
+)
 from taskstore.types.server import Failure, Problems
 from taskstore.types.tasks import Outcome
 
@@ -58,6 +67,9 @@ def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
             return Response(Failure(detail=printable(str(error)), code=error.code), status=403)
         case KeyReused() | JobUnfinished() | NotHeld():
             return Response(Failure(detail=str(error), code=error.code), status=409)
+        case TooManyReaders():
+            failure = Failure(detail=str(error), code=error.code)
+            return Response(failure, status=429, headers={"Retry-After": str(RETRY_AFTER_S)})
         case LimitExceeded():
             return Response(_problems(error), status=413)
         case InvalidInput():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import islice
 from threading import BoundedSemaphore
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from rest_framework.exceptions import NotFound, Throttled
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,14 +19,14 @@ from taskstore.types.requests import ProgressRequest, TasksRequest
 
 from ..control.progress import progress_of, report
 from ..core.operations import GroupScope, TaskRecord
-from ..core.room import Room, size_of
-from ..database.outage import RETRY_AFTER_S
+from ..core.room import size_of_task
 from ..database.room import most_bytes
 from ..managers import TaskQuerySet, limits
 from ..models import Task
 from ..offload.pieces import going_on, let_go, streamed
 from ..reading import history
 from ..reading.counts import stats_in_pages
+from ..reading.exporting import streamed_long
 from ..writer.totals import PAGE_GROUPS
 from . import bodies
 from .answers import pieces_of, refuse_too_large, response_of
@@ -36,11 +35,8 @@ from .errors import ENCODER, JSONRenderer
 from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
-SNAPSHOTS = 8  # At once. Each keeps a connection and an old state of the database for as long as its client reads.
-FIRST_PIECES = 4  # A list that is no longer needs no snapshot while it is sent.
 STATS_AT_ONCE = 2
 
-snapshots = Room()
 turns = BoundedSemaphore(STATS_AT_ONCE)
 
 
@@ -48,17 +44,10 @@ def listing(request: Request, tasks: TaskQuerySet, limit: int | None = None) -> 
     """The tasks as a JSON list. The longest available first; at most `limit`.
 
     Its beginning is read before this returns, so that a database which can't be
-    reached is an error answer and not a list that breaks off. Raises Throttled when too many long lists are being read.
+    reached is an error answer and not a list that breaks off. Raises TooManyReaders.
     """
     pieces = pieces_of(b"[", _records(tasks, limit), b"]")
-    first = list(islice(pieces, FIRST_PIECES))
-    place = None
-    if len(first) < FIRST_PIECES:
-        let_go(tasks.db)
-    elif (place := snapshots.take(1, SNAPSHOTS)) is None:
-        text = f"{SNAPSHOTS} long lists are being read: wait until one of them is finished."
-        raise Throttled(RETRY_AFTER_S, text)
-    return streamed(request._request, going_on(first, pieces), JSONRenderer.media_type, place)
+    return streamed_long(request._request, pieces, JSONRenderer.media_type)
 
 
 def _records(tasks: TaskQuerySet, limit: int | None) -> Iterator[TaskRecord]:
@@ -154,7 +143,7 @@ class OneTask(View):
         if not tasks:
             told = history.epitaph_of(task_id, scope)
             raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return response_of(request, pieces_of(b"", tasks, b"", progress_of(tasks)), size_of(tasks[0]))
+        return response_of(request, pieces_of(b"", tasks, b"", progress_of(tasks)), size_of_task(tasks[0]))
 
 
 class TasksByPath(View):
@@ -184,7 +173,7 @@ def found(request: Request, ids: Sequence[int], scope: GroupScope) -> HttpRespon
     if len(ids) > most:
         raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(ids))]})
     tasks = {task.id: task for task in Task.objects.read([*set(ids)], scope)}
-    sizes = {task.id: size_of(task) for task in tasks.values()}
+    sizes = {task.id: size_of_task(task) for task in tasks.values()}
     size = sum(sizes.get(task_id, len("null,")) for task_id in ids)
     refuse_too_large("ids", size, most_bytes())
     pieces = pieces_of(b"[", map(tasks.get, ids), b"]", progress_of(tasks.values()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # Servers of other applications do without: it needs the mode
     from tasks_app.rest_api.hot_path import Answer
     from tasks_app.rest_api.lane import Lane, Request
 
-LOOK_AGAIN_S = 0.01  # Whether a client that is slower than the server has read something.
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05  # Between looks whether a client has read something.
 LINGER_S = 10  # How long a refused body is read and thrown away.
 
 LEAST_RATE = 4_096  # Bytes a second, of a body that takes longer than the patience.
@@ -189,11 +189,12 @@ class Connection(ABC):
 
     async def _has_taken_what_was_written(self) -> bool:
         """Wait until the client has read enough. False: it has gone, or reads nothing."""
-        until_s = asyncio.get_running_loop().time() + patience_s()
+        until_s, pause_s = asyncio.get_running_loop().time() + patience_s(), SHORTEST_PAUSE_S
         while self.is_open and self.is_write_paused:
             if asyncio.get_running_loop().time() > until_s:
                 self.abort()
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         return self.is_open
 
     # ---- What each server has its own way for

@@ -127,7 +127,7 @@ def test_all_of_a_list_can_be_saved(operator):
     answer = operator.get(f"{PAGE}/export", {"format": "csv", "by": "=ann"})
     assert answer.headers["Content-Disposition"] == 'attachment; filename="audit.csv"'
     [head, row] = answer.getvalue().decode().splitlines()
-    assert head.startswith("id,at,by,action,group,")
+    assert head.startswith("\ufeffid,at,by,action,group,")
     assert ",'=ann,requeue,mail,all failed tasks,'-1+2,1,0,0," in row
     assert operator.get(f"{PAGE}/export", {"format": "xls"}).status_code == 400
 

@@ -12,7 +12,8 @@ from psycopg import ServerCursor
 from rest_framework.request import Request
 
 from tasks_app.models import Task
-from tasks_app.rest_api.views import SNAPSHOTS, listing, snapshots
+from tasks_app.reading.exporting import LONG_LISTS, long_lists
+from tasks_app.rest_api.views import listing
 from taskstore.types.tasks import NewTask
 from tests.behaviour.databases import only_postgresql
 
@@ -74,14 +75,19 @@ def test_large_data_is_there_although_its_task_ends_while_the_list_is_sent():
     assert [len(task["data"]) for task in json.loads(begin + b"".join(pieces))] == [1_000_000] * 3
 
 
-def test_so_many_long_lists_are_read_at_once_and_no_more(api):
-    ids = add(300, size=10_000)
-    places = list(filter(None, [snapshots.take(1, SNAPSHOTS) for _ in range(SNAPSHOTS)]))
-    status, answer = api.get("/group/mail")
-    assert (status, answer["detail"][:40]) == (429, "8 long lists are being read: wait until ")
+@pytest.mark.parametrize("path", ["/group/mail", "/export?q=group:mail", "/export?format=csv"])
+def test_so_many_long_lists_are_read_at_once_and_no_more(api, path):
+    add(300, size=10_000)
+    places = list(filter(None, [long_lists.take(1, LONG_LISTS) for _ in range(LONG_LISTS)]))
+    refused = api.http.get(path)
+    assert (refused.status_code, refused["Retry-After"]) == (429, "1")
+    text = "8 long lists are being read: try again when one of them is finished"
+    assert json.loads(refused.content) == {"detail": text, "code": "readers"}
     assert len(api.get("/group/mail?limit=9")[1]) == 9  # A short one waits for nobody.
     places[0].leave()
-    assert [task["id"] for task in api.get("/group/mail")[1]] == ids
+    assert len(api.http.get(path).getvalue()) > 3_000_000
+    places.clear()
+    assert long_lists.add(0) == 0
 
 
 @only_postgresql

@@ -1,4 +1,4 @@
-"""A client with a token for one prefix that sends the largest bodies it may, and far larger ones."""
+"""A client with a token for one prefix that sends the largest bodies it may, and far larger ones, and reads as much."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import statistics
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,10 @@ IDLE_S = 3.0
 REFUSED_S, PERMITTED_S = 0.1, 0.25  # The permitted delay of a probe.
 MEMORY_S = 10.0  # The memory of a request must be released within this time.
 MORE_MB = 150.0  # Permitted to remain, for reused buffers and the helper process.
+MORE_WHILE_READING_MB = 300.0
 ANSWERED_S = 120.0
+LOOK_EVERY_S = 0.05
+SLOW_S = 10.0
 MIB = 2**20
 
 Send = Callable[["Target"], str]  # Returns the status of the answer.
@@ -67,7 +71,12 @@ def greedy_client(stage: Stage) -> SceneResult:
     usual_s, before_mb = statistics.median(idle_s), memory_mb(server.pid)
     problems, figures = [], []
     for attack in ATTACKS:
-        status, delay_s = attempt(target, attack)
+        if attack is READS[0]:
+            most_mb = left_mb(server, before_mb) + before_mb
+        status, delay_s, peak_mb = attempt(target, attack)
+        if attack in READS:
+            name, more_mb = f"{attack.name} ({status}): more memory", peak_mb - most_mb
+            figures.append(Figure(name=name, value=more_mb, limit=MORE_WHILE_READING_MB, unit="MB"))
         if attack.is_refused == (status in ("200", "OK")):
             problems.append(f"{attack.name}: answered {status}")
         limit = REFUSED_S if attack.is_refused else PERMITTED_S
@@ -82,12 +91,16 @@ def greedy_client(stage: Stage) -> SceneResult:
     return SceneResult(operations=permitted, faults=len(ATTACKS), violations=violations, figures=figures)
 
 
-def attempt(target: Target, attack: Attack) -> tuple[str, float]:
-    """Return the status of the response, and the longest response time of the probe."""
-    with probing(target.server.port) as times_s:
-        status = attack.send(target)
+def attempt(target: Target, attack: Attack) -> tuple[str, float, float]:
+    """Return the status of the response, the longest response time of the probe, and the most memory."""
+    with probing(target.server.port) as times_s, ThreadPoolExecutor(1) as aside:
+        sent = aside.submit(attack.send, target)
+        peak_mb = memory_mb(target.server.pid)
+        while not sent.done():
+            peak_mb = max(peak_mb, memory_mb(target.server.pid))
+            time.sleep(LOOK_EVERY_S)
         time.sleep(0.5)  # Include work after the response.
-    return status, max(times_s, default=0.0)
+    return sent.result(), max(times_s, default=0.0), peak_mb
 
 
 def left_mb(server: StoreServer, before_mb: float) -> float:
@@ -98,19 +111,78 @@ def left_mb(server: StoreServer, before_mb: float) -> float:
     return more_mb
 
 
-def rest(path: str, body: Callable[[], bytes]) -> Send:
+def rest(path: str, body: Callable[[], bytes], times: int = 1) -> Send:
+    return lambda target: [asked(target, "POST", path, body())[0] for _ in range(times)][-1]
+
+
+def asked(target: Target, method: str, path: str, body: bytes | None = None) -> tuple[str, bytes]:
+    """Return the status and the beginning of the response, of which nothing more is kept."""
+    connection = http.client.HTTPConnection("127.0.0.1", target.server.port, timeout=ANSWERED_S)
+    with closing(connection):
+        try:
+            connection.request(method, path, body, {"Authorization": f"Bearer {target.token}"})
+            response = connection.getresponse()
+            start = response.read(MIB)
+            while response.read(MIB):
+                pass
+        except (ConnectionError, http.client.IncompleteRead):
+            return "cut off", b""
+        return str(response.status), start
+
+
+def get(path: str) -> Send:
+    return lambda target: asked(target, "GET", path)[0]
+
+
+def of_huge_tasks(path: str, body: Callable[[list[int]], Any]) -> Send:
+    """Send a request about the ids of the huge tasks."""
+
     def send(target: Target) -> str:
-        connection = http.client.HTTPConnection("127.0.0.1", target.server.port, timeout=ANSWERED_S)
-        with closing(connection):
-            try:
-                connection.request("POST", path, body(), {"Authorization": f"Bearer {target.token}"})
-                response = connection.getresponse()
-                response.read()
-            except ConnectionError:
-                return "cut off"
-            return str(response.status)
+        ids, after = list[int](), ""
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", target.server.port, timeout=ANSWERED_S)
+            with closing(connection):
+                query = f"/search?q=group:{PREFIX}huge&limit=200{after}"
+                connection.request("GET", query, headers={"Authorization": f"Bearer {target.token}"})
+                page = json.loads(connection.getresponse().read())
+            ids += [task["id"] for task in page["tasks"]]
+            if page["after"] is None:
+                break
+            after = f"&after={page['after']}"
+        return asked(target, "POST", path, json.dumps(body(ids)).encode())[0]
 
     return send
+
+
+def at_once(number: int, send: Send) -> Send:
+    """Send a request several times at once. Returns the status that most have."""
+
+    def sent(target: Target) -> str:
+        with ThreadPoolExecutor(number) as others:
+            return statistics.mode(others.map(send, [target] * number))
+
+    return sent
+
+
+def slow_readers(target: Target) -> str:
+    """Read several long lists a few bytes at a time."""
+    head = (
+        f"GET /group/{PREFIX}huge?owned=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {target.token}\r\n\r\n"
+    )
+    with ExitStack() as opened:
+        readers = [
+            opened.enter_context(socket.create_connection(("127.0.0.1", target.server.port), ANSWERED_S))
+            for _ in range(10)
+        ]
+        for reader in readers:
+            reader.sendall(head.encode())
+        statuses = [reader.recv(100)[9:12].decode() for reader in readers]
+        until_s = time.monotonic() + SLOW_S
+        while time.monotonic() < until_s:
+            for reader in readers[: statuses.count("200")]:
+                reader.recv(1_000)
+            time.sleep(0.1)
+    return statistics.mode(statuses)
 
 
 def by_grpc(method: str, body: Callable[[], bytes]) -> Send:
@@ -204,7 +276,27 @@ def varint(number: int) -> Iterator[int]:
 
 SMALL = json.dumps({"group": f"{PREFIX}a"})
 BIG = json.dumps({"group": f"{PREFIX}a", "data": "x" * 6_000})
-HUGE = json.dumps({"group": f"{PREFIX}a", "data": "x" * (10 * MIB)})
+HUGE = json.dumps({"group": f"{PREFIX}huge", "data": "x" * (10 * MIB)})
+KEYED = HUGE.removesuffix("}") + ', "unique": "k"}'
+UNIQUE = json.dumps({"group": f"{PREFIX}huge", "unique": "k"})
+
+READS: Sequence[Attack] = (
+    Attack(name="300 adds with one key", send=rest("/update", with_items("adds", UNIQUE, 300)), is_refused=False),
+    Attack(name="one id 100 times", send=of_huge_tasks("/tasks", lambda ids: {"ids": ids[:1] * 100})),
+    Attack(name="six ids", send=of_huge_tasks("/tasks", lambda ids: {"ids": ids[:6]}), is_refused=False),
+    Attack(name="a page of a search", send=get(f"/search?q=group:{PREFIX}huge&limit=200"), is_refused=False),
+    Attack(name="a claim of 30", send=rest("/claim", with_items("depends", "1", 0, group=f"{PREFIX}huge", limit=30,
+           duration=0)), is_refused=False),
+    Attack(name="8 claims of 30 at once", send=at_once(8, rest("/claim", with_items("depends", "1", 0, limit=30,
+           group=f"{PREFIX}huge", duration=0))), is_refused=False),
+    Attack(name="24 renewals", send=of_huge_tasks("/update", lambda ids: {"clientid": CLIENT, "updates": [
+           {"id": task, "keep": True} for task in ids[:24]]}), is_refused=False),
+    Attack(name="a list of the group", send=get(f"/group/{PREFIX}huge?owned=1"), is_refused=False),
+    Attack(name="8 lists at once", send=at_once(8, get(f"/group/{PREFIX}huge?owned=1")), is_refused=False),
+    Attack(name="10 slow readers", send=slow_readers, is_refused=False),
+    Attack(name="an export as CSV", send=get(f"/export?q=group:{PREFIX}huge&format=csv"), is_refused=False),
+    Attack(name="8 exports at once", send=at_once(8, get(f"/export?q=group:{PREFIX}huge")), is_refused=False),
+)  # fmt: skip
 
 ATTACKS: Sequence[Attack] = (
     Attack(name="2 400 000 adds", send=rest("/update", with_items("adds", SMALL, 2_400_000))),
@@ -232,7 +324,10 @@ ATTACKS: Sequence[Attack] = (
            is_refused=False, adds=10_000),
     Attack(name="10 000 adds of 64 labels", send=rest("/update", with_items("adds", labelled(64), 10_000)),
            is_refused=False, adds=10_000),
-    Attack(name="6 adds of 10 MiB", send=rest("/update", with_items("adds", HUGE, 6)), is_refused=False, adds=6),
+    Attack(name="6 adds of 10 MiB, four times", send=rest("/update", with_items("adds", HUGE, 6), times=4),
+           is_refused=False, adds=24),
+    Attack(name="an add of 10 MiB with a key", send=rest("/update", with_items("adds", KEYED, 1)),
+           is_refused=False, adds=1),
     Attack(name="1 000 groups", send=rest("/claim", with_items("groups", f'"{PREFIX}none"', 1_000)),
            is_refused=False),
     Attack(name="a claim of 1 000", send=rest("/claim", with_items("depends", "1", 0, group=f"{PREFIX}a", limit=1_000)),
@@ -240,4 +335,5 @@ ATTACKS: Sequence[Attack] = (
     Attack(name="gRPC: 10 000 created", send=by_grpc("Update", created(10_000)), is_refused=False, adds=10_000),
     Attack(name="gRPC: 10 000 created of 6 kB", send=by_grpc("Update", created(10_000, 6_000)),
            is_refused=False, adds=10_000),
+    *READS,
 )  # fmt: skip
