@@ -17,7 +17,6 @@ from taskstore.errors import InvalidInput
 from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
 from taskstore.types.jobs import Job
 from taskstore.types.scalars import REASON_LENGTH
-from taskstore.types.sentences import why_no_json
 
 from ..access.policy import Action, may
 from ..core.operations import EVERY_GROUP, GroupScope
@@ -34,6 +33,7 @@ from .pages import actor_for, go_to, is_partial, page, user_of, without_empty_fi
 from .replica import from_replica
 from .snippets import command_to_enqueue
 from .tasks import Difference, lines_of_difference
+from .words import json_in
 
 FIELDS = ("queue", "status", "function")
 OF_JOBS = GroupScope(("jobs/*",))
@@ -287,10 +287,10 @@ class RequeueForm(forms.Form):
             del self.fields["args"], self.fields["kwargs"]
 
     def clean_args(self) -> Any:
-        return _json_in(self.cleaned_data["args"], list, "must be a JSON list, such as [1, 2]")
+        return json_in(self.cleaned_data["args"], list, "must be a JSON list, such as [1, 2]")
 
     def clean_kwargs(self) -> Any:
-        return _json_in(self.cleaned_data["kwargs"], dict, 'must be a JSON object, such as {"name": 1}')
+        return json_in(self.cleaned_data["kwargs"], dict, 'must be a JSON object, such as {"name": 1}')
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -346,18 +346,6 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
 def in_lines(value: Any) -> str:
     """Format a value for editing."""
     return json.dumps(value, ensure_ascii=False, indent=1)
-
-
-def _json_in(text: str, kind: type[Any], right: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise forms.ValidationError(f"{right}, but can't be parsed: {problem}") from None
-    if type(value) is not kind:
-        raise forms.ValidationError(right)
-    if why := why_no_json(value):
-        raise forms.ValidationError(why)
-    return value
 
 
 def _named(job_id: int) -> Job:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
@@ -107,7 +107,7 @@ def is_partial(request: HttpRequest) -> bool:
 def go_to(request: HttpRequest, url: str) -> HttpResponse:
     """Redirect the whole page, also when a script asked for a part of it."""
     if not is_partial(request):
-        return redirect(url)
+        return HttpResponseRedirect(url)
     response = HttpResponse(status=204)
     response["HX-Redirect"] = url
     return response

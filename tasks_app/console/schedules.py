@@ -39,7 +39,7 @@ from ..schedules import (
 from ..schedules.timetable import LONGEST, zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .snippets import command_to_schedule
-from .words import labels_in, number_in
+from .words import json_in, labels_in, number_in
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -107,10 +107,11 @@ class ScheduleForm(forms.Form):
                 del self.fields[name]
 
     def clean_arguments(self) -> list[Any]:
-        return list(_json(self.cleaned_data["arguments"] or "[]", list, "a JSON list, such as [1, true]"))
+        return list(json_in(self.cleaned_data["arguments"] or "[]", list, "must be a JSON list, such as [1, true]"))
 
     def clean_named_arguments(self) -> dict[str, Any]:
-        return dict(_json(self.cleaned_data["named_arguments"] or "{}", dict, 'a JSON object, such as {"to": "kim"}'))
+        right = 'must be a JSON object, such as {"to": "kim"}'
+        return dict(json_in(self.cleaned_data["named_arguments"] or "{}", dict, right))
 
     def clean_labels(self) -> Mapping[str, str]:
         return labels_in(self.cleaned_data["labels"])
@@ -188,16 +189,6 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "max_attempts": plan.adds.options.max_attempts,
         "timeout_s": "" if timeout_ms is UNSET else timeout_ms // 1_000,
     }
-
-
-def _json(text: str, kind: type, right: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, kind):
-        raise forms.ValidationError(f"must be {right}")
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ def _page(
             "is_first": (is_first := "after" not in request.GET),
             "is_whole": bool(found and is_first and not found.after),  # All that match are on this page.
             "refused": [text for texts in refused.values() for text in texts],
-            "name": request.POST.get("name", ""),
+            "new_name": request.POST.get("name", ""),
             "most_saved": MOST,
         },
         status=400 if problems else 422 if refused else 200,

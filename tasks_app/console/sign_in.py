@@ -16,7 +16,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
 from django.utils.decorators import method_decorator
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -164,6 +164,7 @@ def theme(request: HttpRequest) -> HttpResponse:
         return problem(request, InvalidInput({"theme": [f"must be one of {', '.join(THEMES)}"]}))
     before = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(before, {request.get_host()}, require_https=request.is_secure())
-    response = redirect(before if is_ours else resolve_url("console:overview"))
+    # Not `redirect`, which takes text for the name of a view first.
+    response = HttpResponseRedirect(before if is_ours and "/" in before else resolve_url("console:overview"))
     response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
     return response

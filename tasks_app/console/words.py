@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.forms import ValidationError
 
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import OF_LISTS, CommandStatus
+from taskstore.types.sentences import why_no_json
 from taskstore.units import UNITS_S, duration
 
 from ..forms import sentence
@@ -89,6 +92,21 @@ def number_in(field: str, text: str, **limits: int) -> int:
         return parameters.whole_number(field, text.strip(), **limits)
     except InvalidInput as wrong:
         raise ValidationError(wrong.fields[field]) from None
+
+
+def json_in(text: str, kind: type[Any], right: str) -> Any:
+    """Parse a field with JSON. Raises ValidationError; `right`: the message about any other value."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValidationError(f"{right}, and not be nested this deeply") from None
+    except ValueError as problem:
+        raise ValidationError(f"{right}, but can't be parsed: {problem}") from None
+    if type(value) is not kind:
+        raise ValidationError(right)
+    if why := why_no_json(value):
+        raise ValidationError(why)
+    return value
 
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"

@@ -82,6 +82,16 @@ def test_what_is_wrong_is_told_and_nothing_kept(viewer, name, q, status, told):
     assert names() == []
 
 
+@pytest.mark.parametrize(("name", "told"), [("Bad mail", "another search named"), ("x" * 101, "100 characters")])
+def test_who_operates_on_what_was_found_is_told_beside_it(operator, name, told):
+    add("mail", count=2)
+    save(operator, q="group:mail")
+    page = save(operator, name, "group:mail", 422).content.decode()
+    assert told in page
+    assert "All 2 found" in page
+    assert f'value="{name}"' in page
+
+
 def test_a_person_has_fifty_at_most(viewer, monkeypatch):
     monkeypatch.setattr(saved_searches, "MOST", 2)
     save(viewer, "1"), save(viewer, "2")

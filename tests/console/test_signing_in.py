@@ -182,8 +182,9 @@ def test_it_knows_three_themes(client):
     assert "theme" not in client.cookies
 
 
-def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client):
-    answer = client.post("/console/theme", {"theme": "dark", "next": "//elsewhere.example/"})
+@pytest.mark.parametrize("before", ["//elsewhere.example/", "x", "console:login", ""])
+def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client, before):
+    answer = client.post("/console/theme", {"theme": "dark", "next": before})
     assert answer.headers["Location"] == "/console/"
 
 

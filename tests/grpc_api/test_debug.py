@@ -33,7 +33,7 @@ def test_an_empty_group_is_empty(client):
 
 def test_more_than_an_answer_should_hold_is_refused(client, settings):
     client.create("mail", "mail", error="torn" * 100)
-    settings.TASKSTORE_MAX_REQUEST_BYTES = 600
+    settings.TASKSTORE_MAX_ANSWER_BYTES = 900
     assert outcome(refused(client.debug))[0] is StatusCode.RESOURCE_EXHAUSTED
     assert len(client.debug(limit=1).tasks) == 1
 
