@@ -128,6 +128,12 @@ class StoreUnavailable(TaskStoreError):
     code = "unavailable"
 
 
+class StoreDamaged(StoreUnavailable):
+    """The database is damaged, so that some requests fail until an operator has repaired it, or restored a backup."""
+
+    code = "damaged"
+
+
 class CommitUnknown(StoreUnavailable):
     """The connection broke during COMMIT, or a standby did not confirm it. Check whether the change was made."""
 

@@ -104,16 +104,28 @@ def renewal(get_response: Any) -> Callable[[HttpRequest], Any]:
 
     def answer(request: HttpRequest) -> Any:
         if may_renew(request):
-            request.session.renew()  # type: ignore[attr-defined]  # It is a SessionStore.
+            _renew(request)
         return get_response(request)
 
     async def answer_on_the_loop(request: HttpRequest) -> Any:
         if may_renew(request):
             # In a thread, as it may query the database.
-            await sync_to_async(request.session.renew)()  # type: ignore[attr-defined]
+            await sync_to_async(_renew)(request)
         return await get_response(request)
 
     return answer_on_the_loop if iscoroutinefunction(get_response) else answer
+
+
+def _renew(request: HttpRequest) -> None:
+    """Renew the session, unless the database is away: the page may do without, as those of the documentation."""
+    # Imported late: Django imports this module before the models.
+    from tasks_app.database.outage import translated
+
+    try:
+        request.session.renew()  # type: ignore[attr-defined]  # It is a SessionStore.
+    except Exception as error:
+        if translated(error) is None:
+            raise
 
 
 def may_renew(request: HttpRequest) -> bool:

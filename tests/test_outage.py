@@ -3,6 +3,9 @@
 import logging
 import sqlite3
 import threading
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import django.db
 import psycopg
@@ -108,6 +111,26 @@ def test_the_client_learns_why_but_no_address():
     full = StoreUnavailable("...")
     full.__cause__ = sqlite3.OperationalError("database or disk is full")
     assert reason_of(full) == "the disk of the database is full"
+
+
+def damage():
+    """SQLite's own error of a file that is none of its."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "tasks.sqlite3"
+        path.write_bytes(b"no database at all" * 100)
+        with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError) as raised:
+            connection.execute("SELECT * FROM tasks")
+    return raised.value
+
+
+@pytest.mark.parametrize("error", [damage(), errors.DataCorrupted("invalid page in block 7")], ids=named)
+@pytest.mark.parametrize("hand_over", [lambda error: error, from_django], ids=["driver", "Django"])
+def test_damage_has_a_code_of_its_own_and_one_line(error, hand_over, monkeypatch, caplog):
+    monkeypatch.setattr("tasks_app.database.outage.outage", Outage())
+    told = [answer_to(hand_over(error), {}) for _ in range(3)][-1]
+    assert told
+    assert (told.status_code, getattr(told.data, "code", "")) == (503, "damaged")
+    assert [message.partition(" (")[0] for message in caplog.messages] == ["the database is damaged"]
 
 
 def test_a_commit_in_doubt_stays_one():

@@ -23,7 +23,7 @@ from taskstore.types.sentences import text
 from ..access.people import must_choose_password
 from ..access.policy import Action, actor_of, may
 from ..core.actors import Actor
-from ..database.outage import reason_of, translated
+from ..database.outage import is_damaged, reason_of, translated
 from .replica import note_change
 
 P = ParamSpec("P")
@@ -157,7 +157,10 @@ def away(request: HttpRequest, error: Exception) -> HttpResponse:
     else:
         title, reason = "The database is not responding", reason_of(error)
         why = "" if reason == "the database can't be reached" else f"{reason[0].upper()}{reason[1:]}. "
-        if retries:
+        if is_damaged(error):
+            title, retries = "The database is damaged", False
+            text = "An operator has to stop the server, and to repair the database or restore a backup."
+        elif retries:
             text = f"{why}This page appears as soon as it is back."
         elif isinstance(error, StoreUnavailable):
             text = f"{why}Nothing was changed. Try again in a moment."

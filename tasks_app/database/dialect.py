@@ -140,6 +140,11 @@ class Dialect(ABC):
     def payloads(self, ids: Iterable[int]) -> Statement:
         return Statement(f"SELECT id, data FROM tasks_app_payload WHERE {self.is_listed}", [self.list_of(ids)])
 
+    def payload(self, payload: int) -> bytes | None:
+        """The data of a payload, which may be long; None when it is gone."""
+        rows = self.rows(*self.payloads([payload]))
+        return bytes(rows[0][1]) if rows else None
+
     def kept_answers(self, keys: Iterable[str]) -> Statement:
         sql = f"SELECT key, digest, answer, ids FROM tasks_app_keptanswer WHERE {self.is_key_named}"
         return Statement(sql, [self.list_of_names(keys)])

@@ -23,7 +23,7 @@ from .rows import Row, record_of
 from .sqlite import SQLite
 from .transaction import transact
 
-PORTION_BYTES = 8 * 2**20
+PORTION_BYTES = 2 * 2**20
 
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
@@ -137,7 +137,10 @@ def with_data(tasks: Iterable[TaskT], using: str = DEFAULT_DB_ALIAS) -> Iterator
 def _with_data(tasks: Sequence[TaskT], using: str) -> Iterator[TaskT]:
     dialect = dialect_of(using)
     apart = {task.data.payload for task in tasks if isinstance(task.data, Apart)}
-    found: dict[int, Any] = dict(dialect.rows(*dialect.payloads(apart))) if apart else {}
+    if len(apart) == 1:
+        found = {payload: data for payload in apart if (data := dialect.payload(payload)) is not None}
+    else:
+        found = dict(dialect.rows(*dialect.payloads(apart))) if apart else {}
     for task in tasks:
         if isinstance(task.data, Apart):
             if (data := found.get(task.data.payload)) is None:

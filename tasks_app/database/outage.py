@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitUnknown, StoreBusy, StoreDamaged, StoreUnavailable
 
 RETRY_AFTER_S = 1
 LONGEST_CAUSE = 300  # Characters of an error, in the log.
@@ -22,6 +22,9 @@ READ_ONLY = "25006"  # Also the answer of a standby.
 NOT_SUPPORTED = "0A000"
 NO_SPACE = "53100"
 NO_CONNECTION_LEFT = "53300"
+CORRUPTED = ("XX001", "XX002")
+SQLITE_CORRUPTED = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
+DAMAGED = "the database is damaged"
 SILENT_TOO_LONG = "25P03"  # psycopg takes this end of a transaction for an internal error.
 STARTING_OR_STOPPING = ("57P01", "57P02", "57P03")
 # Somebody else's transaction is in the way: deadlock, serialization failure, lock timeout, cancelled statement.
@@ -37,6 +40,9 @@ def translated(error: BaseException) -> StoreUnavailable | StoreBusy | None:
 
     Says nothing of addresses or statements: those are for the log.
     """
+    if is_damaged(error):
+        outage.note_damage(error)
+        return StoreDamaged(f"{DAMAGED}: an operator has to repair it, or to restore a backup")
     if isinstance(error, (StoreUnavailable, StoreBusy)):
         return error
     if is_contention(error):
@@ -50,7 +56,9 @@ def is_away(error: BaseException) -> bool:
     """Whether the database can't be reached, or can't do now what it could do before."""
     if isinstance(error, CommitUnknown) and error.__cause__:
         return is_away(error.__cause__)  # A defect may have lost the answer, with the database at work.
-    if isinstance(error, StoreUnavailable) or takes_no_changes(error) or _state_of(error) == SILENT_TOO_LONG:
+    if isinstance(error, StoreUnavailable) or is_damaged(error):
+        return True
+    if takes_no_changes(error) or _state_of(error) == SILENT_TOO_LONG:
         return True
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "OperationalError" in kinds:
@@ -58,6 +66,13 @@ def is_away(error: BaseException) -> bool:
     return "InterfaceError" in kinds or (
         "DatabaseError" in kinds and _state_of(error) is None and _has_broken_off(error)
     )
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether the database can't make sense of its own files."""
+    if isinstance(error, StoreDamaged) or _state_of(error) in CORRUPTED:
+        return True
+    return any(getattr(each, "sqlite_errorcode", 0) & 0xFF in SQLITE_CORRUPTED for each in _chain(error))
 
 
 def is_contention(error: BaseException) -> bool:
@@ -76,6 +91,8 @@ def reason_of(error: BaseException) -> str:
     """Why the database is away, in words for whoever asked."""
     if isinstance(error, StoreUnavailable) and error.__cause__ is None:
         return str(error).removesuffix(": try again later")
+    if is_damaged(error):
+        return DAMAGED
     state, text = _state_of(error), " ".join(str(each) for each in _chain(error))
     if takes_no_changes(error) or "readonly database" in text or "session is read-only" in text:
         return "the database is read-only or a standby, and accepts no changes"
@@ -134,6 +151,7 @@ class Outage:
         self._lock = threading.Lock()
         self._failing: set[str] = set()
         self._since_s = 0.0
+        self.is_damaged = False  # For good: the next start looks anew.
 
     @property
     def is_on(self) -> bool:
@@ -141,6 +159,9 @@ class Outage:
 
     def failed(self, part: str, error: BaseException) -> None:
         """This part can't use the database. An error that says nothing about the database is ignored."""
+        if is_damaged(error):
+            self.note_damage(error)
+            return
         if not is_away(error):
             return
         with self._lock:
@@ -150,6 +171,13 @@ class Outage:
                 self._since_s = time.monotonic()
         if is_new:
             log.error("%s; requests fail with 503 until it is back (%s)", reason_of(error), _cause_of(error))
+
+    def note_damage(self, error: BaseException) -> None:
+        """Say it once, and have the server say that it is not ready."""
+        with self._lock:
+            is_known, self.is_damaged = self.is_damaged, True
+        if not is_known:
+            log.error("%s (%s): stop the server, and repair it or restore a backup", DAMAGED, _cause_of(error))
 
     def worked(self, *parts: str) -> None:
         """These parts can use the database."""

@@ -33,6 +33,7 @@ from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, S
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
+SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
 SILENCE_S = 60
@@ -79,6 +80,18 @@ class PostgreSQL(Candidates):
     def lock(self, number: int) -> Sequence[Statement]:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
         return [Statement("SELECT pg_advisory_xact_lock(%s)", [number])]
+
+    def payload(self, payload: int) -> bytes | None:
+        # Differs because libpq's buffers never shrink: they would stay twice as large as the longest data.
+        data = bytearray()
+        sql = "SELECT substring(data FROM %s FOR %s) FROM tasks_app_payload WHERE id = %s"
+        while True:
+            rows = self.rows(sql, [len(data) + 1, SLICE_BYTES, payload])
+            if not rows:
+                return None
+            data += rows[0][0]
+            if len(rows[0][0]) < SLICE_BYTES:
+                return bytes(data)
 
     def jump_ids(self) -> None:
         pass  # The next look finds out by itself: see _jump_after_lost_log.

@@ -8,9 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.errors import StoreUnavailable
+from taskstore.errors import StoreDamaged, StoreUnavailable
 from taskstore.types.server import Health
 
+from ..database.outage import DAMAGED, outage
 from ..models import Task
 from ..reading import metrics
 from ..writer.peers import INSTANCE
@@ -31,6 +32,8 @@ class Readyz(OpenView):
     def get(self, request: Request) -> Response:
         if readiness.is_withdrawn:
             raise StoreUnavailable("this server is stopping: use another one")
+        if outage.is_damaged:
+            raise StoreDamaged(f"{DAMAGED}: an operator has to repair it, or to restore a backup")
         Task.objects.find([0])
         Task.objects.check_writable()
         return Response(Health(instance=INSTANCE))

@@ -25,6 +25,7 @@ from ..errors import (
     LimitExceeded,
     NotHeld,
     StoreBusy,
+    StoreDamaged,
     StoreUnavailable,
     TaskStoreError,
 )
@@ -40,7 +41,7 @@ NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 # A proxy lost the server, maybe while it handled the request.
 BROKEN_BEHIND = (502, 504)
 SHOWN = 200  # Characters of an unexpected response.
-BY_CODE = {kind.code: kind for kind in (StoreBusy, StoreUnavailable, CommitUnknown)}
+BY_CODE = {kind.code: kind for kind in (StoreBusy, StoreUnavailable, StoreDamaged, CommitUnknown)}
 
 
 class _Identity:

@@ -54,3 +54,26 @@ def id_after_restart(store):
         new = add_task(store, server)
         assert server.end() == 0
     return new
+
+
+def test_a_damaged_file_is_503_not_500_and_the_server_is_not_ready(store):
+    with store.up() as server:
+        for _ in range(20):
+            adds = [{"group": "mail", "data": "x" * 300}] * 100
+            server.ask("POST", "/update", store.token, json={"clientid": 1, "adds": adds})
+        assert server.end() == 0
+    file = store.folder / "taskstore.sqlite3"
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.seek(size // 4096 // 2 * 4096)
+        opened.write(b"\xff" * 4096 * 100)
+    with store.up() as server:
+        answers = [server.ask("GET", "/group/mail", store.token) for _ in range(3)]
+        assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "damaged")}
+        assert "an operator has to repair it" in answers[0].json()["detail"]
+        assert server.ask("GET", "/readyz").status_code == 503
+        assert server.ask("GET", "/healthz").status_code == 200
+        page = server.ask("GET", "/console/login")
+        assert page.status_code == 200
+        server.end()
+    assert server.complaints.count("the database is damaged") == 1
