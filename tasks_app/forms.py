@@ -215,9 +215,14 @@ def written(data: bytes) -> tuple[str, str]:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if re.search(r"[^\t\n -\U0010ffff]", text):
+    if not is_plain_text(text):
         return BASE64, base64.b64encode(data).decode()
     return TEXT, text
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a browser's text field gives the text back as it was; the ends of lines may be those of Windows."""
+    return re.search(r"[^\t\n -\U0010ffff]", text) is None
 
 
 def is_editable(data: bytes) -> bool:

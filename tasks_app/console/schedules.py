@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any
 from zoneinfo import available_timezones
@@ -25,7 +27,7 @@ from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
-from ..forms import with_plain_ends
+from ..forms import is_plain_text, with_plain_ends
 from ..models import Task
 from ..schedules import (
     PlannedJob,
@@ -39,7 +41,7 @@ from ..schedules import (
 from ..schedules.timetable import LONGEST, zone_of
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .snippets import command_to_schedule
-from .words import json_in, labels_in, number_in
+from .words import json_in, labels_in, number_in, written_labels
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -49,6 +51,7 @@ CATCH_UPS = {
 }
 ADDS = {"task": "a task in a group", "job": "a function that a worker runs"}
 MOST_TIMEOUT_S = 366 * 86_400
+SECONDS = re.compile(r"[0-9]{1,8}(\.[0-9]{1,3})?", re.ASCII)
 DATA = ("content", "arguments", "named_arguments")  # Fields that need the right to see payloads.
 # The form's fields, by the names that the plan has for them.
 FIELDS = {
@@ -64,6 +67,7 @@ FIELDS = {
     "job.queue": "queue",
     "job.group": "queue",
     "job.priority": "priority",
+    "version": "",  # Nobody sees that field.
 }
 
 
@@ -79,7 +83,10 @@ NEW = {
 
 
 class ScheduleForm(forms.Form):
-    """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is."""
+    """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is.
+
+    What the form can't show it has no field for, and leaves as it is.
+    """
 
     name = forms.CharField(max_length=SCHEDULE_NAME_LENGTH)
     cron = forms.CharField(max_length=LONGEST)
@@ -97,13 +104,20 @@ class ScheduleForm(forms.Form):
     timeout_s = forms.CharField(required=False)
     priority = forms.CharField(required=False)
     reason = forms.CharField(required=False, max_length=REASON_LENGTH)
+    version = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, asked: Mapping[str, str] | None, before: SchedulePlan | None, *, sees_data: bool) -> None:
         super().__init__(asked, initial=_initial(before) if before else NEW)
         self._before = before
         if before:
             del self.fields["name"]
-            for name in () if sees_data else DATA:
+            unseen = {*(() if sees_data else DATA)}
+            if before.task is not UNSET:
+                if labels_in(written_labels(before.task.labels), is_checked=False) != before.task.labels:
+                    unseen.add("labels")
+                if not is_plain_text(with_plain_ends(before.task.data)):
+                    unseen.add("content")
+            for name in unseen:
                 del self.fields[name]
 
     def clean_arguments(self) -> list[Any]:
@@ -120,8 +134,13 @@ class ScheduleForm(forms.Form):
         return number_in("max_attempts", self.cleaned_data["max_attempts"] or "1", least=1, most=1_000)
 
     def clean_timeout_s(self) -> int | None:
+        """Return milliseconds."""
         text = self.cleaned_data["timeout_s"]
-        return number_in("timeout_s", text, least=1, most=MOST_TIMEOUT_S) if text else None
+        if not text:
+            return None
+        if not SECONDS.fullmatch(text) or not 1 <= (ms := int(Decimal(text) * 1_000)) <= MOST_TIMEOUT_S * 1_000:
+            raise forms.ValidationError(f"must be a number between 0.001 and {MOST_TIMEOUT_S}, such as 90 or 0.5")
+        return ms
 
     def clean_priority(self) -> int:
         text = self.cleaned_data["priority"] or "0"
@@ -143,9 +162,11 @@ class ScheduleForm(forms.Form):
             return SchedulePlan(**times, job=self._job())
         before = self._before.task if self._before else UNSET
         data = "" if before is UNSET else before.data
-        if "content" in given:
+        # A browser sends all ends of lines alike.
+        if "content" in given and with_plain_ends(given["content"]) != with_plain_ends(data):
             data = with_plain_ends(given["content"])
-        task = PlannedTask(group=given["group"], data=data, labels=given["labels"], priority=given["priority"])
+        labels = given["labels"] if "labels" in given or before is UNSET else before.labels
+        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"])
         return SchedulePlan(**times, task=task)
 
     def tell(self, refused: InvalidInput) -> None:
@@ -159,7 +180,7 @@ class ScheduleForm(forms.Form):
         given = self.cleaned_data
         before = self._before.job if self._before else UNSET
         job = PlannedJob(function="") if before is UNSET else before
-        timeout_ms = given["timeout_s"] * 1_000 if given["timeout_s"] else UNSET
+        timeout_ms = given["timeout_s"] or UNSET
         options: ScheduledJobOptions = msgspec.structs.replace(
             job.options, max_attempts=given["max_attempts"], timeout_ms=timeout_ms
         )
@@ -176,8 +197,9 @@ class ScheduleForm(forms.Form):
 def _initial(plan: SchedulePlan) -> dict[str, Any]:
     """Return the values of the form's fields for a plan."""
     times = NEW | {"cron": plan.cron, "zone": plan.zone, "catch_up": plan.catch_up, "priority": plan.adds.priority}
+    times["version"] = verbs.version_of(plan)
     if isinstance(plan.adds, PlannedTask):
-        labels = "\n".join(f"{name}={value}" for name, value in sorted(plan.adds.labels.items()))
+        labels = written_labels(plan.adds.labels)
         return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}
     timeout_ms = plan.adds.options.timeout_ms
     return times | {
@@ -187,7 +209,7 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "named_arguments": json.dumps(plan.adds.kwargs, ensure_ascii=False) if plan.adds.kwargs else "",
         "queue": plan.adds.queue,
         "max_attempts": plan.adds.options.max_attempts,
-        "timeout_s": "" if timeout_ms is UNSET else timeout_ms // 1_000,
+        "timeout_s": "" if timeout_ms is UNSET else f"{Decimal(timeout_ms).scaleb(-3).normalize():f}",
     }
 
 
@@ -309,7 +331,7 @@ def _question(request: HttpRequest, found: Schedule, verb: str, refused: Invalid
 def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
     """Save a valid form. Returns None when the plan is refused, with the errors in the form."""
     try:
-        made, _ = verbs.put(name, form.plan(), actor_for(request))
+        made, _ = verbs.put(name, form.plan(), actor_for(request), version=form.cleaned_data["version"])
     except InvalidInput as refused:
         form.tell(refused)
         return None
@@ -320,6 +342,7 @@ def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = Non
     context = {
         "form": form,
         "schedule": found,
+        "sees_data": may(user_of(request), Action.SEE_PAYLOADS),
         "catch_ups": CATCH_UPS.items(),
         "adds": ADDS.items(),
         "zones": _zones(),

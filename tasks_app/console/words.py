@@ -78,10 +78,15 @@ COLUMNS = (
 )
 
 
-def labels_in(text: str) -> Mapping[str, str]:
+def written_labels(labels: Mapping[str, str]) -> str:
+    """Write labels for a form. `labels_in` reads them again, unless they have line breaks, or spaces at their ends."""
+    return "\n".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def labels_in(text: str, *, is_checked: bool = True) -> Mapping[str, str]:
     """Parse labels, one per line as name=value. Raises ValidationError."""
     pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
-    if any(not name.strip() or not equals for name, equals, _ in pairs):
+    if is_checked and any(not name.strip() or not equals for name, equals, _ in pairs):
         raise ValidationError("must have one label per line, as name=value")
     return {name.strip(): value.strip() for name, _, value in pairs}
 

@@ -6,8 +6,10 @@ that has lost the lease in the meantime finds the claimed task replaced, and add
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -20,12 +22,14 @@ from taskstore.types.schedules import SCHEDULES, LastRun
 from taskstore.types.tasks import Change, Order
 
 from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
-from ..core.operations import Claim, GroupScope
+from ..core.operations import Claim, GroupScope, Operator
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import NotASchedule, turn_of
-from .verbs import StoredSchedule, available_at_ms, named
+from .record import NotASchedule, iso, timetable_of, turn_of
+from .verbs import StoredSchedule, available_at_ms, older_double
+
+log = logging.getLogger(__name__)
 
 LEASE_MS = 4_000  # After that, another server takes over from one that died.
 AT_ONCE = 20  # Schedules of a claim, finished long before the lease ends.
@@ -37,9 +41,13 @@ class Scheduler(BackgroundLoop):
 
     def __init__(self) -> None:
         self._claim = due_claim(wait_ms=MOST_WAIT_MS)
+        self._looked_s = float("-inf")
         super().__init__("schedules", self._add_due)
 
     async def _add_due(self) -> float:
+        if time.monotonic() - self._looked_s > MOST_WAIT_MS / 1_000:
+            self._looked_s = time.monotonic()
+            await self.aside(bring_forward)
         due = await Task.objects.aperform(self._claim)
         await self.aside(lambda: settle_all(list(map(Task.of, Task.objects.with_data(due)))))
         return 0.0
@@ -52,9 +60,13 @@ def work(stop: threading.Event) -> None:
     """
     claim = due_claim()
     failures = Failures("schedules", is_alone=running(Task.objects.writing_alias) is None)
+    looked_s = float("-inf")
     try:
         while not stop.is_set():
             try:
+                if time.monotonic() - looked_s > MOST_WAIT_MS / 1_000:
+                    looked_s = time.monotonic()
+                    bring_forward()
                 due = list(map(Task.of, Task.objects.with_data(Task.objects.perform(claim))))
                 settle_all(due)
                 failures.clear()
@@ -66,6 +78,26 @@ def work(stop: threading.Event) -> None:
     finally:
         # Django closes connections at the end of a request, and this thread serves none.
         connections.close_all()
+
+
+def bring_forward() -> None:
+    """Correct the next due time of schedules that wait for a later one than is their turn.
+
+    A clock that was ahead for a moment would have them wait until then.
+    """
+    now_ms = Task.objects.now_ms()
+    waiting = Task.objects.get_queryset().in_group(SCHEDULES).scheduled(now_ms).filter(available_at_ms__lt=LATEST_MS)
+    for found in map(StoredSchedule.of, waiting):
+        if found.next_ms is None or found.record is None:
+            continue
+        next_ms = timetable_of(found.record).after(now_ms)
+        if next_ms is not None and next_ms < found.next_ms:
+            text = f"was to be due at {iso(found.next_ms)}, after its next turn, and is now due at {iso(next_ms)}"
+            log.warning("schedule %s %s: was a clock ahead?", found.name, text)
+            record = msgspec.structs.replace(found.record, due=next_ms)
+            change = Change(id=found.task.id, data=record.encode(), timespec_ms=next_ms, release=True)
+            with suppress(CommitRefused):  # Somebody has changed it just now.
+                Task.objects.commit(owner=0, updates=[change], operator=Operator(name="schedules", reason=text))
 
 
 def due_claim(wait_ms: int = 0) -> Claim:
@@ -111,8 +143,7 @@ def _add_tasks(task: Task) -> None:
         raise NotASchedule(found.error)
     if not name:
         raise NotASchedule("invalid schedule: the label `name` is required")
-    first = named(name)
-    if first and first.origin != task.origin:
+    if first := older_double(found):
         raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     now_ms = task.made_at_ms  # The time of the claim by the database's clock.
     turn = turn_of(record, now_ms)

@@ -41,6 +41,8 @@ RIGHT = (
 # When clocks are set back, local times repeat, so a search backwards must start this much later.
 TWICE = timedelta(hours=3)
 
+NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
+
 INTERVAL = re.compile(r"every ([1-9][0-9]{0,7}) ?(s|min|h|d)")
 
 
@@ -63,8 +65,31 @@ class Timetable:
         """Return the first due time after this one; None when there is none within fifty years."""
         if interval_ms := interval_of(self.cron):
             return (at_ms // interval_ms + 1) * interval_ms
-        start = _moment(at_ms)
-        return next((due_ms for due_ms in self._times(start, backwards=False) if due_ms > at_ms), None)
+        due_ms = self._found_after(at_ms)
+        if due_ms is None or (changed_ms := self._clock_change(at_ms, due_ms)) is None:
+            return due_ms
+        # CronSim goes on by whole hours, and passes over the next one where clocks are put back by half of one.
+        minute = _moment(changed_ms).astimezone(zone_of(self.zone)).minute
+        hour_ms = changed_ms + (60 - minute) % 60 * 60 * SECOND_MS
+        return min(filter(None, [due_ms, self._found_after(max(hour_ms - SECOND_MS, at_ms))]))
+
+    def _found_after(self, at_ms: int) -> int | None:
+        return next((due_ms for due_ms in self._times(_moment(at_ms), backwards=False) if due_ms > at_ms), None)
+
+    def _clock_change(self, since_ms: int, until_ms: int) -> int | None:
+        """Return when clocks were changed, if they differ at the end from what they were; the first moment after it."""
+        zone = zone_of(self.zone)
+
+        def offset_at(at_ms: int) -> timedelta | None:
+            return _moment(at_ms).astimezone(zone).utcoffset()
+
+        before, after = offset_at(since_ms), offset_at(until_ms)
+        if before == after:
+            return None
+        while until_ms - since_ms > SECOND_MS:
+            middle_ms = (since_ms + until_ms) // 2
+            since_ms, until_ms = (middle_ms, until_ms) if offset_at(middle_ms) == before else (since_ms, middle_ms)
+        return until_ms
 
     def next(self, at_ms: int, most: int) -> list[int]:
         """Return up to `most` due times after this one."""
@@ -130,6 +155,8 @@ def interval_of(cron: str) -> int:
 def zone_of(name: str) -> ZoneInfo:
     """Return the zone. Raises NotATimetable for a name that neither the system nor the package tzdata has."""
     try:
+        if name in NO_ZONES or name.startswith(("posix/", "right/")):
+            raise KeyError(name)
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: the name of a folder.
         raise NotATimetable("must be the name of a time zone such as Europe/Berlin or UTC") from None

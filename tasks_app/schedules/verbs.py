@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -99,9 +100,13 @@ def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
 
 def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
     """Return the schedule of this name; None when there is none within the scope."""
-    task = named(name)
-    found = StoredSchedule.of(task) if task else None
-    return found.answer if found and found.is_within(scope) else None
+    task = named(name, scope)
+    return StoredSchedule.of(task).answer if task else None
+
+
+def version_of(plan: SchedulePlan) -> str:
+    """Return a short text that is another one for another plan: a form has that of the plan that it shows."""
+    return hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(plan))).hexdigest()[:16]
 
 
 def plan_of(name: str) -> SchedulePlan | None:
@@ -112,12 +117,12 @@ def plan_of(name: str) -> SchedulePlan | None:
 
 
 @transaction.atomic
-def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule, bool]:
-    """Create the schedule, or change the one of this name, which stays paused if it was.
+def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str = "") -> tuple[Schedule, bool]:
+    """Create the schedule, or change the one of this name within the actor's scope, which stays paused if it was.
 
-    Returns it, and whether it is new. Raises InvalidInput that names every wrong field, and `name` when there are
-    too many schedules, or when one of this name adds to a group out of the actor's scope. All functions that change
-    a schedule raise Forbidden when it adds to a group that the actor may not change.
+    Returns it, and whether it is new. Raises InvalidInput that names every wrong field, `name` when there are
+    too many schedules, and `version` when that is given and another one than that of the present plan. All functions
+    that change a schedule raise Forbidden when it adds to a group that the actor may not change.
     """
     problems = [*actor.problems(), *problems_of_plan(plan)]
     is_right = name.strip() == name != "" and name.isprintable() and len(name) <= SCHEDULE_NAME_LENGTH
@@ -129,13 +134,14 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM) -> tuple[Schedule
     # Until the transaction ends, no other process creates a schedule: names are unique.
     dialect = dialect_of(Task.objects.writing_alias)
     dialect.send(dialect.lock(NAMES_LOCK))
-    task = named(name, is_locked=True)
+    task = named(name, actor.scope, is_locked=True)
     before = StoredSchedule.of(task) if task else None
     if before is None:
         return _added(name, plan, actor).answer, True
-    if not before.is_within(actor.scope):
-        raise InvalidInput({"name": ["must be unique: a schedule with this name already exists"]})
     _refuse_forbidden(before, actor)
+    if version and (before.record is None or version_of(before.record.plan) != version):
+        text = "somebody has changed this schedule since you opened the form"
+        raise InvalidInput({"version": [f"{text}: open it again, and repeat your change"]})
     if before.record and before.record.plan == plan and not before.error:
         return before.answer, False
     return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False
@@ -192,16 +198,29 @@ def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
     return added
 
 
-def named(name: str, *, is_locked: bool = False) -> Task | None:
-    """Return the present task of the schedule; the oldest one, should there be another task of the same name.
+def named(name: str, scope: GroupScope = EVERY_GROUP, *, is_locked: bool = False) -> Task | None:
+    """Return the present task of the schedule of this name; the oldest one within the scope.
 
+    There may be several: who has some groups only must not learn from a name what others have.
     `is_locked`: nobody claims or changes it until the caller's transaction ends.
     """
     tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name).order_by("origin")
-    if not is_locked:
-        return tasks.first()
-    # A query that waited for the lock of a replaced task finds the successor only when repeated.
-    return next(filter(None, (tasks.select_for_update().first() for _ in range(TRIES))), None)
+    for _ in range(TRIES if is_locked else 1):
+        # A query that waited for the lock of a replaced task finds the successor only when repeated.
+        for task in tasks.select_for_update() if is_locked else tasks:
+            if scope.is_everything or StoredSchedule.of(task).is_within(scope):
+                return task
+    return None
+
+
+def older_double(found: StoredSchedule) -> Task | None:
+    """Return an older task of the same name that adds to the same group: one of the two is a mistake."""
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, found.name)
+    for task in tasks.filter(origin__lt=found.task.origin).order_by("origin"):
+        older = StoredSchedule.of(task)
+        if older.record is None or found.record is None or older.record.group == found.record.group:
+            return task
+    return None
 
 
 def available_at_ms(record: ScheduleRecord) -> int:
@@ -220,11 +239,10 @@ def first_due_of(plan: SchedulePlan) -> int:
 def _locked(name: str, actor: Actor) -> StoredSchedule | None:
     """Return the schedule, locked until the transaction ends; None when there is none within the actor's scope."""
     refuse(actor.problems())
-    task = named(name, is_locked=True)
+    task = named(name, actor.scope, is_locked=True)
     found = StoredSchedule.of(task) if task else None
-    if found is None or not found.is_within(actor.scope):
-        return None
-    _refuse_forbidden(found, actor)
+    if found:
+        _refuse_forbidden(found, actor)
     return found
 
 

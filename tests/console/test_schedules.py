@@ -2,13 +2,14 @@
 
 import re
 
+import msgspec
 import pytest
 
 from tasks_app import schedules
 from tasks_app.alerts.attention import Kind, notices
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
-from tasks_app.schedules import PlannedJob, SchedulePlan
+from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import NewTask
 
@@ -114,6 +115,52 @@ def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator
     after = record_of(now("report")).adds
     assert isinstance(after, PlannedJob)
     assert (after.options.max_lost, after.options.max_attempts) == (9, 3)
+
+
+def fields_of(answer):
+    """What the form of a page sends when nobody touches it: browsers end each line alike."""
+    values = {field.html_name: field.value() for field in answer.context["form"] if field.value() is not None}
+    return {
+        name: value.replace("\r\n", "\n").replace("\n", "\r\n") if isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "adds",
+    [
+        {"task": PlannedTask(group="mail", data="a\r\nb", labels={"tier": " gold\nor silver "}, priority=3)},
+        {"task": PlannedTask(group="mail", data="a\0b", labels={"a": "b"})},
+        {"task": PlannedTask(group="mail", data="a\r\n\nb\n")},
+        {"job": PlannedJob(function="f", options=schedules.ScheduledJobOptions(timeout_ms=90_500))},
+        {"job": PlannedJob(function="f", options=schedules.ScheduledJobOptions(timeout_ms=5))},
+        {"job": PlannedJob(function="f", args=(None, 2**70), options=schedules.ScheduledJobOptions(timeout_ms=90_000))},
+    ],
+)
+def test_what_the_form_does_not_show_it_does_not_change(operator, adds):
+    before = SchedulePlan(cron="@daily", **adds)
+    schedules.put("digest", before, Actor("x"))
+    fields = fields_of(operator.get("/console/schedules/digest/edit"))
+    answer = operator.post("/console/schedules/digest/edit", {**fields, "cron": "@hourly"})
+    assert answer.status_code == 302, text(answer)
+    assert record_of(now()).plan == msgspec.structs.replace(before, cron="@hourly")
+
+
+def test_of_two_who_edit_one_schedule_the_second_is_told(operator):
+    put()
+    first, second = [fields_of(operator.get("/console/schedules/digest/edit")) for _ in range(2)]
+    assert operator.post("/console/schedules/digest/edit", {**first, "cron": "@weekly"}).status_code == 302
+    answer = operator.post("/console/schedules/digest/edit", {**second, "priority": "7"})
+    assert answer.status_code == 422
+    assert "Somebody has changed this schedule since you opened the form" in answer.content.decode()
+    assert (record_of(now()).cron, record_of(now()).adds.priority) == ("@weekly", 0)
+
+
+@pytest.mark.parametrize("timeout", ["0", "0.0001", "-1", "1e3", "\N{ARABIC-INDIC DIGIT ONE}", "99999999"])
+def test_a_timeout_that_makes_no_sense_is_refused(operator, timeout):
+    answer = operator.post("/console/schedules/add", {"name": "nightly", **JOB, "timeout_s": timeout})
+    assert answer.status_code == 422
+    assert "ust be a number between 0.001 and 31622400" in answer.content.decode()
 
 
 def test_who_may_not_see_data_changes_all_but_that(clock):

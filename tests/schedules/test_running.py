@@ -14,7 +14,7 @@ from tasks_app.managers import TaskManager
 from tasks_app.models import Task
 from tasks_app.schedules import PlannedJob, SchedulePlan, running
 from tasks_app.schedules.record import iso
-from tasks_app.schedules.running import LEASE_MS, due_claim, settle, settle_all
+from tasks_app.schedules.running import LEASE_MS, bring_forward, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
 from taskstore.types.job_record import JobRecord
 from taskstore.types.scalars import LATEST_MS
@@ -223,3 +223,21 @@ async def begun():
 
 def last_due_ms(task):
     return round(datetime.fromisoformat(task.labels["due"]).timestamp() * 1_000)
+
+
+def test_a_clock_that_was_ahead_once_keeps_no_schedule_waiting(clock, caplog):
+    put("paused"), put("right")
+    schedules.pause("paused", Actor("olaf"))
+    begin_ms = clock.now_ms
+    clock.set(begin_ms + 399 * 24 * HOUR_MS)
+    put("ahead")
+    clock.set(begin_ms)
+    before = {name: now(name).id for name in ("paused", "right")}
+    bring_forward()
+    assert begin_ms < due_of(now("ahead")) <= begin_ms + HOUR_MS
+    assert task_of(now("ahead")).available_at_ms == due_of(now("ahead"))
+    assert schedules.schedule("ahead").state is ScheduleState.ON
+    assert "schedule ahead was to be due at" in caplog.text
+    assert {name: now(name).id for name in ("paused", "right")} == before
+    bring_forward()
+    assert caplog.text.count("was to be due at") == 1

@@ -60,6 +60,21 @@ def test_an_hour_of_the_clock_is_that_of_the_zone():
     assert next_times("0 3 * * *", "2026-07-01T12:00:00+00:00", 1, "America/New_York") == [ms("2026-07-02T07:00:00Z")]
 
 
+def test_clocks_that_are_put_back_by_half_an_hour_pass_over_nothing():
+    # At 02:00 it is 01:30 once more, and 02:00 again half an hour later.
+    zone = "Australia/Lord_Howe"
+    found = next_times("*/15 2 * * *", "2026-04-05T00:00:00+11:00", 4, zone)
+    assert found == [ms(f"2026-04-05T02:{minute:02}:00+10:30") for minute in (0, 15, 30, 45)]
+    assert next_times("45 1 * * *", "2026-04-05T00:00:00+11:00", 1, zone) == [ms("2026-04-05T01:45:00+11:00")]
+
+
+@pytest.mark.parametrize(
+    "zone", ["localtime", "posixrules", "posix/UTC", "right/UTC", "Factory", "Moon/Base", "../UTC"]
+)
+def test_what_is_no_zone_is_refused(zone):
+    assert [field for field, _ in problems_of("@daily", zone)] == ["zone"]
+
+
 @pytest.mark.parametrize("zone", ["UTC", BERLIN, "America/New_York", "Africa/Casablanca", "Asia/Kathmandu"])
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 * * * *", "5,35 1-4 * * SUN", "0 */6 * * *", "every 7min"])
 def test_what_has_passed_is_what_was_to_come(zone, cron):
