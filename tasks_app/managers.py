@@ -26,7 +26,18 @@ from taskstore.types.tasks import Change, NewTask, Order, State
 
 from . import database
 from .core.meters import meters
-from .core.operations import EVERY_GROUP, Apart, Claim, Commit, Duplicate, GroupScope, Operation, Operator, TaskRecord
+from .core.operations import (
+    EVERY_GROUP,
+    Apart,
+    Claim,
+    Commit,
+    Duplicate,
+    GroupScope,
+    Operation,
+    Operator,
+    TaskRecord,
+    as_seen,
+)
 from .core.validation import refuse_forbidden, task_ids, validate
 from .database.labels import BEARS_SOME
 from .writer import totals
@@ -271,7 +282,8 @@ class TaskManager(models.Manager["Task"]):
 
     def read(self, ids: Sequence[int], scope: GroupScope = EVERY_GROUP) -> list[TaskRecord]:
         """Those of the tasks that exist, in no particular order, perhaps with data that is Apart."""
-        return [record for record in database.read(ids, using=self.db) if scope.allows(record.group)]
+        found = database.read(ids, using=self.db)
+        return [as_seen(record, scope) for record in found if scope.allows(record.group)]
 
     def with_data(self, records: Iterable[TaskRecord]) -> Iterator[TaskRecord]:
         """The records with their data, wherever it is kept, of which a few megabytes are read at once."""

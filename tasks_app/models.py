@@ -355,6 +355,7 @@ class Client(models.Model):
     version = models.CharField(max_length=255)
     info = models.TextField()  # A JSON object. As text: NUL in a text of it is no problem then.
     seen_at_ms = models.BigIntegerField()
+    token = models.BigIntegerField(null=True)  # The one that it came with.
 
     class Meta:
         # Who was heard last; who has been silent for long.

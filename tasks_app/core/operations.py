@@ -260,6 +260,13 @@ class Duplicate(TaskRecord):
         return duplicate
 
 
+def as_seen(task: TaskRecord, scope: GroupScope) -> TaskRecord:
+    """The task without the name of the group in which it failed, if the scope does not allow that one."""
+    if not task.labels or scope.allows(source := task.failed_from) or not source:
+        return task
+    return task._replace(labels={name: value for name, value in task.labels.items() if name != FAILED_FROM})
+
+
 def told_task(task: TaskRecord, *, with_data: bool = True) -> Task:
     """The task as it is answered with, whether it is new or the holder of a key."""
     return answer_of(task, with_data=with_data, ending=task.ending if isinstance(task, Duplicate) else None)

@@ -10,7 +10,19 @@ from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Refusal, json_size
 
-from ..core.operations import Apart, Claim, Commit, Effect, Operation, OtherKey, Prohibited, PutOff, Query, TaskRecord
+from ..core.operations import (
+    Apart,
+    Claim,
+    Commit,
+    Effect,
+    Operation,
+    OtherKey,
+    Prohibited,
+    PutOff,
+    Query,
+    TaskRecord,
+    as_seen,
+)
 from ..core.room import LARGE_BYTES, Told, answer_size
 from ..core.rules import World, decide, is_held
 from ..core.schedules import fed_by
@@ -58,6 +70,9 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     ids = (yield from dialect.write(written)) if written else ()
     tasks = iter(written.drafts) if written.has_ids else map(with_id, written.drafts, ids)
     decisions = [_decision(outcome, tasks) for outcome in decided]
+    for operation, decision in zip(operations, decisions, strict=True):
+        if operation.scope.patterns is not None and isinstance(decision, list):
+            decision[:] = [as_seen(task, operation.scope) for task in decision]
     return Done(decisions, written.supply(seen.now_ms), written.work)
 
 

@@ -318,6 +318,7 @@ workers = [
             ("version", models.CharField(max_length=255)),
             ("info", models.TextField()),
             ("seen_at_ms", models.BigIntegerField()),
+            ("token", models.BigIntegerField(null=True)),
         ],
         options={
             "indexes": [models.Index(fields=["seen_at_ms"], name="client_seen")],

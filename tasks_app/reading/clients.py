@@ -8,8 +8,10 @@ from datetime import timedelta
 
 from django.db.models import Count, Min, Sum
 
+from taskstore.errors import Forbidden
 from taskstore.types.groups import ClientStatus
 
+from ..access import tokens
 from ..core.heartbeats import LOST_MS
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Client, Task, WorkDone
@@ -21,7 +23,7 @@ MINUTE_MS = 60_000
 DONE_MINUTES = 10
 
 STOPPED = "stopped"  # The info field that is true in a client's last heartbeat.
-HEARD = ("name", "host", "pid", "groups", "version", "info", "seen_at_ms")
+HEARD = ("name", "host", "pid", "groups", "version", "info", "seen_at_ms", "token")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,17 @@ def hear(client: Client) -> Seen:
     """Store a heartbeat in place of the client's last one.
 
     Also deletes clients without a heartbeat for a day, and a client that says that it stops, which would count as
-    lost otherwise.
+    lost otherwise. Raises Forbidden when it is another token's client, which is not lost.
     """
     client.seen_at_ms = Task.objects.now_ms()
+    others = Client.objects.filter(pk=client.pk, seen_at_ms__gt=client.seen_at_ms - LOST_MS).exclude(token=None)
+    holder = others.exclude(token=client.token).values_list("token", flat=True).first()
+    if holder is not None and tokens.alive().filter(pk=holder).exists():
+        both = [pk for pk in (holder, client.token) if pk is not None]
+        # The programs on a machine have a new token with each start of its server.
+        are_of_a_machine = tokens.of_nodes().filter(pk__in=both).count() == 2
+        if not are_of_a_machine:
+            raise Forbidden(f"Client {client.pk} sends heartbeats with another token: choose another client id.")
     Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).delete()
     if json.loads(client.info).get(STOPPED) is True:
         Client.objects.filter(pk=client.pk).delete()

@@ -156,7 +156,7 @@ def _some_at_a_time(export: Export) -> Iterator[list[TaskRecord]]:
     for ids in find_all(export.terms, scope=export.scope):
         for start in range(0, len(ids), AT_ONCE):
             some = ids[start : start + AT_ONCE]
-            found = {task.id: task for task in Task.objects.read(some)}
+            found = {task.id: task for task in Task.objects.read(some, export.scope)}
             yield [found[task_id] for task_id in some if task_id in found]
 
 

@@ -59,6 +59,7 @@ class Heartbeat(View):
             groups=list(said.groups),
             version=said.version,
             info=said.info_as_text,
+            token=self.token().pk,
         )
         return Response(clients.hear(client).as_answer())
 

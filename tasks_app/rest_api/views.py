@@ -18,7 +18,7 @@ from taskstore.types import sentences
 from taskstore.types.requests import ProgressRequest, TasksRequest
 
 from ..control.progress import progress_of, report
-from ..core.operations import GroupScope, TaskRecord
+from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord, as_seen
 from ..core.room import size_of_task
 from ..database.room import most_bytes
 from ..managers import TaskQuerySet, limits
@@ -40,13 +40,15 @@ STATS_AT_ONCE = 2
 turns = BoundedSemaphore(STATS_AT_ONCE)
 
 
-def listing(request: Request, tasks: TaskQuerySet, limit: int | None = None) -> StreamingHttpResponse:
+def listing(
+    request: Request, tasks: TaskQuerySet, limit: int | None = None, scope: GroupScope = EVERY_GROUP
+) -> StreamingHttpResponse:
     """The tasks as a JSON list. The longest available first; at most `limit`.
 
     Its beginning is read before this returns, so that a database which can't be
     reached is an error answer and not a list that breaks off. Raises TooManyReaders.
     """
-    pieces = pieces_of(b"[", _records(tasks, limit), b"]")
+    pieces = pieces_of(b"[", (as_seen(task, scope) for task in _records(tasks, limit)), b"]")
     return streamed_long(request._request, pieces, JSONRenderer.media_type)
 
 
@@ -116,7 +118,7 @@ class Listing(View):
         tasks = Task.objects.group(name, owned=owned)
         for label in labels_in(self.request):
             tasks = tasks.bearing(*label)
-        return listing(self.request, tasks, limit)
+        return listing(self.request, tasks, limit, self.scope())
 
 
 class Group(Listing):

@@ -1,8 +1,11 @@
 import json
 
 import pytest
+from django.utils import timezone
 
-from tasks_app.models import Client, Scope, Task, WorkDone
+from tasks_app.access import tokens
+from tasks_app.core.heartbeats import LOST_MS
+from tasks_app.models import Client, Scope, Task, Token, WorkDone
 from tasks_app.reading import clients
 
 from .api import Api, answered
@@ -133,3 +136,24 @@ def test_a_wrong_field_is_named(api, field, value):
 def test_a_client_is_a_number_of_64_bits(api, clientid):
     status, answer = put(api, clientid, {})
     assert (status, list(answer["errors"])) == (400, ["clientid"])
+
+
+def test_no_other_token_speaks_for_a_client_that_is_not_lost(api):
+    put(api, 7, SAID)
+    other = Api(Scope.WORK)
+    status, answer = put(other, 7, SAID | {"name": "other"})
+    assert (status, answer["code"]) == (403, "forbidden")
+    assert "Client 7 sends heartbeats with another token" in answer["detail"]
+    assert [client["name"] for client in api.get("/clients")[1]] == ["mailer"]
+    grow_older(LOST_MS + 1_000)
+    assert put(other, 7, SAID | {"name": "other"})[0] == 200
+    assert put(api, 7, SAID)[0] == 403
+    Token.objects.filter(pk__in=Client.objects.values("token")).update(revoked_at=timezone.now())
+    assert put(api, 7, SAID)[0] == 200
+
+
+def test_programs_of_a_machine_go_on_with_the_next_token_of_its_server(db):
+    for _ in range(2):
+        token, _ = tokens.create_for_node("n1", Scope.OPERATE)
+        Client.objects.update(seen_at_ms=Task.objects.now_ms())
+        assert clients.hear(Client(id=7, groups=[], info="{}", token=token.pk)).client.token == token.pk

@@ -131,3 +131,20 @@ def test_what_has_ended_is_finished_and_not_ready(api):
     metrics = api.http.get("/metrics").getvalue().decode()
     assert 'taskstore_tasks{group="jobs/default/failed",state="ready"} 0.0' in metrics
     assert 'taskstore_tasks{group="jobs/default/failed",state="finished"} 1.0' in metrics
+
+
+def test_a_token_does_not_learn_the_group_in_which_a_task_failed(api):
+    dead = letter(api, "secret")
+    assert dead["labels"] == {"failed_from": "secret"}
+    limited = Api(Scope.WORK, ("secret/failed",))
+    told = [
+        limited.get(f"/task/{dead['id']}")[1],
+        limited.get(f"/tasks/{dead['id']}")[1][0],
+        limited.get("/group/secret/failed")[1][0],
+        limited.get("/search?q=group:secret/failed")[1]["tasks"][0],
+        json.loads(limited.http.get("/export?q=group:secret/failed").getvalue()),
+        limited.post("/claim", {"clientid": 5, "group": "secret/failed", "key": "k"})[1]["tasks"][0],
+        limited.post("/claim", {"clientid": 5, "group": "secret/failed", "key": "k"})[1]["tasks"][0],
+    ]
+    assert [task["labels"] for task in told] == [{}] * len(told)
+    assert api.get(f"/task/{told[-1]['id']}")[1]["labels"] == {"failed_from": "secret"}

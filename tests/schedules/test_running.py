@@ -236,7 +236,7 @@ def test_a_clock_that_was_ahead_once_keeps_no_schedule_waiting(clock, caplog):
     bring_forward()
     assert begin_ms < due_of(now("ahead")) <= begin_ms + HOUR_MS
     assert task_of(now("ahead")).available_at_ms == due_of(now("ahead"))
-    assert schedules.schedule("ahead").state is ScheduleState.ON
+    assert there(schedules.schedule("ahead")).state is ScheduleState.ON
     assert "schedule ahead was to be due at" in caplog.text
     assert {name: now(name).id for name in ("paused", "right")} == before
     bring_forward()

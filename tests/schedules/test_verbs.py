@@ -111,7 +111,7 @@ def test_a_scope_that_does_not_allow_its_group_hides_it(clock):
     assert is_new
     assert schedules.schedule("digest", foreign) == own
     assert schedules.pause("digest", Actor("kim", foreign))
-    assert schedules.schedule("digest").state is ScheduleState.ON
+    assert there(schedules.schedule("digest")).state is ScheduleState.ON
     assert record_of(now()).group == "mail"
 
 
