@@ -1,8 +1,10 @@
 """The commands: `python3 manage.py X` in a checkout, `taskstore X` where the wheel is installed."""
 
+import errno
 import gc
 import os
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import NoReturn
 
@@ -10,10 +12,43 @@ from taskstore_project import command_table as client_commands
 from taskstore_project import program
 
 USERS_MISTAKE = 2
+# What they do is more than what they say.
+GO_ON_UNHEARD = ("up", "serve", "work", "schedule", "commands", "migrate")
 REMEDY = 'pip install "taskstore[server]"'
 
 
+OUTPUT_FAILS = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EPIPE)
+
+
 def main() -> None:
+    """Run a command. One whose output can't be written ends with one line on standard error and exit code 1."""
+    try:
+        try:
+            run()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except UnicodeEncodeError as problem:
+        if problem.encoding.lower().replace("_", "-") == "utf-8":
+            raise
+        character = ascii(problem.object[problem.start])
+        cannot_write(f"its encoding, {problem.encoding}, has no {character}: set PYTHONIOENCODING=utf-8")
+    except OSError as problem:
+        if problem.errno not in OUTPUT_FAILS or problem.filename is not None:
+            raise
+        cannot_write(problem.strerror or str(problem) if problem.errno != errno.EPIPE else "")
+
+
+def cannot_write(why: str) -> NoReturn:
+    """End the program. `why`: empty when its reader has read enough."""
+    with suppress(OSError):  # What is left in the buffer would fail again at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if why:
+        print(f"taskstore: the output can't be written: {why}", file=sys.stderr)
+    sys.exit(1)
+
+
+def run() -> None:
     """Run a command of the client, or a management command of Django.
 
     `--data DIR` works with every command, including Django's own. A malformed setting ends the program
@@ -22,6 +57,8 @@ def main() -> None:
     # Also for the settings, which depend on the command.
     sys.argv = arguments = take_data_folder(sys.argv)
     typed = arguments[1:]
+    if sys.stdout is None and client_commands.named(typed) not in GO_ON_UNHEARD:
+        cannot_write("standard output is closed")
     if client_commands.COMPLETION not in os.environ:  # A warning would disturb the completion of a line.
         program.warn()
     if (asked := client_commands.asked_for(typed)) is not None:

@@ -17,7 +17,6 @@ from django.db.models import Sum
 from tasks_app import schedules
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
-from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.core.tally import bucket_of
 from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
@@ -25,6 +24,7 @@ from tasks_app.reading import clients
 from tasks_app.reading.counts import COUNTED, group_counts
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
+from taskstore.types.groups import LOST_MS
 from taskstore.types.job_record import (
     Attempt,
     How,

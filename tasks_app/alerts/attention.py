@@ -8,11 +8,11 @@ from enum import StrEnum
 
 from django.db.models import Max, QuerySet, Sum
 
+from taskstore.types.groups import LOST_MS
 from taskstore.types.scalars import LATEST_MS
 from taskstore.types.schedules import SCHEDULES
 
 from .. import schedules
-from ..core.heartbeats import LOST_MS
 from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import Seen, holdings
 from ..reading.counts import counts_of_each, stats_of

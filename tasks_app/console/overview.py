@@ -12,11 +12,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput
+from taskstore.types.groups import LOST_MS
 from taskstore.types.tasks import State
 
 from ..access.policy import Action
 from ..alerts.attention import Kind, Notice, notices
-from ..core.heartbeats import LOST_MS
 from ..models import Task
 from ..reading.clients import Seen, seen
 from ..reading.counts import stats_of

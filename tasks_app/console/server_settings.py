@@ -12,10 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from taskstore.types.groups import LATE_MS, LOST_MS
 from taskstore.units import duration, size
 
 from ..access.policy import Action
-from ..core.heartbeats import LATE_MS, LOST_MS
 from ..reading.clients import KEPT_MS
 from ..writer.housekeeping import DAY_MINUTES, RATES_KEPT_MINUTES, WORK_KEPT_MINUTES
 from . import words

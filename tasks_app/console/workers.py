@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from taskstore.types.groups import LATE_MS, LOST_MS, Pulse
+
 from ..access.policy import Action
-from ..core.heartbeats import LATE_MS, LOST_MS
 from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import page
@@ -18,14 +18,6 @@ from .replica import from_replica
 from .snippets import command_to_report_worker
 
 SHOWN = 500
-
-
-class Pulse(StrEnum):
-    """The condition of a client, by the age of its last heartbeat."""
-
-    LIVE = "live"
-    LATE = "late"
-    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from datetime import timedelta
 from django.db.models import Count, Min, Sum
 
 from taskstore.errors import Forbidden
-from taskstore.types.groups import ClientStatus
+from taskstore.types.groups import LOST_MS, ClientStatus
 
 from ..access import tokens
-from ..core.heartbeats import LOST_MS
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Client, Task, WorkDone
 from ..writer.totals import leased

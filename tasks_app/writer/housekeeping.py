@@ -11,10 +11,10 @@ from functools import partial
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
 
+from taskstore.types.groups import LOST_MS
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
-from ..core.heartbeats import LOST_MS
 from ..core.operations import Commit, Operator
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.outage import HOUSEKEEPING, WRITER, outage

@@ -10,7 +10,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..types.groups import ClientStatus, GroupStats
+from ..types.groups import ClientStatus, GroupStats, pulse_of
 from ..types.history import History, Step
 from ..types.tasks import PLAIN, Task
 from ..units import duration, size
@@ -153,6 +153,7 @@ WORKERS = (
     Column(title="host"),
     Column(title="pid", is_number=True),
     Column(title="reported", is_number=True),
+    Column(title="pulse"),
     Column(title="done/min", is_number=True),
     Column(title="groups", is_long=True),
 )
@@ -355,6 +356,7 @@ def _worker_cells(worker: ClientStatus) -> list[str]:
         worker.host,
         str(worker.pid or ""),
         relative(0, worker.age_ms),
+        pulse_of(worker.age_ms),
         rate(worker.done_per_minute or 0),
         " ".join(worker.groups),
     ]

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from .scalars import At, Int64, prepare
+
+LATE_MS, LOST_MS = 30_000, 120_000  # When a worker that says nothing is late, and when it is lost.
+
+
+class Pulse(StrEnum):
+    """The condition of a client, by the age of its last heartbeat."""
+
+    LIVE = "live"
+    LATE = "late"
+    LOST = "lost"
+
+
+def pulse_of(age_ms: int) -> Pulse:
+    """Return what the time since its last heartbeat says of a worker."""
+    return Pulse.LIVE if age_ms < LATE_MS else Pulse.LATE if age_ms < LOST_MS else Pulse.LOST
 
 
 class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):

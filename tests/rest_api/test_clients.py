@@ -4,9 +4,9 @@ import pytest
 from django.utils import timezone
 
 from tasks_app.access import tokens
-from tasks_app.core.heartbeats import LOST_MS
 from tasks_app.models import Client, Scope, Task, Token, WorkDone
 from tasks_app.reading import clients
+from taskstore.types.groups import LOST_MS
 
 from .api import Api, answered
 

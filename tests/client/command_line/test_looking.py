@@ -2,6 +2,7 @@
 
 import pytest
 
+from tasks_app.models import Client, Task
 from taskstore import Change, NewTask
 
 pytestmark = pytest.mark.once
@@ -66,6 +67,10 @@ def test_workers_are_listed(command, ann):
     ann.heartbeat("ann", groups=["mail"])
     [line] = command("workers").words[1:]
     assert line.startswith("ann 1 ")
+    assert " live " in line
+    for age_ms, pulse in ((40_000, "late"), (200_000, "lost")):
+        Client.objects.update(seen_at_ms=Task.objects.now_ms() - age_ms)
+        assert f" {pulse} " in command("workers").words[1]
     assert command("workers", "--json").records[0]["groups"] == ["mail"]
 
 
