@@ -40,11 +40,11 @@ def translated(error: BaseException) -> StoreUnavailable | StoreBusy | None:
 
     Says nothing of addresses or statements: those are for the log.
     """
+    if isinstance(error, (StoreUnavailable, StoreBusy)) and not (is_damaged(error) and error.__cause__):
+        return error
     if is_damaged(error):
         outage.note_damage(error)
         return StoreDamaged(f"{DAMAGED}: an operator has to repair it, or to restore a backup")
-    if isinstance(error, (StoreUnavailable, StoreBusy)):
-        return error
     if is_contention(error):
         return StoreBusy("the database is busy with other transactions: try again later")
     if is_away(error):

@@ -140,7 +140,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str =
         return _added(name, plan, actor).answer, True
     _refuse_forbidden(before, actor)
     if version and (before.record is None or version_of(before.record.plan) != version):
-        text = "somebody has changed this schedule since you opened the form"
+        text = "someone has changed this schedule since you opened the form"
         raise InvalidInput({"version": [f"{text}: open it again, and repeat your change"]})
     if before.record and before.record.plan == plan and not before.error:
         return before.answer, False

@@ -152,7 +152,7 @@ def test_of_two_who_edit_one_schedule_the_second_is_told(operator):
     assert operator.post("/console/schedules/digest/edit", {**first, "cron": "@weekly"}).status_code == 302
     answer = operator.post("/console/schedules/digest/edit", {**second, "priority": "7"})
     assert answer.status_code == 422
-    assert "Somebody has changed this schedule since you opened the form" in answer.content.decode()
+    assert "Someone has changed this schedule since you opened the form" in answer.content.decode()
     assert (record_of(now()).cron, record_of(now()).adds.priority) == ("@weekly", 0)
 
 

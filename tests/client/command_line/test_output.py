@@ -34,7 +34,7 @@ def test_a_reader_that_has_read_enough_is_not_told():
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_an_encoding_that_lacks_a_character_is_named(monkeypatch, capfd, encoding):
     monkeypatch.setattr(program, "run", lambda: print("one \N{RIGHTWARDS ARROW} two"))
-    monkeypatch.setattr(program.os, "dup2", lambda *_: None)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
     with pytest.raises(SystemExit) as ended:
         program.main()
