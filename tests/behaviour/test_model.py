@@ -33,7 +33,7 @@ def compare(sequence, clock):
             answer: list[TaskRecord] | Refusal = database.run(operation)
         except CommitRefused as refused:
             answer = refused.refusal
-        agree(operation, unnumbered(answer), unnumbered(model.perform(operation)))
+        agree(operation, unnumbered(answer), unnumbered(shown(model.perform(operation), operation)))
     agree_in_the_end(model)
 
 
@@ -56,7 +56,7 @@ def compare_batches(sequence, clock, served):
             if isinstance(operation, Claim) and not isinstance(outcome, Refusal):
                 agree_on_claim(operation, outcome, model)
             elif outcome is not Undecided.CONTENDED or not named_keys([operation]):  # Else the next batch decides it.
-                agree(operation, unnumbered(outcome), unnumbered(model.perform(operation)))
+                agree(operation, unnumbered(outcome), unnumbered(shown(model.perform(operation), operation)))
     agree_in_the_end(model)
 
 
@@ -69,7 +69,7 @@ def agree_on_claim(claim, outcome, model):
     elif outcome is not Undecided.CONTENDED:
         taken = {task.origin for task in outcome}
         chosen = [task.id for task in available if task.origin in taken]
-        agree(claim, numberless(outcome), numberless(model.claim(claim, chosen)))
+        agree(claim, numberless(outcome), numberless(shown(model.claim(claim, chosen), claim)))
 
 
 def begin(clock):
@@ -88,6 +88,17 @@ def let_pass(elapsed_ms, model, clock):
 def agree_in_the_end(model):
     agree("the tasks", numberless(map(record, Task.objects.all())), numberless(model.tasks.values()))
     agree("the trail", set(map(ended, EndedTask.objects.all())), set(model.trail))
+
+
+def shown(answer, operation):
+    """The model's answer for a client that does not learn of other groups that a task failed in them."""
+    if not isinstance(answer, list):
+        return answer
+    for place, task in enumerate(answer):
+        if "failed_from" in task.labels and not operation.scope.allows(task.labels["failed_from"]):
+            labels = {name: value for name, value in task.labels.items() if name != "failed_from"}
+            answer[place] = task._replace(labels=labels)
+    return answer
 
 
 def unnumbered(answer):

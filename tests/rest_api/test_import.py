@@ -155,6 +155,8 @@ TASKS = st.builds(
     created_at_ms=st.integers(1, LATEST_MS),
     made_at_ms=st.just(0),
     made_by_commit=st.just(0),
+    payload=st.just(0),
+    unique=st.just(""),
 )
 # Texts that are nearly a file: pieces of JSON and of lines, in any order.
 NEARLY = st.lists(
