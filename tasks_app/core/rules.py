@@ -466,7 +466,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
     draft = TaskRecord(
         id=0,
         group=add.group,
-        available_at_ms=available_at(add.timespec_ms, world.now_ms),
+        available_at_ms=available_at(add.timespec_ms, world.now_ms) if add.at_ms is None else add.at_ms,
         owner=commit.owner,
         data=add.data,
         data_type=add.data_type,

@@ -106,12 +106,15 @@ def new_task_in(task: pb.Task, path: str) -> NewTask:
     url = task.data.type_url
     # One slash stands for an empty Any, to distinguish it from no Any. A type URL of slashes alone gets one more.
     is_empty_any = task.HasField("data") and not url and not task.data.value
+    at_ms = moment_in(task.not_before, f"{path}.not_before") if task.HasField("not_before") else 0
     return NewTask(
         id=id_in(task.id),
         group=task.group,
         data=task.data.value,
         data_type=f"{url}/" if is_empty_any or (url and not url.strip("/")) else url,
-        timespec_ms=time_in(task.not_before, f"{path}.not_before") if task.HasField("not_before") else 0,
+        timespec_ms=max(at_ms, 0),
+        # Clients in Go send the year 1 for no time, and compare it with what comes back.
+        at_ms=at_ms if at_ms < 0 else None,
         error=task.error,
         labels=dict(task.labels),
     )
@@ -123,14 +126,19 @@ def type_url_of(kept: str) -> str:
 
 
 def time_in(time: Timestamp, path: str) -> int:
-    """Return milliseconds since the Epoch, at least 1, rounded up: no task becomes available before its time.
+    """As `moment_in`, at least 1."""
+    return max(moment_in(time, path), 1)
 
-    Raises InvalidInput when a Timestamp can't hold the time.
+
+def moment_in(time: Timestamp, path: str) -> int:
+    """Return milliseconds since the Epoch, rounded up: no task becomes available before its time.
+
+    The Epoch itself is 1, as 0 stands for now. Raises InvalidInput when a Timestamp can't hold the time.
     """
     if not (FIRST_S <= time.seconds <= LAST_S and 0 <= time.nanos < 1_000 * NANOS_IN_MS):
         raise InvalidInput({path: ["must be a time in the years 1 to 9999, with 0 to 999999999 nanos"]})
     ms = time.seconds * 1_000 - -time.nanos // NANOS_IN_MS
-    return min(max(ms, 1), LATEST_MS)
+    return min(ms or 1, LATEST_MS)
 
 
 def duration_in(duration: Duration, path: str) -> int:

@@ -208,6 +208,7 @@ class NewTask:
     unique_for_ms: int = 0
     origin: Origin | None = None  # The chain of a restored task.
     failed_from: str = ""  # The group in which a restored or imported dead letter failed.
+    at_ms: int | None = None  # In place of `timespec_ms`: a time before 1970, as only messages of MassTasker have.
     unique_group: str = ""  # The group of the key of a restored or imported task, if it is not `group`.
     moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
 
@@ -391,7 +392,7 @@ def answer_of(
         origin=stored.origin,
         claims=stored.claims,
         owner=stored.owner,
-        available_at_ms=stored.available_at_ms,
+        available_at_ms=max(stored.available_at_ms, 1),  # Sent back, less would mean another time.
         created_at_ms=stored.created_at_ms,
         progress=progress,
         unique=stored.unique,

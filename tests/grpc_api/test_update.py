@@ -8,10 +8,16 @@ from tasks_app.core.operations import Claim
 from tasks_app.models import AuditEntry, EndedTask, Scope, Task
 from tasks_app.reading.history import chain_of
 from taskstore.types.tasks import NewTask
+from tests.people import make_user, signed_in
 
 from .client import message, outcome, reason, ref, wrong_fields
 
 BOB = 8
+
+
+@pytest.fixture
+def db_client(transactional_db):
+    return signed_in(make_user("ada", "admin", "see payloads"))
 
 
 def refused(call, *arguments, **asked):
@@ -92,6 +98,22 @@ def test_a_successor_in_the_future_goes_on_with_the_lease_and_the_priority(clien
     task = Task.objects.get(id=successor)
     assert (task.priority, task.leased, task.data) == (5, True, b"1")
     assert EndedTask.objects.get(id=held.id).ending == "renewed"
+
+
+@pytest.mark.parametrize("seconds", [-62_135_596_800, -1, 253_402_300_799])
+def test_a_time_comes_back_as_it_was_sent(client, seconds, db_client):
+    """Clients in Go send the year 1 for no time."""
+    sent = message("Task", group="mail", not_before={"seconds": seconds})
+    [task] = client.update(created=[sent])
+    assert client.debug("mail").tasks[0].not_before.seconds == seconds
+    read = client.debug("mail").tasks[0]
+    [again] = client.update(created=[read], deleted=[task])
+    assert client.debug("mail").tasks[0].not_before.seconds == seconds
+    if seconds < 0:
+        assert client.query("mail", own_for_s=60).id > again
+        assert Task.objects.now_ms() - 60_000 < Task.objects.get().leased_since_ms
+    assert db_client.get(f"/console/task/{task}").status_code == 200
+    assert db_client.get("/console/group?name=mail").status_code == 200
 
 
 def test_groups_and_labels_stand_for_all_that_they_match_each_once(client):
