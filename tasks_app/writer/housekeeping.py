@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS
@@ -58,7 +59,7 @@ CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
 STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
-STEP_OF_PAYLOADS = 200  # Each may have 10 MiB.
+STEP_OF_PAYLOADS, STEP_BYTES = 1_000, 64 * 2**20
 STEP_OF_TASKS = 1_000  # Each adds a row to the history.
 
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -157,20 +158,23 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
 
 
 def forget_payloads(dialect: Dialect) -> Steps[bool]:
-    """Delete data that nobody needs any more."""
-    [rows] = yield [
+    """Delete data that nobody needs any more, some megabytes of it."""
+    size = "SELECT size FROM tasks_app_payload WHERE tasks_app_payload.id = kept.id"
+    [found] = yield [
         Statement(
-            "SELECT id, gone FROM tasks_app_keptpayload"
+            f"SELECT id, gone, coalesce(({size}), 0) FROM tasks_app_keptpayload AS kept"
             f" WHERE until_ms < (SELECT {dialect.clock}) ORDER BY until_ms LIMIT {STEP_OF_PAYLOADS}"
         )
     ]
+    before = accumulate((size for *_, size in found), initial=0)
+    rows = [row for row, bytes_before in zip(found, before, strict=False) if bytes_before < STEP_BYTES]
     for table, ids in (
-        ("tasks_app_payload", [payload for payload, gone in rows if gone]),
-        ("tasks_app_keptpayload", [payload for payload, _ in rows]),
+        ("tasks_app_payload", [payload for payload, gone, _ in rows if gone]),
+        ("tasks_app_keptpayload", [payload for payload, *_ in rows]),
     ):
         if ids:
             yield [Statement(f"DELETE FROM {table} WHERE {dialect.is_listed}", [dialect.list_of(ids)])]
-    return len(rows) == STEP_OF_PAYLOADS
+    return len(rows) < len(found) or len(found) == STEP_OF_PAYLOADS
 
 
 def forget_keys(dialect: Dialect) -> Steps[bool]:

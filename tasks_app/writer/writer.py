@@ -250,13 +250,16 @@ class Writer:
             if len(self._queue) == there:
                 break
         batch: list[Asked] = []
-        size = 0
+        size = claimed = 0
         while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
+            if claimed >= MOST_AT_ONCE:
+                break
             asked = self._queue.popleft()
             # Who has gone before its operation began costs nothing.
             if not asked.is_needless:
                 batch.append(asked)
                 size += asked.size
+                claimed += asked.operation.weight if isinstance(asked.operation, Claim) else 0
         if not (batch or self._is_stopping):
             self._arrived.clear()
             await self._arrived.wait()

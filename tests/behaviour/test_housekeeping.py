@@ -11,16 +11,28 @@ from django.db import connection, transaction
 
 from tasks_app import bulk
 from tasks_app.core.actors import Actor
-from tasks_app.core.operations import Commit, ResendKey
+from tasks_app.core.operations import Claim, Commit, ResendKey
 from tasks_app.core.tally import HISTOGRAMS, counter_in
 from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
-from tasks_app.models import BulkItem, BulkOperation, EndedTask, KeptAnswer, Level, Rate, Task, WorkDone
+from tasks_app.database.rows import PAYLOAD_BYTES
+from tasks_app.models import (
+    BulkItem,
+    BulkOperation,
+    EndedTask,
+    KeptAnswer,
+    KeptPayload,
+    Level,
+    Payload,
+    Rate,
+    Task,
+    WorkDone,
+)
 from tasks_app.reading.history import chain_of
 from tasks_app.writer import background, housekeeping, totals
 from tasks_app.writer.connection import SQLiteConnection
 from tasks_app.writer.housekeeping import DAY_MS, Housekeeper, chores
 from taskstore.errors import StoreUnavailable
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import NewTask, Order
 
 from .databases import only_postgresql, only_sqlite
 from .people import ANN
@@ -368,3 +380,42 @@ def test_who_falls_silent_while_elected_is_not_waited_for():
     finally:
         other.close()
     assert Rate.objects.count() == 1
+
+
+def large(count: int = 1) -> list[int]:
+    """Add so many tasks with data that is kept apart. Returns their ids."""
+    data = b"x" * PAYLOAD_BYTES
+    return [task.id for task in Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=data)] * count)]
+
+
+def data_of() -> list[int]:
+    return list(Payload.objects.order_by("id").values_list("id", flat=True))
+
+
+def test_data_goes_a_minute_after_its_task(clock, monkeypatch):
+    monkeypatch.setattr(housekeeping, "STEP_BYTES", PAYLOAD_BYTES)
+    kept, *ids = large(4)
+    Task.objects.commit(owner=ANN, deletes=ids)
+    clock.advance(60_000)
+    keep_house()
+    assert data_of() == [kept, *ids]
+    clock.advance(1)
+    keep_house()
+    assert data_of() == [kept]
+    assert not KeptPayload.objects.exists()
+
+
+def test_data_stays_as_long_as_an_answer_that_has_it(clock, settings):
+    settings.TASKSTORE_KEY_SECONDS = 600
+    [told, gone] = large(2)
+    claim = Claim(groups=("mail",), owner=ANN, order=Order.OLDEST, key=ResendKey("k", "d"))
+    [task] = Task.objects.perform(claim)
+    Task.objects.commit(owner=ANN, deletes=[task.id, gone])
+    clock.advance(599_000)
+    keep_house()
+    assert data_of() == [told]
+    [again] = Task.objects.with_data(Task.objects.perform(claim))
+    assert (again.id, again.data) == (task.id, b"x" * PAYLOAD_BYTES)
+    clock.advance(2_000)
+    keep_house()
+    assert data_of() == []
