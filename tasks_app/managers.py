@@ -5,7 +5,8 @@ Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -148,13 +149,18 @@ class TaskQuerySet(models.QuerySet["Task"]):
             if self._fields is not None:  # type: ignore[attr-defined]  # Plain rows.
                 yield from self.iterator(chunk_size=READ_AT_ONCE)
             else:
-                found = self.lean().iterator(chunk_size=READ_AT_ONCE)
-                yield from database.with_data(map(_with_own_data, found), self.db)
+                # Closed before the transaction ends, also when nobody reads on.
+                with closing(self._lean_ones()) as found:
+                    yield from database.with_data(found, self.db)
+
+    def _lean_ones(self) -> Generator[Task]:
+        for task in self.lean().iterator(chunk_size=READ_AT_ONCE):
+            yield _with_own_data(task)
 
     def records(self) -> Iterator[TaskRecord]:
         """The same as records, perhaps with data that is Apart."""
-        with database.reading(using=self.db):
-            for task in map(_with_own_data, self.lean().iterator(chunk_size=READ_AT_ONCE)):
+        with database.reading(using=self.db), closing(self._lean_ones()) as found:
+            for task in found:
                 yield TaskRecord(*[getattr(task, name) for name in TaskRecord._fields])
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
