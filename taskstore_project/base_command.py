@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error as DatabaseProblem
 
@@ -46,7 +47,7 @@ class ProjectCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:
             return super().execute(*args, **options)
-        except (CannotRun, DatabaseProblem) as problem:
+        except (CannotRun, DatabaseProblem, ImproperlyConfigured) as problem:
             if options["traceback"]:
                 raise
             fail(problem)

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 from django.db import connections
 
+from taskstore.whole_files import whole_file
+
 from .base_command import CannotRun
 
 DATABASE = "taskstore.sqlite3"
@@ -152,11 +154,8 @@ class ServerFile:
         self._file = folder / "server.json"
 
     def write(self, url: str, grpc: str, token: str) -> None:
-        draft = self._file.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w") as opened:
-            json.dump({"url": url, "grpc": grpc, "token": token}, opened)
-        draft.replace(self._file)  # Readers get the old file or the new one.
+        with whole_file(self._file, mode=0o600) as opened:
+            opened.write(json.dumps({"url": url, "grpc": grpc, "token": token}).encode())
 
     def url(self) -> str | None:
         """Return the address; None without the file (no server runs, or it runs elsewhere)."""

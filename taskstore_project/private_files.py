@@ -11,18 +11,14 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from taskstore.whole_files import whole_file
+
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 NAMED = 5  # Files in a warning.
 
 log = logging.getLogger(__name__)
 
 SHORTEST = 50
-
-
-def make(file: Path) -> None:
-    """Create an empty private file unless it exists. SQLite gives its other files the same mode."""
-    with suppress(OSError):  # Opening the file will give a better error.
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def put_right(folder: Path) -> None:
@@ -76,7 +72,9 @@ def read_or_make(folder: Path) -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = folder / "secret_key"
         if not file.exists():
-            _draw(file)
+            # Of two commands that start together, one writes the key, and the other reads it.
+            with suppress(FileExistsError), whole_file(file, mode=0o600, replaces=False) as opened:
+                opened.write(_drawn().encode())
         key = file.read_text().strip()
     except (OSError, ValueError) as problem:
         raise ImproperlyConfigured(f"TASKSTORE_DATA or --data: can't keep data in {folder}: {problem}") from None
@@ -89,7 +87,7 @@ def read_or_make(folder: Path) -> str:
 
 def read_or_draw(folder: Path) -> str:
     """Return the key in `folder`, or a new one for this process alone. Creates no file."""
-    return read_or_make(folder) if (folder / "secret_key").exists() else secrets.token_urlsafe(64)
+    return read_or_make(folder) if (folder / "secret_key").exists() else _drawn()
 
 
 def read(name: str, file: Path) -> str:
@@ -103,16 +101,5 @@ def read(name: str, file: Path) -> str:
     return key
 
 
-def _draw(file: Path) -> None:
-    # The draft is complete before it is linked, and only one link succeeds: two commands that start
-    # together read the same key.
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w") as opened:
-        opened.write(secrets.token_urlsafe(64))
-    try:
-        os.link(draft, file)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
+def _drawn() -> str:
+    return secrets.token_urlsafe(64)

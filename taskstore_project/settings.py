@@ -112,15 +112,12 @@ TYPED_BEHIND = "" if DEFAULT_DATA.expanduser().absolute() == TASKSTORE_DATA else
 
 # ---- Django
 
-# These commands need no key, and must not create a directory or a database when --data is mistyped.
-if sys.argv[1:2] and sys.argv[1] in ("backup", "migrate", "restore", "token", "verify"):
-    SECRET_KEY = private_files.read_or_draw(TASKSTORE_DATA)
-else:
-    SECRET_KEY = private_files.read_or_make(TASKSTORE_DATA)
-    if DATABASES["default"]["NAME"] == SQLITE_FILE:
-        private_files.make(SQLITE_FILE)
-if TASKSTORE_SECRET_KEY_FILE:
-    SECRET_KEY = private_files.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
+# The commands that start a server keep it; no other creates a directory where --data is mistyped.
+SECRET_KEY = (
+    private_files.read("TASKSTORE_SECRET_KEY_FILE", TASKSTORE_SECRET_KEY_FILE)
+    if TASKSTORE_SECRET_KEY_FILE
+    else private_files.read_or_draw(TASKSTORE_DATA)
+)
 DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"

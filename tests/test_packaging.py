@@ -264,9 +264,10 @@ def test_where_only_the_client_is_installed_help_and_mistakes_tell_so(taskstore,
 
 
 def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(taskstore, folder):
-    checked = taskstore("check")
-    assert checked.returncode == 0, checked.stderr
-    assert (folder / "share" / "taskstore" / "secret_key").exists()
+    for command in ("check", "migrate"):
+        done = taskstore(command)
+        assert done.returncode == 0, done.stderr
+    assert (folder / "share" / "taskstore" / "taskstore.sqlite3").exists()
 
 
 def test_installed_templates_and_static_files_are_found(taskstore):

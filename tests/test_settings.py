@@ -12,6 +12,7 @@ from environs.exceptions import EnvError
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment
 from taskstore_project.__main__ import take_data_folder
+from taskstore_project.private_files import read_or_make
 
 pytestmark = pytest.mark.once
 
@@ -63,7 +64,6 @@ def refusal(setting):
         ("TASKSTORE_REPLICA_URL", "mysql://ann:geheim@host/tasks", "postgresql://"),
         ("TASKSTORE_REPLICA_URL", "postgresql://host/tasks", "DATABASE_URL"),
         ("TASKSTORE_NEWER_DATABASE", "perhaps", "TASKSTORE_NEWER_DATABASE"),
-        ("TASKSTORE_DATA", "/dev/null/data", "/dev/null/data"),
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
@@ -105,10 +105,9 @@ def test_a_refused_database_address_does_not_show_its_password(refusal):
     assert "geheim" not in refusal(DATABASE_URL="mysql://ann:geheim@host/tasks")
 
 
-def test_the_data_folder_is_for_its_owner_alone(setting, tmp_path):
-    setting(TASKSTORE_DATA=str(tmp_path / "elsewhere"))
-    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "elsewhere" / "secret_key").stat().st_mode) == 0o600
+def test_settings_leave_nothing_behind(setting, tmp_path):
+    assert setting("SECRET_KEY", TASKSTORE_DATA=str(tmp_path / "elsewhere")) != ""
+    assert not (tmp_path / "elsewhere").exists()
     assert not (tmp_path / "data").exists()
 
 
@@ -125,8 +124,11 @@ def test_the_data_folder_has_to_be_named(capsys):
     assert capsys.readouterr().err == "taskstore: --data needs a directory\n"
 
 
-def test_the_secret_key_stays_the_same(setting):
-    assert setting("SECRET_KEY") == setting("SECRET_KEY") != ""
+def test_the_secret_key_stays_the_same(setting, tmp_path):
+    made = read_or_make(tmp_path / "data")
+    assert read_or_make(tmp_path / "data") == setting("SECRET_KEY") == made != ""
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "data" / "secret_key").stat().st_mode) == 0o600
 
 
 def test_servers_can_share_a_secret_key(setting, tmp_path):

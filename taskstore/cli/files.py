@@ -13,6 +13,7 @@ import click
 from ..errors import InvalidInput
 from ..types.tasks import Imported
 from ..units import size
+from ..whole_files import whole_file
 from . import parameter_types
 from .base import Failure, Scope, Session, command, telling
 from .tables import number
@@ -51,15 +52,11 @@ def export(session: Session, terms: Sequence[str], format: str, output: Path | N
     if output is None:
         write(session, found, sys.stdout.buffer)
         return
-    draft = output.with_name(f"{output.name}.part")
     try:
-        with draft.open("wb") as opened:
+        with whole_file(output) as opened:
             written = write(session, found, opened)
-        draft.replace(output)
     except OSError as problem:
         raise Failure(f"can't write {output}: {problem.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
     session.note(f"{output}: {size(written)}")
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from django.conf import settings
 
+from taskstore.whole_files import whole_file
 from taskstore_project.base_command import CannotRun
 
 FORMAT = 1
@@ -28,16 +29,21 @@ DAMAGE = (
 )
 
 
+# A restore goes on far beyond it, and still within what a database can count.
+Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+NEVER_MS = 253_402_300_800_000  # The year 10 000.
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The description of a backup, in the file."""
 
     format: int
-    made_at_ms: int  # By the database's clock, not after the moment of the snapshot.
+    made_at_ms: Annotated[int, msgspec.Meta(ge=0, lt=NEVER_MS)]  # By the database's clock, not after the moment of the snapshot.
     database: str
     migrations: dict[str, str]  # The last migration of each application with tables in the backup.
-    ids: int  # The largest id given out.
-    commits: int
-    rows: dict[str, int]  # The number of rows of each table.
+    ids: Number  # The largest id given out.
+    commits: Number
+    rows: dict[str, Number]  # The number of rows of each table.
 
     @property
     def tasks(self) -> int:
@@ -67,35 +73,18 @@ class Draft:
 
 @contextmanager
 def drafted(file: Path) -> Iterator[Draft]:
-    """Write a draft that replaces `file` when it is complete and on the disk, readable for its owner only.
+    """Write a backup that replaces `file` when it is complete and on the disk, readable for its owner only.
 
     Raises CannotRun when it can't be written. Any failure leaves `file` as it was.
     """
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with open(descriptor, "wb") as opened:
-                with zipfile.ZipFile(opened, "w", **COMPRESSION) as archive:  # type: ignore[call-overload]
-                    yield Draft(archive)
-                opened.flush()
-                os.fsync(descriptor)
-            unfinished.replace(file)
-            sync_folder(file.parent)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with (
+            whole_file(file, mode=0o600) as opened,
+            zipfile.ZipFile(opened, "w", **COMPRESSION) as archive,  # type: ignore[call-overload]
+        ):
+            yield Draft(archive)
     except OSError as problem:
         raise CannotRun(f"can't write {file}: {problem.strerror}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Write the name of a new file to the disk, too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # File systems that can't do it don't need it.
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Archive:
@@ -110,14 +99,26 @@ class Archive:
             raise CannotRun(
                 f"a newer Task Store wrote this backup (format {made_as}, here {FORMAT}): restore it with that version"
             )
-        self.manifest = msgspec.json.decode(text, type=Manifest)
+        try:
+            self.manifest = msgspec.json.decode(text, type=Manifest)
+        except msgspec.ValidationError as problem:
+            raise CannotRun(f"{archive.filename} has a manifest that no backup has: {problem}") from None
 
     def rows(self, name: str, kinds: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table, with values of these types."""
         decode, count = msgspec.json.Decoder(tuple[tuple(kinds)]).decode, 0  # type: ignore[misc]
+        # Its data in Base64, and the rest of it.
+        most = 2 * max(settings.TASKSTORE_MAX_DATA_BYTES, settings.TASKSTORE_MAX_REQUEST_BYTES)
         with doubted(self._archive.filename), self._archive.open(f"{name}.ndjson") as part:
-            for count, line in enumerate(BufferedReader(cast("RawIOBase", part), BUFFER), start=1):  # noqa: B007
+            lines = BufferedReader(cast("RawIOBase", part), BUFFER)
+            while line := lines.readline(most + 1):
+                if len(line) > most:
+                    raise CannotRun(
+                        f"{self._archive.filename} has a row of more than {most} bytes in {name}: TASKSTORE_MAX_DATA_BYTES"
+                        " and TASKSTORE_MAX_REQUEST_BYTES must be as large as where it was written"
+                    )
                 yield decode(line)
+                count += 1
             if count != self.manifest.rows[name]:
                 raise EOFError
 

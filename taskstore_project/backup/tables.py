@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from django.contrib.auth.models import User
@@ -42,7 +42,7 @@ KINDS: list[tuple[type[models.Field[Any, Any]], Any]] = [
     (models.BinaryField, bytes),
     (models.BooleanField, bool),
     (models.DateTimeField, datetime),
-    (models.IntegerField, int),
+    (models.IntegerField, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]),
     (models.JSONField, Any),
 ]
 

@@ -91,6 +91,9 @@ class ServerCommand(ProjectCommand, ABC):
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)
         held = held_grpc_port(host, grpc_port)
+        key = private_files.read_or_make(settings.TASKSTORE_DATA)
+        if not settings.TASKSTORE_SECRET_KEY_FILE:
+            settings.SECRET_KEY = key
         with folder_lock(settings.TASKSTORE_DATA) as lock, address.bind() as bound, held as grpc:
             url = local_url(bound)
             allow(url, no_auth=no_auth, commands=commands)

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import tracemalloc
 import zipfile
 from contextlib import suppress
 
@@ -102,6 +103,41 @@ def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path):
         archive.writestr(MANIFEST, json.dumps({"format": FORMAT + 1, "sealed": True}))
     with pytest.raises(CannotRun, match=r"a newer Task Store wrote this backup \(format 2, here 1\)"):
         read(newer)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"ids": 2**63}, r"\$.ids"),
+        ({"ids": 2**62}, r"Expected `int` <= \d+ - at `\$.ids`"),
+        ({"commits": -1}, r"\$.commits"),
+        ({"made_at_ms": 2**62}, r"\$.made_at_ms"),
+        ({"rows": {"tasks_app_task": 1.5}}, r"\$.rows"),
+        ({"sealed": True}, "sealed"),
+    ],
+)
+def test_a_manifest_with_a_value_that_none_has_is_refused_by_its_name(tmp_path, wrong, words):
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr(MANIFEST, json.dumps(msgspec.structs.asdict(WHOLE) | wrong))
+    with pytest.raises(CannotRun, match=f"has a manifest that no backup has: .*{words}"):
+        read(other)
+
+
+def test_a_row_without_an_end_is_not_read_to_its_end(tmp_path, settings):
+    settings.TASKSTORE_MAX_DATA_BYTES = settings.TASKSTORE_MAX_REQUEST_BYTES = 2**20
+    bomb = tmp_path / "bomb.zip"
+    with drafted(bomb) as draft:
+        draft.put("tasks_app_task", [b'[1, "' + b" " * 2**26])
+        draft.end(WHOLE)
+    assert bomb.stat().st_size < 2**20
+    tracemalloc.start()
+    try:
+        with pytest.raises(CannotRun, match="a row of more than 2097152 bytes in tasks_app_task"):
+            read(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_missing_rows_are_noticed(tmp_path):

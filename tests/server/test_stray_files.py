@@ -18,6 +18,11 @@ REFUSED = {
     "tokens": ("token", "list"),
     "backup": ("backup", "here.backup"),
     "restore": ("restore", "no-such-file"),
+    "up what": ("up", "--nope"),
+    "up where": ("up", "--port", "x"),
+    "up for whom": ("up", "--host", "192.0.2.1"),
+    "serve": ("serve", "--workers", "0"),
+    "nothing": ("nothing",),
     "migrate": ("migrate", "tasks_app", "9999"),
     "migrate what": ("migrate", "nothing"),
     "migrate how": ("migrate", "--nonsense"),
@@ -28,6 +33,13 @@ REFUSED = {
 def test_it_leaves_nothing_behind(place, arguments):
     told = place.manage(*arguments)
     assert told.returncode != 0, told.stdout
+    assert not place.folder.exists()
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["diffsettings"], ["--help"], ["version"]])
+def test_a_command_that_needs_no_store_makes_none(place, arguments):
+    told = place.manage(*arguments)
+    assert told.returncode == 0, told.stderr
     assert not place.folder.exists()
 
 

@@ -37,6 +37,10 @@ def test_it_refuses_a_port_that_is_in_use(refusal):
     assert "--port" in line
 
 
+def test_it_refuses_a_folder_that_can_not_be_made(refusal):
+    assert "TASKSTORE_DATA or --data: can't keep data in /dev/null/data: " in refusal("--data", "/dev/null/data")
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - just that.
 def test_it_refuses_to_let_other_machines_in_without_a_public_address(settings, host):
     with pytest.raises(CannotRun, match="set TASKSTORE_PUBLIC_URL"):

@@ -19,10 +19,12 @@ class Command(ProjectCommand):
             "file",
             type=Path,
             metavar="FILE",
-            help="file to write, readable only by its owner; an existing file is replaced",
+            help="file to write, readable only by its owner; replaces an existing file, and writes through a pipe",
         )
 
     def handle(self, *, file: Path, **options: object) -> None:
         need_store()
         manifest = backup.write(file.absolute(), self.stderr.write)
-        self.stdout.write(f"{grouped(manifest.tasks)} tasks, ids up to {manifest.ids}, are in {file}")
+        # What is written through may be standard output itself.
+        output = self.stdout if file.is_file() else self.stderr
+        output.write(f"{grouped(manifest.tasks)} tasks, ids up to {manifest.ids}, are in {file}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.commands import migrate
-from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
@@ -27,11 +27,26 @@ class Executor(MigrationExecutor):
                 stack.enter_context(transaction.atomic(self.connection.alias))
             return super().apply_migration(state, migration, *how, **named)
 
+    def detect_soft_applied(self, state: Any, migration: Migration) -> Any:
+        migration.initial = True  # Not only a first one: what has made one of its tables has made all of them.
+        is_applied, after = super().detect_soft_applied(state, migration)
+        return is_applied, after if is_applied else state
+
 
 migrate.MigrationExecutor = Executor  # type: ignore[attr-defined]
 
 
 class Command(migrate.Command):
+    def handle(self, *words: Any, **options: Any) -> None:
+        chosen = connections[options["database"]]
+        with ExitStack() as stack:
+            if not chosen.introspection.table_names():
+                # All tables or none: before the first server has started, nobody can need some of them.
+                stack.enter_context(chosen.constraint_checks_disabled())
+                stack.enter_context(transaction.atomic(chosen.alias))
+            # A migration whose tables exist was cut short by an earlier version before it was recorded.
+            super().handle(*words, **options | {"fake_initial": True})
+
     def run_from_argv(self, argv: list[str]) -> None:
         file = dialect_of(DEFAULT_DB_ALIAS).file
         if file is None or file.exists():
