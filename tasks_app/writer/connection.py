@@ -36,7 +36,6 @@ from ..database import (
 )
 from ..database.outage import translated
 from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
-from ..offload.memory import give_back_soon
 from ..offload.threads import by_the_writer
 
 if TYPE_CHECKING:
@@ -213,7 +212,6 @@ class PostgreSQLConnection(WriterConnection):
             raise (CommitUnknown(UNCONFIRMED) if is_unknown else told) from error
         if connection.most_bytes > KEPT_BYTES:
             await self.close()
-            give_back_soon()
         result: T = end.value
         return result
 
@@ -258,8 +256,6 @@ class SQLiteConnection(WriterConnection):
             await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", is_large=is_large)
             if sent_bytes > KEPT_BYTES or time.monotonic() > self._opened_s + KEPT_S:
                 await by_the_writer(self._replace)
-            if sent_bytes > KEPT_BYTES:
-                give_back_soon()
         return result
 
     async def change(self, steps: Steps[T]) -> T:

@@ -26,6 +26,7 @@ from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
+from ..offload.memory import give_back_soon
 from .cancelling import ended
 from .connection import WriterConnection, connection_to
 from .housekeeping import Housekeeper
@@ -219,10 +220,10 @@ class Writer:
     async def _do(self, batch: list[Asked]) -> None:
         connection, operations = self._connection, [asked.operation for asked in batch]
         self.begun += len(batch)
-        begun_s = time.monotonic()
+        begun_s, is_large = time.monotonic(), are_large(operations)
         try:
             steps = transact(operations, connection.dialect)
-            done = await connection.run(steps, is_large=are_large(operations), prepare=partial(_prepare, batch))
+            done = await connection.run(steps, is_large=is_large, prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
             for asked in batch:
@@ -238,6 +239,8 @@ class Writer:
                 self._neighbours.tell(done.supply)
             for asked, decision in zip(batch, done.decisions, strict=True):
                 self._settle(asked, decision)
+        if is_large:
+            give_back_soon()
 
     async def _next_batch(self) -> list[Asked]:
         """What has arrived, as much as goes together. Waits for something; empty when whoever asked has gone."""

@@ -107,8 +107,8 @@ class Archive:
     def rows(self, name: str, kinds: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a table, with values of these types."""
         decode, count = msgspec.json.Decoder(tuple[tuple(kinds)]).decode, 0  # type: ignore[misc]
-        # Its data in Base64, and the rest of it.
-        most = 2 * max(settings.TASKSTORE_MAX_DATA_BYTES, settings.TASKSTORE_MAX_REQUEST_BYTES)
+        # Its data in Base64, or a kept answer with the data of many tasks.
+        most = 4 * max(settings.TASKSTORE_MAX_DATA_BYTES, settings.TASKSTORE_MAX_REQUEST_BYTES)
         with doubted(self._archive.filename), self._archive.open(f"{name}.ndjson") as part:
             lines = BufferedReader(cast("RawIOBase", part), BUFFER)
             while line := lines.readline(most + 1):
