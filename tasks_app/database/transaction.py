@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import cast
 
@@ -67,8 +68,11 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     written = written_by(operations, decided, seen)
     if written.items:
         yield from dialect.note_key_groups(written)
+    data = yield from _little_data(operations, decided, dialect)
     ids = (yield from dialect.write(written)) if written else ()
     tasks = iter(written.drafts) if written.has_ids else map(with_id, written.drafts, ids)
+    if data:
+        tasks = map(partial(_with_data, data), tasks)
     decisions = [_decision(outcome, tasks) for outcome in decided]
     for operation, decision in zip(operations, decisions, strict=True):
         if operation.scope.patterns is not None and isinstance(decision, list):
@@ -100,6 +104,28 @@ def _read_data(operations: Sequence[Operation], seen: Seen, dialect: Dialect) ->
         found: dict[int, bytes] = dict(rows)
         whole = {id: seen.named[id]._replace(data=bytes(found[each.payload])) for id, each in apart.items()}
         seen.named = {**seen.named, **whole}
+
+
+def _little_data(
+    operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], dialect: Dialect
+) -> Steps[dict[int, bytes]]:
+    """Read data that is kept apart for the answers, by its payload, while it is little: a thread would cost more."""
+    wanted, size = set[int](), 0
+    for operation, outcome in zip(operations, outcomes, strict=True):
+        if isinstance(outcome, Effect) and operation.is_told and not outcome.place:
+            for task in outcome.drafts:
+                if isinstance(task.data, Apart) and size < LARGE_BYTES:
+                    wanted.add(task.data.payload)
+                    size += task.data.size
+    if not wanted:
+        return {}
+    [rows] = yield [dialect.payloads(wanted)]
+    return {payload: bytes(data) for payload, data in rows}
+
+
+def _with_data(data: Mapping[int, bytes], task: TaskRecord) -> TaskRecord:
+    is_known = isinstance(task.data, Apart) and task.data.payload in data
+    return task._replace(data=data[task.payload]) if is_known else task
 
 
 def _decision(outcome: Effect | Refusal | Decision, tasks: Iterator[TaskRecord]) -> Decision:
