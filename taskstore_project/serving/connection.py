@@ -124,10 +124,10 @@ class Connection(ABC):
         return (self._parts, part_bytes) if is_begun and not (is_ours or self.is_refused) else None
 
     def refuse_slow(self) -> None:
-        if self._parts or self._part_bytes or self.lane.begun_bytes:
-            self.refuse(refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request was sent too slowly."))
-        else:
+        if self.is_unused:
             self.abort()  # A browser would take it for the answer to what it asks later.
+        else:
+            self.refuse(refusal_of(HTTPStatus.REQUEST_TIMEOUT, "The request was sent too slowly."))
 
     def refuse(self, answer: bytes) -> None:
         """Answer by ourselves, take no other request, and close when the client has read it.
@@ -147,6 +147,16 @@ class Connection(ABC):
         if begun := self.lane.release():
             self.receive(begun)
         self.mark_last()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way, not even the first bytes of one."""
+        return self.is_between_requests and not (self.lane.is_answering or self.lane.begun_bytes or self.is_refused)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no byte has come yet."""
+        return not (self._parts or self._part_bytes or self.lane.begun_bytes)
 
     def close_if_idle(self) -> None:
         """Close it unless a request is answered, or its body is received. A head that has begun does not count."""
@@ -491,6 +501,12 @@ def long_head() -> bytes:
     """Return the answer to a request line and headers of more than MOST_HEAD_BYTES."""
     reason = f"Request line and headers must be at most {MOST_HEAD_BYTES} bytes together."
     return refusal_of(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, reason)
+
+
+def crowded() -> bytes:
+    """Return the answer to a connection for which there is no room."""
+    reason = "All connections are in use: try again later."
+    return refusal_of(HTTPStatus.SERVICE_UNAVAILABLE, reason, f"Retry-After: {RETRY_AFTER_S}\r\n")
 
 
 def closing_answer(status: HTTPStatus, headers: str, body: bytes) -> bytes:

@@ -148,7 +148,11 @@ class Channel(http.HTTPChannel, Connection):  # type: ignore[misc]
     totalHeadersSize = MOST_HEAD_BYTES  # noqa: N815
     requestFactory = Request  # noqa: N815
 
-    def dataReceived(self, data: bytes) -> None:  # noqa: N802 - Twisted's name, as below.
+    def connectionMade(self) -> None:  # noqa: N802 - Twisted's name, as below.
+        super().connectionMade()
+        self.factory.server.admit(self, self.transport.fileno())
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
         if not self.is_refused:
             self.resetTimeout()
         self.receive(data)
@@ -204,7 +208,8 @@ class Channel(http.HTTPChannel, Connection):  # type: ignore[misc]
     @property
     def is_between_requests(self) -> bool:
         is_begun = self.requests or self._part_bytes or self._buffer or self._busyReceiving or self._dataBuffer
-        return bool(self.persistent) and not (is_begun or self.is_ending or self._waitingForTransport)
+        is_closing = self.is_ending or self.transport.disconnecting
+        return bool(self.persistent) and not (is_begun or is_closing or self._waitingForTransport)
 
     @property
     def is_open(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ from django.conf import settings
 from tasks_app.writer.readiness import readiness
 from tasks_app.writer.writer import Writer
 
-from .connection import Connection, Watch
+from .connection import Connection, Watch, crowded
 
 if TYPE_CHECKING:
     from tasks_app.rest_api.lane import Lane
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 GRACE_S = 1.0  # Connections in use learn with their next answer that the server goes; then idle ones are closed.
 PATIENCE_S = 7.5  # For the answers that are being made: the process has to be gone within ten seconds.
 LOOK_EVERY_S = 0.02
+KEPT_FILES = 150
 LAST_WORDS_S = 0.3  # For what is cancelled when the patience is at its end.
 
 
@@ -97,6 +99,24 @@ class Lifecycle(ABC):
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=LAST_WORDS_S)
+
+    def admit(self, connection: Connection, descriptor: int) -> None:
+        """Keep some of the files that this process may open for the database and whatever a request needs.
+
+        An idle connection is closed for a new one, rather one that was never used. Without any, the new one is refused.
+        The system gives out the lowest free number, so that of the new connection tells how many files are open.
+        """
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        kept = max(most // 4, min(KEPT_FILES, most // 2))
+        if descriptor < most - kept:
+            return
+        idle = [each for each in self.http_connections() if each.is_idle and each is not connection]
+        if idle:
+            next((each for each in idle if each.is_unused), idle[0]).close()
+        elif descriptor < most - kept // 2:
+            connection.refuse(crowded())
+        else:
+            connection.abort()  # A refused one would stay for a while, until its client has read why.
 
     # ---- What each server has its own way for
 

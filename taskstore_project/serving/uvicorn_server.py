@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +52,20 @@ class Socket(FollowsReader, WebSocketsSansIOProtocol):
 class Protocol(FollowsReader, HttpToolsProtocol, Connection):
     """A connection."""
 
-    def __init__(self, *args: Any, lane: Lane | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, lane: Lane | None = None, admit: Callable[[Connection, int], None] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._admit = admit
         self.use(lane)
         self._is_in_request = False  # For the parser: from its first byte to its last one.
         self._body_bytes = 0
         self._answered_s = 0.0  # When the lane last sent an answer.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self._admit:
+            self._admit(self, transport.get_extra_info("socket").fileno())
 
     def data_received(self, data: bytes) -> None:
         self.receive(data)
@@ -212,7 +220,7 @@ class Server(Lifecycle, uvicorn.Server):
         config = uvicorn.Config(
             application,
             loop="uvloop",
-            http=partial(Protocol, lane=self.lane),  # type: ignore[arg-type]
+            http=partial(Protocol, lane=self.lane, admit=self.admit),  # type: ignore[arg-type]
             ws=Socket,
             ws_max_size=MOST_SOCKET_BYTES,
             lifespan="off",  # The application has none; the writer starts and stops here.
