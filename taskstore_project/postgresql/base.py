@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import select
 import time
-from typing import Any
+from typing import Any, Self
 from weakref import ref
 
 import psycopg
@@ -26,7 +26,24 @@ JITTER_S = 0.1  # Keeps many processes from trying at once.
 CHECK_S = 2.0  # A connection that does not answer a ping within this time is replaced.
 AT_ONCE_S = 0.05  # How long a request waits for a connection when the outage is older than its patience.
 
-Connection = psycopg.Connection[Any]
+READ_ONLY_S = 1.0  # How long a connection that takes no changes is used, before another look for one that does.
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection to the server that takes changes. While there is none, to one that can be read."""
+
+    read_only_until_s: float | None = None
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        try:
+            return super().connect(conninfo, **options)
+        except psycopg.OperationalError as error:
+            if "session is read-only" not in str(error):
+                raise
+        connection = super().connect(conninfo, **options | {"target_session_attrs": "any"})
+        connection.read_only_until_s = time.monotonic() + READ_ONLY_S
+        return connection
 
 
 class SteadyTries(AttemptWithBackoff):
@@ -104,6 +121,9 @@ def ping(connection: Connection) -> None:
     psycopg's own check waits for as long as the network does, which may be long.
     """
     end_s = time.monotonic() + CHECK_S
+    if connection.read_only_until_s is not None and time.monotonic() > connection.read_only_until_s:
+        connection.close()
+        raise psycopg.OperationalError("the connection takes no changes")
     libpq = connection.pgconn
     answers = select.poll()
     try:
@@ -142,6 +162,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
                 kwargs={**self.get_connection_params(), "autocommit": True},
                 open=False,
                 configure=self._configure_connection,
+                connection_class=Connection,
                 check=ping if self.settings_dict["CONN_HEALTH_CHECKS"] else None,
                 **options,
             )
