@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +14,9 @@ from django.db import connections, router
 from taskstore.types import sentences
 
 from .conf import command_rules, retention
+from .database import dialect_of
 
+DATABASES = ("sqlite", "postgresql")
 DURABILITIES = ("strict", "opportunistic")
 
 
@@ -22,6 +24,19 @@ DURABILITIES = ("strict", "opportunistic")
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
     return [*_database(), *_durability(), *_history(), *_retention(), *_command_lists(), *_descriptors()]
+
+
+@register(Tags.database)
+def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """Whether the database itself can hold a store, when Django may ask it."""
+    from .models import Task
+
+    alias = router.db_for_write(Task)
+    if alias not in (databases or ()) or connections[alias].vendor not in DATABASES:
+        return []
+    connections[alias].ensure_connection()
+    flaw = dialect_of(alias).flaw(connections[alias])
+    return [Error(f'The database of DATABASES["{alias}"] can not be used: {flaw}.', id="tasks_app.E013")] * bool(flaw)
 
 
 @register(Tags.security)
@@ -36,7 +51,7 @@ def _database() -> Iterator[CheckMessage]:
 
     alias = router.db_for_write(Task)
     connection = connections[alias]
-    if connection.vendor not in ("sqlite", "postgresql"):
+    if connection.vendor not in DATABASES:
         yield Error(
             f"Task Store does not support {connection.display_name}.",
             hint=f'Use PostgreSQL or SQLite in DATABASES["{alias}"], or route tasks_app to another database.',

@@ -76,6 +76,8 @@ def reached() -> Iterator[Any]:
     except DatabaseProblem as problem:
         raise CannotRun(f"can't open the database {place()}: {problem}") from None
     try:
+        if flaw := dialect_of(DEFAULT_DB_ALIAS).flaw(probe):
+            raise CannotRun(f"can't use the database {place()}: {flaw}")
         yield probe
     finally:
         probe.close()

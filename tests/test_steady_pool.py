@@ -1,13 +1,14 @@
 """The pool of connections to PostgreSQL, on a server that comes and goes."""
 
 import time
+from functools import partial
 
 import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
 from taskstore_project.postgresql import base
-from taskstore_project.postgresql.base import AGAIN_S, JITTER_S, SteadyPool, SteadyTries, ping
+from taskstore_project.postgresql.base import AGAIN_S, JITTER_S, Connection, SteadyPool, SteadyTries, ping
 from tests.server.clusters import cluster
 from tests.server.harness import wait_for
 
@@ -46,7 +47,8 @@ def pool(postgresql, failed_checks):
     postgresql.start()
     kwargs = {"autocommit": True, "connect_timeout": 20}
     url = postgresql.url_of("postgres")
-    with SteadyPool(url, kwargs=kwargs, min_size=1, max_size=8, timeout=PATIENCE_S, check=check) as made:
+    chosen = partial(SteadyPool, kwargs=kwargs, connection_class=Connection, check=check)
+    with chosen(url, min_size=1, max_size=8, timeout=PATIENCE_S) as made:
         made.wait(PATIENCE_S)
         yield made
 
@@ -90,7 +92,7 @@ def test_an_outage_that_is_older_than_the_patience_is_told_at_once(pool, postgre
 
 
 def test_a_ping_finds_a_connection_that_is_lost(postgresql):
-    with psycopg.connect(postgresql.url_of("postgres"), autocommit=True) as connection:
+    with Connection.connect(postgresql.url_of("postgres"), autocommit=True) as connection:
         ping(connection)
         assert connection.execute("SELECT 1").fetchone() == (1,)
         postgresql.execute(f"SELECT pg_terminate_backend({connection.info.backend_pid})")

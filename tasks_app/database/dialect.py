@@ -93,6 +93,11 @@ class Dialect(ABC):
         """A connection without the pool, not opened yet, which gives up after this time."""
         return connections[self.using].copy()
 
+    def flaw(self, connection: Any) -> str:
+        """Why the database on this open connection can't hold a store, and the remedy; empty when it can."""
+        del connection  # Only some databases come in kinds.
+        return ""
+
     def share_claims(self, writers: int, own_class: int) -> None:
         """Prefer tasks that the other writers of this database leave alone, where there are others."""
         del writers, own_class  # Only some databases serve several.

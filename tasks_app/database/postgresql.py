@@ -66,6 +66,15 @@ class PostgreSQL(Candidates):
         connection.settings_dict["OPTIONS"].setdefault("connect_timeout", timeout_s)
         return connection
 
+    def flaw(self, connection: Any) -> str:
+        encoding = connection.connection.info.parameter_status("server_encoding")
+        if encoding == "UTF8":
+            return ""
+        return (
+            f"its encoding is {encoding}, which lacks characters of tasks: create one with "
+            "`createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`"
+        )
+
     def _has_label(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]:
         if value is None:
             return "labels ? %s", (name,)

@@ -38,7 +38,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The description of a backup, in the file."""
 
     format: int
-    made_at_ms: Annotated[int, msgspec.Meta(ge=0, lt=NEVER_MS)]  # By the database's clock, not after the moment of the snapshot.
+    made_at_ms: Annotated[
+        int, msgspec.Meta(ge=0, lt=NEVER_MS)
+    ]  # By the database's clock, not after the moment of the snapshot.
     database: str
     migrations: dict[str, str]  # The last migration of each application with tables in the backup.
     ids: Number  # The largest id given out.
@@ -114,8 +116,8 @@ class Archive:
             while line := lines.readline(most + 1):
                 if len(line) > most:
                     raise CannotRun(
-                        f"{self._archive.filename} has a row of more than {most} bytes in {name}: TASKSTORE_MAX_DATA_BYTES"
-                        " and TASKSTORE_MAX_REQUEST_BYTES must be as large as where it was written"
+                        f"{self._archive.filename} has a row of more than {most} bytes in {name}: "
+                        "TASKSTORE_MAX_DATA_BYTES and TASKSTORE_MAX_REQUEST_BYTES must be as where it was written"
                     )
                 yield decode(line)
                 count += 1

@@ -32,7 +32,7 @@ READ_ONLY_S = 1.0  # How long a connection that takes no changes is used, before
 class Connection(psycopg.Connection[Any]):
     """A connection to the server that takes changes. While there is none, to one that can be read."""
 
-    read_only_until_s: float | None = None
+    usable_until_s = float("inf")
 
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
@@ -42,7 +42,7 @@ class Connection(psycopg.Connection[Any]):
             if "session is read-only" not in str(error):
                 raise
         connection = super().connect(conninfo, **options | {"target_session_attrs": "any"})
-        connection.read_only_until_s = time.monotonic() + READ_ONLY_S
+        connection.usable_until_s = time.monotonic() + READ_ONLY_S
         return connection
 
 
@@ -121,7 +121,7 @@ def ping(connection: Connection) -> None:
     psycopg's own check waits for as long as the network does, which may be long.
     """
     end_s = time.monotonic() + CHECK_S
-    if connection.read_only_until_s is not None and time.monotonic() > connection.read_only_until_s:
+    if time.monotonic() > connection.usable_until_s:
         connection.close()
         raise psycopg.OperationalError("the connection takes no changes")
     libpq = connection.pgconn

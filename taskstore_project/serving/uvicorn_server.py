@@ -53,7 +53,11 @@ class Protocol(FollowsReader, HttpToolsProtocol, Connection):
     """A connection."""
 
     def __init__(
-        self, *args: Any, lane: Lane | None = None, admit: Callable[[Connection, int], None] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        lane: Lane | None = None,
+        admit: Callable[[Connection, int], None] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._admit = admit

@@ -65,7 +65,7 @@ def test_without_an_idle_one_a_new_one_is_refused_and_told_when_to_come_back(ser
         busy.append(more)
         return more
 
-    told = []
+    told = b""
     while len(busy) < MOST_FILES and not told:
         last = refused()
         last.settimeout(0.05)

@@ -2,8 +2,11 @@
 
 import signal
 from contextlib import ExitStack
+from uuid import uuid4
 
 import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from taskstore_project.startup_migration import MIGRATION_LOCK
 
@@ -40,6 +43,27 @@ def test_it_ends_in_good_order_when_it_is_told_to_while_it_gets_ready(store):
         wait_for(lambda: waiting(store) == 1, "a server getting ready")
         assert server.end(signal.SIGTERM) == 0
         assert server.complaints == ""
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["serve"], ["migrate"], ["token", "list"]])
+def test_an_encoding_that_lacks_characters_is_refused(latin, arguments):
+    told = latin.manage(*arguments)
+    assert told.returncode != 0
+    assert "its encoding is LATIN1, which lacks characters of tasks: create one with `createdb " in told.stderr
+    assert told.stderr.startswith("taskstore: can't use the database latin_") or arguments == ["migrate"]
+    assert "Traceback" not in told.stderr
+
+
+@pytest.fixture
+def latin(store, tmp_path):
+    name = f"latin_{uuid4().hex}"
+    with psycopg.connect(store.database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        parameters = conninfo_to_dict(store.database_url)
+        known = f"/{parameters['dbname']}"
+        assert store.database_url.count(known) == 1
+        yield Store(tmp_path / "latin", store.database_url.replace(known, f"/{name}"))
+        connection.execute(f"DROP DATABASE {name}")
 
 
 def held_up(store):
