@@ -20,6 +20,7 @@ from ..core.actors import PROGRAM, Actor
 from . import audit, sessions
 from .people import password_was_given, random_password
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, administrators
+from .versions import must_still_be
 
 ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
 ADMIN = ROLE_NAMES[-1]
@@ -64,11 +65,15 @@ def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[User, str]:
     return user, password
 
 
-def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM) -> None:
-    """Give the account this role and no other. Raises InvalidInput, see `_may_lose`."""
+def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM, *, version: str = "") -> None:
+    """Give the account this role and no other.
+
+    Raises InvalidInput, see `_may_lose`; for `version` when that is given and not that of the present rights.
+    """
     _check_role(rights)
-    before = rights_of(user)
     with _may_lose(user, actor):
+        before = rights_of(user)
+        must_still_be(version, before, f"the rights of {user.username}")
         _give(user, rights)
         sessions.look_again()
         _write_down("change rights", user, actor, before=asdict(before), after=asdict(rights))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -15,6 +17,7 @@ from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
 from ..access.people import must_choose_password
 from ..access.policy import Action
+from ..access.versions import version_of
 from . import words
 from .pages import actor_for, go_to, is_partial, page, user_of
 
@@ -34,6 +37,7 @@ class RightsForm(forms.Form):
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
     sees_payloads = forms.BooleanField(required=False)
     commands = forms.BooleanField(required=False)
+    version = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def rights(self) -> Rights:
         """Return the rights that a valid form asks for."""
@@ -80,12 +84,18 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
     """Show an account with its rights; change the rights."""
     user = get_object_or_404(User, pk=user_id)
     rights = rights_of(user)
-    initial = {"role": rights.role, "sees_payloads": rights.sees_payloads, "commands": rights.commands}
+    initial = asdict(rights) | {"version": version_of(rights)}
     form = RightsForm(request.POST if request.method == "POST" else None, initial=initial)
     if form.is_valid():
-        verbs.change_rights(user, form.rights(), actor_for(request))
-        messages.success(request, f"Changed the rights of {user.username}.")
-        return redirect("console:people")
+        try:
+            verbs.change_rights(user, form.rights(), actor_for(request), version=form.cleaned_data["version"])
+        except InvalidInput as refused:
+            if "version" not in refused.fields:
+                raise
+            form.add_error(None, forms.ValidationError(refused.fields["version"]))
+        else:
+            messages.success(request, f"Changed the rights of {user.username}.")
+            return redirect("console:people")
     context = {
         "person": user,
         "form": form,

@@ -27,6 +27,7 @@ from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 
 from .. import schedules as verbs
 from ..access.policy import Action, may
+from ..access.versions import version_of
 from ..forms import is_plain_text, with_plain_ends
 from ..models import Task
 from ..schedules import (
@@ -197,7 +198,7 @@ class ScheduleForm(forms.Form):
 def _initial(plan: SchedulePlan) -> dict[str, Any]:
     """Return the values of the form's fields for a plan."""
     times = NEW | {"cron": plan.cron, "zone": plan.zone, "catch_up": plan.catch_up, "priority": plan.adds.priority}
-    times["version"] = verbs.version_of(plan)
+    times["version"] = version_of(plan)
     if isinstance(plan.adds, PlannedTask):
         labels = written_labels(plan.adds.labels)
         return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}

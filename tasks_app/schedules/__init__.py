@@ -5,7 +5,7 @@ from taskstore.types.schedules import PlannedJob, PlannedTask, ScheduledJobOptio
 from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
 from .running import Scheduler, work
 from .timetable import Timetable, problems_of
-from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, schedules, version_of
+from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, schedules
 
 __all__ = [
     "NAME_LABEL",
@@ -26,6 +26,5 @@ __all__ = [
     "run_now",
     "schedule",
     "schedules",
-    "version_of",
     "work",
 ]

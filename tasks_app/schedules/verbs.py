@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from taskstore.types.schedules import (
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
+from ..access.versions import must_still_be
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import dialect_of
@@ -104,11 +104,6 @@ def schedule(name: str, scope: GroupScope = EVERY_GROUP) -> Schedule | None:
     return StoredSchedule.of(task).answer if task else None
 
 
-def version_of(plan: SchedulePlan) -> str:
-    """Return a short text that is another one for another plan: a form has that of the plan that it shows."""
-    return hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(plan))).hexdigest()[:16]
-
-
 def plan_of(name: str) -> SchedulePlan | None:
     """Return the plan of the schedule of this name, to be changed; None when there is none or its data is invalid."""
     task = named(name)
@@ -139,9 +134,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str =
     if before is None:
         return _added(name, plan, actor).answer, True
     _refuse_forbidden(before, actor)
-    if version and (before.record is None or version_of(before.record.plan) != version):
-        text = "someone has changed this schedule since you opened the form"
-        raise InvalidInput({"version": [f"{text}: open it again, and repeat your change"]})
+    must_still_be(version, before.record and before.record.plan, "this schedule")
     if before.record and before.record.plan == plan and not before.error:
         return before.answer, False
     return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False

@@ -148,6 +148,16 @@ def test_it_gives_the_right_to_submit_shell_commands_beside_a_role(admin, bob):
     assert not may(fresh(bob), Action.COMMANDS)
 
 
+def test_of_two_who_change_the_rights_of_one_account_the_second_is_told(admin, bob):
+    address = f"/console/settings/people/{bob.pk}"
+    shown = {"version": admin.get(address).context["form"]["version"].value()}
+    assert admin.post(address, {**shown, "role": "operator"}).status_code == 302
+    answer = admin.post(address, {**shown, "role": "viewer", "commands": "1"})
+    assert answer.status_code == 422
+    assert "Someone has changed the rights of bob since you opened the form" in answer.content.decode()
+    assert accounts.rights_of(fresh(bob)) == accounts.Rights(role="operator", sees_payloads=False)
+
+
 def test_it_takes_the_rights_of_a_superuser_too(admin):
     first = User.objects.create(username="first", is_superuser=True, is_staff=True)
     admin.post(f"/console/settings/people/{first.pk}", {"role": "viewer"})
