@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -69,6 +69,19 @@ NDJSON = "application/x-ndjson"
 CSV = "text/csv"
 
 
+TOKEN_FAILURES = {
+    401: "The token is missing or invalid.",
+    403: "The token does not allow this, or not in this group.",
+    429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
+    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code "
+    "`commit_unknown` the change may have been made: check before you repeat it.",
+}
+FAILURES = TOKEN_FAILURES | {
+    400: "The request is invalid. `errors` names every wrong field.",
+    413: "The request exceeds a limit of the server, which `errors` names.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of the path or of the query. `schema`: its value, in JSON Schema."""
@@ -95,7 +108,7 @@ class Endpoint(Generic[T_co]):
     """
 
     name: str
-    method: str
+    method: str = "GET"
     path: str
     needs: Action | None
     description: str
@@ -103,7 +116,7 @@ class Endpoint(Generic[T_co]):
     status: int = 200
     answer: type[T_co]
     or_answer: Any = None
-    failures: Mapping[int, str]
+    failures: Mapping[int, str] = field(default_factory=lambda: FAILURES)
     media: tuple[str, ...] = (JSON,)
     body: type[Asked] | None = None
     body_media: str = JSON
@@ -132,17 +145,6 @@ class Endpoint(Generic[T_co]):
         return self.path.format(**{name: quote(str(value), safe=safe[name]) for name, value in values.items()})
 
 
-TOKEN_FAILURES = {
-    401: "The token is missing or invalid.",
-    403: "The token does not allow this, or not in this group.",
-    429: "Too many requests, or too many wrong tokens. Try again after `Retry-After` seconds.",
-    503: "The server cannot process the request now. Try again after `Retry-After` seconds. With the code "
-    "`commit_unknown` the change may have been made: check before you repeat it.",
-}
-FAILURES = TOKEN_FAILURES | {
-    400: "The request is invalid. `errors` names every wrong field.",
-    413: "The request exceeds a limit of the server, which `errors` names.",
-}
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
@@ -182,21 +184,17 @@ LIMIT = _limit(200)
 
 GROUPS = Endpoint(
     name="groups",
-    method="GET",
     path="/groups",
     needs=Action.SEE,
     description="The names of the non-empty groups, sorted.",
     answer=list[str],
-    failures=FAILURES,
 )
 STATS = Endpoint(
     name="stats",
-    method="GET",
     path="/stats",
     needs=Action.SEE,
     description="Counts and rates of every non-empty group, sorted by name.",
     answer=Stats,
-    failures=FAILURES,
 )
 LISTED = (
     Parameter(
@@ -218,17 +216,14 @@ LISTED = (
 )
 GROUP_TASKS = Endpoint(
     name="group",
-    method="GET",
     path="/group/{name}",
     needs=Action.SEE_PAYLOADS,
     description="The tasks of a group, sorted by the time from which they are available.",
     parameters=(GROUP_IN_PATH, *LISTED),
     answer=list[Task],
-    failures=FAILURES,
 )
 GROUP_BY_QUERY = Endpoint(
     name="group_by_query",
-    method="GET",
     path="/group",
     needs=Action.SEE_PAYLOADS,
     description="The tasks of a group, as `/group/{name}` lists them, for any name. Without `name` it lists the "
@@ -236,7 +231,6 @@ GROUP_BY_QUERY = Endpoint(
     parameters=(Parameter("name", GROUP), *LISTED),
     answer=list[Task],
     or_answer=list[str],
-    failures=FAILURES,
 )
 PAUSE = Endpoint(
     name="pause",
@@ -247,7 +241,6 @@ PAUSE = Endpoint(
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
-    failures=FAILURES,
 )
 RESUME = Endpoint(
     name="resume",
@@ -258,14 +251,12 @@ RESUME = Endpoint(
     parameters=(GROUP_IN_PATH,),
     body=ReasonRequest,
     answer=GroupPause,
-    failures=FAILURES,
 )
 
 # ---- Tasks
 
 TASK = Endpoint(
     name="task",
-    method="GET",
     path="/task/{id}",
     needs=Action.SEE_PAYLOADS,
     description="The task with this id.",
@@ -275,7 +266,6 @@ TASK = Endpoint(
 )
 TASKS = Endpoint(
     name="tasks",
-    method="GET",
     path="/tasks/{ids}",
     needs=Action.SEE_PAYLOADS,
     description="The tasks with these ids, in the order of the request. A task that does not exist is null.",
@@ -285,7 +275,6 @@ TASKS = Endpoint(
         ),
     ),
     answer=list[Task | None],
-    failures=FAILURES,
 )
 TASKS_BY_BODY = Endpoint(
     name="tasks_by_body",
@@ -295,11 +284,9 @@ TASKS_BY_BODY = Endpoint(
     description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
     body=TasksRequest,
     answer=list[Task | None],
-    failures=FAILURES,
 )
 HISTORY = Endpoint(
     name="history",
-    method="GET",
     path="/history/{id}",
     needs=Action.SEE,
     description="The history of an id, whether its task still exists or not.",
@@ -309,7 +296,6 @@ HISTORY = Endpoint(
 )
 SEARCH = Endpoint(
     name="search",
-    method="GET",
     path="/search",
     needs=Action.SEE_PAYLOADS,
     description='Search for tasks: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.\n\n'
@@ -321,11 +307,9 @@ SEARCH = Endpoint(
         LIMIT,
     ),
     answer=SearchPage,
-    failures=FAILURES,
 )
 EXPORT = Endpoint(
     name="export",
-    method="GET",
     path="/export",
     needs=Action.SEE_PAYLOADS,
     description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
@@ -338,7 +322,6 @@ EXPORT = Endpoint(
         Parameter("format", FORMAT | {"default": "ndjson"}),
     ),
     answer=bytes,
-    failures=FAILURES,
     media=(NDJSON, CSV),
 )
 
@@ -352,7 +335,6 @@ UPDATE = Endpoint(
     description="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.",
     body=UpdateRequest,
     answer=Outcome,
-    failures=FAILURES,
 )
 CLAIM = Endpoint(
     name="claim",
@@ -362,7 +344,6 @@ CLAIM = Endpoint(
     description="Claim available tasks. Each is replaced by a successor that is leased to the client.",
     body=ClaimRequest,
     answer=Outcome,
-    failures=FAILURES,
 )
 IMPORT = Endpoint(
     name="import",
@@ -375,7 +356,6 @@ IMPORT = Endpoint(
     parameters=(Parameter("group", GROUP, "Add all tasks to this group, regardless of the group in each line."),),
     body=Add,
     answer=Imported,
-    failures=FAILURES,
     body_media=NDJSON,
 )
 HEARTBEAT = Endpoint(
@@ -387,7 +367,6 @@ HEARTBEAT = Endpoint(
     parameters=(Parameter("clientid", ID),),
     body=ClientRequest,
     answer=ClientStatus,
-    failures=FAILURES,
 )
 PROGRESS = Endpoint(
     name="progress",
@@ -404,12 +383,10 @@ PROGRESS = Endpoint(
 )
 CLIENTS = Endpoint(
     name="clients",
-    method="GET",
     path="/clients",
     needs=Action.SEE,
     description="The workers that sent a heartbeat within the last day, most recent first.",
     answer=list[ClientStatus],
-    failures=FAILURES,
 )
 
 # ---- Jobs
@@ -418,7 +395,6 @@ JOB_IN_PATH = Parameter("id", ID, "The first id of its task.")
 
 JOBS = Endpoint(
     name="jobs",
-    method="GET",
     path="/jobs",
     needs=Action.SEE_PAYLOADS,
     description="Jobs, sorted by due or end time, latest first.",
@@ -430,7 +406,6 @@ JOBS = Endpoint(
         LIMIT,
     ),
     answer=JobsPage,
-    failures=FAILURES,
 )
 ENQUEUE = Endpoint(
     name="enqueue",
@@ -444,7 +419,6 @@ ENQUEUE = Endpoint(
 )
 JOB = Endpoint(
     name="job",
-    method="GET",
     path="/jobs/{id}",
     needs=Action.SEE_PAYLOADS,
     description="The job with this id. Finished jobs can be found until retention removes them.",
@@ -482,22 +456,18 @@ PAGED = (Parameter("after", TEXT, "The `after` of the previous page, or the `pla
 
 COMMAND_PROJECTS = Endpoint(
     name="command_projects",
-    method="GET",
     path="/commands",
     needs=Action.SEE,
     description="The projects with commands in groups that the token may access, with their counts.",
     answer=CommandProjects,
-    failures=FAILURES,
 )
 COMMAND_STATUS = Endpoint(
     name="command_status",
-    method="GET",
     path="/commands/{project}",
     needs=Action.SEE,
     description="The progress of a project: counts, running lists, a forecast and statistics.",
     parameters=(PROJECT,),
     answer=ProjectStatus,
-    failures=FAILURES,
 )
 SUBMIT_COMMANDS = Endpoint(
     name="submit_commands",
@@ -513,17 +483,14 @@ SUBMIT_COMMANDS = Endpoint(
 )
 COMMAND_LISTS = Endpoint(
     name="command_lists",
-    method="GET",
     path="/commands/{project}/lists",
     needs=Action.SEE,
     description="The lists of a project: running lists first, then newest first.",
     parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
     answer=ListPage,
-    failures=FAILURES,
 )
 COMMAND_LIST = Endpoint(
     name="command_list",
-    method="GET",
     path="/commands/{project}/lists/{task}",
     needs=Action.SEE_PAYLOADS,
     description="A list with its commands, while it is open, running or closed.",
@@ -545,7 +512,6 @@ REOPEN_COMMAND_LIST = Endpoint(
 )
 COMMAND_RESULTS = Endpoint(
     name="command_results",
-    method="GET",
     path="/commands/{project}/results",
     needs=Action.SEE_PAYLOADS,
     description="Commands that have ended or, with `status`, those with that status, newest first.",
@@ -556,11 +522,9 @@ COMMAND_RESULTS = Endpoint(
         *PAGED,
     ),
     answer=ResultPage,
-    failures=FAILURES,
 )
 COMMAND = Endpoint(
     name="command",
-    method="GET",
     path="/commands/{project}/command/{id}",
     needs=Action.SEE_PAYLOADS,
     description="A command, its current status and its previous runs. The id may omit the number of failures.",
@@ -577,7 +541,6 @@ RETRY_COMMANDS = Endpoint(
     parameters=(PROJECT,),
     body=RetryRequest,
     answer=ChangedCommands,
-    failures=FAILURES,
 )
 STASH_COMMANDS = Endpoint(
     name="stash_commands",
@@ -588,7 +551,6 @@ STASH_COMMANDS = Endpoint(
     parameters=(PROJECT,),
     body=IdsRequest,
     answer=ChangedCommands,
-    failures=FAILURES,
 )
 UNSTASH_COMMANDS = Endpoint(
     name="unstash_commands",
@@ -599,7 +561,6 @@ UNSTASH_COMMANDS = Endpoint(
     parameters=(PROJECT,),
     body=IdsRequest,
     answer=ChangedCommands,
-    failures=FAILURES,
 )
 ARCHIVE_COMMANDS = Endpoint(
     name="archive_commands",
@@ -610,18 +571,15 @@ ARCHIVE_COMMANDS = Endpoint(
     parameters=(PROJECT,),
     body=IdsRequest,
     answer=ChangedCommands,
-    failures=FAILURES,
 )
 EXPORT_COMMANDS = Endpoint(
     name="export_commands",
-    method="GET",
     path="/commands/{project}/export",
     needs=Action.SEE_PAYLOADS,
     description="A snapshot of a project: one line of JSON for each command and each list, in the format of the "
     "import.",
     parameters=(PROJECT,),
     answer=bytes,
-    failures=FAILURES,
     media=(NDJSON,),
 )
 IMPORT_COMMANDS = Endpoint(
@@ -635,7 +593,6 @@ IMPORT_COMMANDS = Endpoint(
     parameters=(PROJECT,),
     body=CommandLine,
     answer=ImportedCommands,
-    failures=FAILURES,
     body_media=NDJSON,
 )
 
@@ -645,16 +602,13 @@ SCHEDULE_IN_PATH = Parameter("name", {"type": "string", "maxLength": SCHEDULE_NA
 
 SCHEDULES = Endpoint(
     name="schedules",
-    method="GET",
     path="/schedules",
     needs=Action.SEE_PAYLOADS,
     description="The schedules that add to groups that the token may access, sorted by name.",
     answer=list[Schedule],
-    failures=FAILURES,
 )
 SCHEDULE = Endpoint(
     name="schedule",
-    method="GET",
     path="/schedules/{name}",
     needs=Action.SEE_PAYLOADS,
     description="The schedule with this name. If the token can't access its group, it counts as not found.",
@@ -671,7 +625,6 @@ PUT_SCHEDULE = Endpoint(
     parameters=(SCHEDULE_IN_PATH,),
     body=ScheduleRequest,
     answer=Schedule,
-    failures=FAILURES,
 )
 DELETE_SCHEDULE = Endpoint(
     name="delete_schedule",
@@ -722,7 +675,6 @@ RUN_SCHEDULE = Endpoint(
 
 AUDIT = Endpoint(
     name="audit",
-    method="GET",
     path="/audit",
     needs=Action.OPERATE,
     description="Changes that people and tokens with the scope `operate` made, newest first.\n\n"
@@ -740,7 +692,6 @@ AUDIT = Endpoint(
         Parameter("format", FORMAT, "Return all entries as a file instead of a page of JSON."),
     ),
     answer=AuditPage,
-    failures=FAILURES,
     media=(JSON, CSV, NDJSON),
 )
 BULK_PREVIEW = Endpoint(
@@ -751,7 +702,6 @@ BULK_PREVIEW = Endpoint(
     description="Count and sample the tasks that a bulk operation would change. Nothing is changed.",
     body=BulkPreviewRequest,
     answer=Preview,
-    failures=FAILURES,
 )
 BULK = Endpoint(
     name="bulk",
@@ -768,7 +718,6 @@ BULK = Endpoint(
 )
 OPERATIONS = Endpoint(
     name="operations",
-    method="GET",
     path="/operations",
     needs=Action.OPERATE,
     description="Bulk operations, newest first. A token restricted to some groups sees only its own.",
@@ -782,11 +731,9 @@ OPERATIONS = Endpoint(
         LIMIT,
     ),
     answer=OperationsPage,
-    failures=FAILURES,
 )
 OPERATION = Endpoint(
     name="operation",
-    method="GET",
     path="/operations/{id}",
     needs=Action.OPERATE,
     description="A bulk operation: what was requested, its progress, and whether it can be undone.",
@@ -796,7 +743,6 @@ OPERATION = Endpoint(
 )
 OPERATION_ITEMS = Endpoint(
     name="operation_items",
-    method="GET",
     path="/operations/{id}/items",
     needs=Action.OPERATE,
     description="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
@@ -837,7 +783,6 @@ UNDO_OPERATION = Endpoint(
 
 HEALTHZ = Endpoint(
     name="healthz",
-    method="GET",
     path="/healthz",
     needs=None,
     description="The server process is alive. The check does not query the database, because a restart of this "
@@ -847,7 +792,6 @@ HEALTHZ = Endpoint(
 )
 READYZ = Endpoint(
     name="readyz",
-    method="GET",
     path="/readyz",
     needs=None,
     description="The server process is ready: it can read and write the store, and it is not about to stop. "
@@ -857,7 +801,6 @@ READYZ = Endpoint(
 )
 METRICS = Endpoint(
     name="metrics",
-    method="GET",
     path="/metrics",
     needs=Action.SEE,
     description="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
@@ -870,7 +813,6 @@ METRICS = Endpoint(
 )
 SCHEMA = Endpoint(
     name="schema",
-    method="GET",
     path="/schema",
     needs=None,
     description="The OpenAPI description of this API.",

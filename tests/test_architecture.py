@@ -85,7 +85,7 @@ USES = {
     "taskstore.jobs": set(),
     "taskstore.commands": set(),
     "taskstore.cli": {"click", "httpx", "msgspec", "rich"},
-    "taskstore.masstasker": {"google", "grpc", "grpc_status"},
+    "taskstore.masstasker": {"google", "grpc"},
     "tasks_app.core": {"msgspec"},
 }
 

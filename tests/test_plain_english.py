@@ -159,7 +159,6 @@ PLACES = (
     Place("taskstore/commands/**/*.py", texts_of_module),
     Place("taskstore/jobs/*.py", texts_of_module),
     Place("taskstore/worker/*.py", texts_of_module),
-    Place("taskstore/masstasker/[a-l]*.py", texts_of_module),
     Place("taskstore/*.py", texts_of_module),
     Place("taskstore_project/*.py", texts_of_module),
     Place("taskstore_project/backup/*.py", texts_of_module),

@@ -1,1 +1,1 @@
-"""gRPC as MassTasker speaks it: the definition, its stubs, and a client for workers. No Django."""
+"""gRPC as MassTasker speaks it: the definition, and what is generated from it. No Django."""

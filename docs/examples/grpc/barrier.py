@@ -8,32 +8,33 @@ import json
 import random
 import sys
 import time
-from datetime import timedelta
 
-from taskstore.masstasker.client import Refused, connect, create, delete, new_task, require
+from store import Refused, Store, new_task
 
-LEASE = timedelta(seconds=10)
-IDLE = timedelta(seconds=0.3)
+LEASE_S = 10
+IDLE_S = 0.3
 
 
-def pass_barrier(store, lease, result):
+def pass_barrier(store, part, result):
     """Commit the part together with its entry in the barrier. Raises Refused if another part was faster."""
-    barrier = store.query("barrier", wait=LEASE)
+    barrier = store.query("barrier", wait_s=LEASE_S)
     state = json.loads(barrier.data.value)
     state["results"].append(result)
-    new = new_task("barrier", json.dumps(state).encode())
-    if len(state["results"]) == state["parts"]:
-        new.group = "joined"
-    lease.commit(require(barrier), delete(barrier), create(new))
+    is_last = len(state["results"]) == state["parts"]
+    new = new_task("joined" if is_last else "barrier", json.dumps(state).encode())
+    store.commit(created=[new], deleted=[part, barrier])
 
 
-with connect(*sys.argv[1:]) as store:
-    while part := store.query("parts", own_for=LEASE, wait=IDLE):
-        with store.lease(part, LEASE) as lease:
-            result = int(part.data.value) ** 2
-            while True:
-                try:
-                    pass_barrier(store, lease, result)
-                    break
-                except Refused:
-                    time.sleep(random.uniform(0, 0.05))
+store = Store(*sys.argv[1:])
+while part := store.query("parts", LEASE_S, IDLE_S):
+    result = int(part.data.value) ** 2
+    while True:
+        try:
+            pass_barrier(store, part, result)
+            break
+        except Refused:
+            time.sleep(random.uniform(0, 0.05))
+        try:
+            store.renew(part, LEASE_S)
+        except Refused:
+            break  # The lease has ended: another worker has the part.

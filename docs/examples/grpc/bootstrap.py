@@ -4,25 +4,24 @@
 """
 
 import sys
-from datetime import timedelta
 
-from taskstore.masstasker.client import connect, create, delete, new_task
+from store import Store, new_task
 
-LEASE = timedelta(seconds=30)
-IDLE = timedelta(seconds=0.3)
+LEASE_S = 30
+IDLE_S = 0.3
 
 
-def find_work() -> list[bytes]:
+def find_work():
     """Return the work to do. A real program would list files or read a database."""
     return [f"mail {number}".encode() for number in range(20)]
 
 
-with connect(*sys.argv[1:]) as store:
-    if bootstrap := store.query("bootstrap", own_for=LEASE):
-        found = find_work()
-        # One commit: if this worker dies first, another one claims the bootstrap task.
-        store.do(delete(bootstrap), create(*(new_task("mail", data) for data in found)))
-        print(f"made {len(found)}", flush=True)
-    while task := store.query("mail", own_for=LEASE, wait=IDLE):
-        store.delete(task)
-        print("did 1", flush=True)
+store = Store(*sys.argv[1:])
+if bootstrap := store.query("bootstrap", LEASE_S):
+    found = find_work()
+    # One commit: if this worker dies first, another one claims the bootstrap task.
+    store.commit(created=[new_task("mail", data) for data in found], deleted=[bootstrap])
+    print(f"made {len(found)}", flush=True)
+while task := store.query("mail", LEASE_S, IDLE_S):
+    store.commit(deleted=[task])
+    print("did 1", flush=True)

@@ -5,26 +5,25 @@ The task in the group `config` contains the greeting for each mail.
 
 import sys
 import time
-from datetime import timedelta
 
-from taskstore.masstasker.client import Refused, connect, create, delete, new_task, require
+from store import Refused, Store, new_task
 
-LEASE = timedelta(seconds=30)
-IDLE = timedelta(seconds=0.3)
+LEASE_S = 30
+IDLE_S = 0.3
 
 
 def send(store, mail):
-    config = store.query("config", wait=LEASE)  # Only read it, so that all workers can use it.
+    config = store.query("config", wait_s=LEASE_S)  # Only read it, so that all workers can use it.
     time.sleep(0.1)
-    text = config.data.value + b", " + mail.data.value
-    store.do(require(config), delete(mail), create(new_task("sent", text)))
+    sent = new_task("sent", config.data.value + b", " + mail.data.value)
+    store.commit(created=[sent], deleted=[mail], required=[config])
 
 
-with connect(*sys.argv[1:]) as store:
-    while mail := store.query("mail", own_for=LEASE, wait=IDLE):
-        try:
-            send(store, mail)
-            print("sent", flush=True)
-        except Refused:
-            store.disown(mail)
-            print("again: the config has changed", flush=True)
+store = Store(*sys.argv[1:])
+while mail := store.query("mail", LEASE_S, IDLE_S):
+    try:
+        send(store, mail)
+        print("sent", flush=True)
+    except Refused:
+        store.renew(mail, 0)
+        print("again: the config has changed", flush=True)

@@ -4,24 +4,23 @@ Tasks of the group `orders` contain text such as `3 x 20`.
 """
 
 import sys
-from datetime import timedelta
 
-from taskstore.masstasker.client import Unrecoverable, connect, create, new_task
+from store import Store, new_task
 
-LEASE = timedelta(seconds=30)
-IDLE = timedelta(seconds=0.3)
+LEASE_S = 30
+IDLE_S = 0.3
 
 
-def total(order: str) -> int:
-    """Return the total of an order. After any other error the worker ends, and another worker retries the task."""
-    try:
-        count, price = map(int, order.split(" x "))
-    except ValueError as problem:
-        raise Unrecoverable(f"not an order: {problem}") from problem
+def total(order):
+    count, price = map(int, order.split(" x "))
     return count * price
 
 
-with connect(*sys.argv[1:]) as store:
-    while task := store.query("orders", own_for=LEASE, wait=IDLE):
-        with store.lease(task, LEASE, error_group="orders/failed") as lease:
-            lease.commit(create(new_task("totals", str(total(task.data.value.decode())).encode())))
+store = Store(*sys.argv[1:])
+while task := store.query("orders", LEASE_S, IDLE_S):
+    try:
+        done = new_task("totals", str(total(task.data.value.decode())).encode())
+    except ValueError as problem:
+        # After any other error the worker ends, and another worker retries the task.
+        done = new_task("orders/failed", task.data.value, id=task.id, error=f"not an order: {problem}")
+    store.commit(created=[done], deleted=[task])

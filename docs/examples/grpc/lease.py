@@ -5,22 +5,25 @@ Each task of the group `mail` contains a number of steps, each of which takes a 
 
 import sys
 import time
-from datetime import timedelta
 
-from taskstore.masstasker.client import LeaseLost, connect, create, new_task
+from store import Refused, Store, new_task
 
-LEASE = timedelta(seconds=2)
-IDLE = timedelta(seconds=0.3)
+LEASE_S = 2
+IDLE_S = 0.3
 
-with connect(*sys.argv[1:]) as store:
-    while task := store.query("mail", own_for=LEASE, wait=IDLE):
-        try:
-            # A thread renews the lease, so the work can take any time.
-            with store.lease(task, LEASE) as lease:
-                for _ in range(int(task.data.value)):
-                    lease.check()
-                    time.sleep(0.1)
-                lease.commit(create(new_task("sent", task.data.value)))
-            print("sent", flush=True)
-        except LeaseLost:
-            print("too late: another worker has it now", flush=True)
+
+def send(store, task):
+    # A worker whose work has no steps would renew the lease in a thread.
+    for _ in range(int(task.data.value)):
+        store.renew(task, LEASE_S)
+        time.sleep(0.1)
+    store.commit(created=[new_task("sent", task.data.value)], deleted=[task])
+
+
+store = Store(*sys.argv[1:])
+while task := store.query("mail", LEASE_S, IDLE_S):
+    try:
+        send(store, task)
+        print("sent", flush=True)
+    except Refused:
+        print("too late: another worker has it now", flush=True)

@@ -1,15 +1,15 @@
 """Commit by move: the result of one step becomes the task of the next in one Update, so none is lost or repeated."""
 
 import sys
-from datetime import timedelta
 
-from taskstore.masstasker.client import connect
+from store import Store, new_task
 
-LEASE = timedelta(seconds=30)
+LEASE_S = 30
 STEPS = [("draft", "checked"), ("checked", "sent")]
 
-with connect(*sys.argv[1:]) as store:
-    for group, next_group in STEPS:
-        while task := store.query(group, own_for=LEASE):
-            task.data.value += f", {next_group}".encode()
-            store.move(next_group, task)
+store = Store(*sys.argv[1:])
+for group, next_group in STEPS:
+    while task := store.query(group, LEASE_S):
+        data = task.data.value + f", {next_group}".encode()
+        # With the id of a deleted task, a created task is its successor, with a common history.
+        store.commit(created=[new_task(next_group, data, id=task.id)], deleted=[task])
