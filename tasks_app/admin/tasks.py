@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -10,9 +11,12 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.db.models import BigIntegerField, QuerySet, Value
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse
@@ -20,20 +24,19 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.html import format_html
 
-from taskstore.errors import CommitRefused, StoreBusy, StoreUnavailable
+from taskstore.errors import CommitRefused, Forbidden, StoreBusy, StoreUnavailable
 from taskstore.types.scalars import KEY_LENGTH
 from taskstore.types.tasks import CONTENT, PLAIN, Change, Ending, NewTask, Refusal, State
 
+from .. import bulk
 from ..access import audit
 from ..access.policy import Action, actor_of, may
-from ..bulk import Purge
 from ..core.actors import Actor
 from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .bulk_actions import ActsOnSelected, begin, describe_result, forbidden_as_django, user_of
-from .keyset import read_id
+from .keyset import KeyedAdmin, read_id
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
@@ -114,9 +117,29 @@ class StateFilter(admin.SimpleListFilter):
         return chosen
 
 
+def _confirmed_in_the_console(name: str, action: type[bulk.Action]) -> Callable[..., HttpResponse]:
+    """Return an action of the list that leads to the console's confirmation, which shows its effect and can undo it."""
+
+    @admin.action(
+        description=f"{action.words.label} selected tasks...",
+        permissions=["delete" if action.ends_tasks else "change"],
+    )
+    def act(shown: KeyedAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse:
+        return redirect(confirmation(name, id=list(dict.fromkeys(request.POST.getlist(ACTION_CHECKBOX_NAME)))))
+
+    act.__name__ = name
+    return act
+
+
+def confirmation(verb: str, **which: object) -> str:
+    """Return the address of the console's confirmation for these tasks."""
+    return f"{reverse('console:confirm')}?{urlencode({'verb': verb, **which}, doseq=True)}"
+
+
 @admin.register(Task)
-class TaskAdmin(ActsOnSelected):
+class TaskAdmin(KeyedAdmin):
     form = AdminTaskForm
+    actions = [_confirmed_in_the_console(name, action) for name, action in bulk.ACTIONS.items()]
     list_display = ("id", "group_link", "state", "available", "held_by", "priority", "claims", "error_start")
     list_filter = (StateFilter,)
     search_fields = ("id",)  # Shows the search box; get_search_results does the search.
@@ -136,6 +159,13 @@ class TaskAdmin(ActsOnSelected):
         return may(request.user, Action.OPERATE)
 
     # ---- The list
+
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        # Django 6.1 says where the actions are shown, and earlier versions do not.
+        where = {} if action_location is None else {"action_location": action_location}
+        actions: dict[str, Any] = super().get_actions(request, **where)
+        actions.pop("delete_selected", None)  # Django's own action would bypass the store.
+        return actions
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the order of an index: in a group the longest available first, otherwise and for failed the newest."""
@@ -261,10 +291,11 @@ class TaskAdmin(ActsOnSelected):
         return self.change_view(request, str(now), form_url=task_url(now))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        asked, actor = form.operation, actor_of(user_of(request), form.cleaned_data.get("reason", ""))
+        assert isinstance(request.user, User)  # noqa: S101 - the admin has checked it.
+        asked, actor = form.operation, actor_of(request.user, form.cleaned_data.get("reason", ""))
         replaced = form.replaces.id if form.replaces else 0
         is_new = isinstance(asked, NewTask)
-        with forbidden_as_django():
+        try:
             [task] = Task.objects.commit(
                 owner=NOBODY,
                 adds=[asked] if is_new else [],
@@ -273,6 +304,8 @@ class TaskAdmin(ActsOnSelected):
                 scope=actor.scope,
                 operator=actor.operator(Ending.PURGED if is_new else Ending.CHANGED),
             )
+        except Forbidden as forbidden:  # Django has a page for its own.
+            raise PermissionDenied(str(forbidden)) from None
         if task.duplicate:
             raise KeyTaken(task)  # Out of Django's transaction, so that nothing is deleted either.
         if replaced:
@@ -307,30 +340,9 @@ class TaskAdmin(ActsOnSelected):
         return self.response_post_save_change(request, task)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        try:
-            return super().delete_view(request, object_id, extra_context)
-        except REFUSALS as refused:
-            is_gone = isinstance(refused, CommitRefused)
-            reason = f"task {object_id} no longer exists" if is_gone else str(refused)
-            self.message_user(request, f"Nothing was deleted: {reason}.", messages.ERROR)
-            return redirect("admin:tasks_app_task_changelist")
-
-    def delete_model(self, request: HttpRequest, obj: Task) -> None:
-        """Purge the task, even when a worker holds it, as the page has said."""
-        operation = begin(Purge(takes_claimed=True), [obj.id], actor_of(user_of(request)))
-        if operation.ended_at_ms and not operation.done:
-            raise CommitRefused(Refusal(deletes=(obj.id,)))
-        self.message_user(request, describe_result(operation, 1), messages.SUCCESS)
-
-    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: int) -> HttpResponse:
-        return redirect("admin:tasks_app_task_changelist")
-
-    def get_deleted_objects(
-        self, objs: Any, request: HttpRequest
-    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
-        now_ms = Task.objects.now_ms()
-        lines = [in_words(task, now_ms) for task in objs]
-        return lines, {"tasks": len(lines)}, set(), []
+        if not self.has_delete_permission(request):
+            raise PermissionDenied
+        return redirect(confirmation("purge", id=object_id, task=object_id))
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
         task_id = read_id(unquote(object_id))
@@ -356,11 +368,6 @@ def asked_state(request: HttpRequest) -> State | None:
         return State(request.GET["state"])
     except ValueError:
         raise IncorrectLookupParameters from None
-
-
-def in_words(task: Task, now_ms: int) -> str:
-    is_claimed = task.state(now_ms) is State.CLAIMED
-    return f"{task}" + (f", claimed by {task.owner}: its lease ends" if is_claimed else "")
 
 
 def moment(time_ms: int) -> datetime:

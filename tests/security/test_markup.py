@@ -20,7 +20,6 @@ IN_SCRIPTS = (
 
 # Each puts what it is given into the markup around it through Django's escaping.
 REASONS = {
-    "tasks_app/admin/bulk_actions.py": "a link after a sentence; words and address are escaped",
     "tasks_app/admin/tasks.py": "links to a group, a task and its trail; names and addresses are escaped",
     "taskstore_project/documentation/markdown.py": "headings and code of our own pages; their text is escaped",
     "taskstore_project/documentation/pages.py": "excerpts of our own pages; all of them is escaped",
