@@ -68,13 +68,13 @@ def one_line(problem: Exception) -> str:
     return f"database error: {text}" if isinstance(problem, DatabaseProblem) else text
 
 
-def number_up_to(most: int) -> Callable[[str], int]:
-    """Return a parser for an option's value between 1 and `most`."""
+def number_between(least: int, most: int, what: str = "a number") -> Callable[[str], int]:
+    """Return a parser for an option's value within these limits."""
 
     def read(text: str) -> int:
-        if text.isascii() and text.isdigit() and 1 <= int(text) <= most:
+        if text.isascii() and text.isdigit() and least <= int(text) <= most:
             return int(text)
-        raise argparse.ArgumentTypeError(f"must be a number between 1 and {most}, not {text}")
+        raise argparse.ArgumentTypeError(f"must be {what} between {least} and {most}, not {text}")
 
     return read
 

@@ -28,7 +28,13 @@ ROLES = {
     "admin": "also manages people and tokens, and sees task data",
     "": "can sign in but has no access",
 }
-CLOSE, OPEN, RESET, SIGN_OUT = "close", "open", "reset", "sign out"
+RESET = "reset"
+# What is done to an account after a question, and what is said then.
+CHANGES = {
+    "close": (verbs.close, "Closed the account of {}."),
+    "open": (verbs.open_again, "Reopened the account of {}."),
+    "sign out": (verbs.sign_out_everywhere, "Signed out {} everywhere."),
+}
 
 
 class RightsForm(forms.Form):
@@ -108,51 +114,18 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
-def close(request: HttpRequest, user_id: int) -> HttpResponse:
+def change(request: HttpRequest, user_id: int, verb: str) -> HttpResponse:
+    """Ask for confirmation, then do it. A reset shows the one-time password, which is never shown again."""
     user = get_object_or_404(User, pk=user_id)
     if request.method != "POST":
-        return _question(request, user, CLOSE)
-    verbs.close(user, actor_for(request))
-    messages.success(request, f"Closed the account of {user.username}.")
+        template = "console/_account_question.html" if is_partial(request) else "console/account_question.html"
+        return render(request, template, {"person": user, "verb": verb})
+    if verb == RESET:
+        return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
+    do, done = CHANGES[verb]
+    do(user, actor_for(request))
+    messages.success(request, done.format(user.username))
     return go_to(request, resolve_url("console:people"))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
-def open_again(request: HttpRequest, user_id: int) -> HttpResponse:
-    user = get_object_or_404(User, pk=user_id)
-    if request.method != "POST":
-        return _question(request, user, OPEN)
-    verbs.open_again(user, actor_for(request))
-    messages.success(request, f"Reopened the account of {user.username}.")
-    return go_to(request, resolve_url("console:people"))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
-def reset_password(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Ask for confirmation; show the new one-time password, which is never shown again."""
-    user = get_object_or_404(User, pk=user_id)
-    if request.method != "POST":
-        return _question(request, user, RESET)
-    return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
-def sign_out(request: HttpRequest, user_id: int) -> HttpResponse:
-    """Ask for confirmation, then end all sessions of the person."""
-    user = get_object_or_404(User, pk=user_id)
-    if request.method != "POST":
-        return _question(request, user, SIGN_OUT)
-    verbs.sign_out_everywhere(user, actor_for(request))
-    messages.success(request, f"Signed out {user.username} everywhere.")
-    return go_to(request, resolve_url("console:people"))
-
-
-def _question(request: HttpRequest, user: User, verb: str) -> HttpResponse:
-    template = "console/_account_question.html" if is_partial(request) else "console/account_question.html"
-    return render(request, template, {"person": user, "verb": verb})
 
 
 def _show_password(request: HttpRequest, user: User, password: str) -> HttpResponse:

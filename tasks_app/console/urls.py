@@ -99,9 +99,9 @@ urlpatterns = [
     path("settings/people", accounts.people, name="people"),
     path("settings/people/add", accounts.add, name="add_person"),
     path("settings/people/<int:user_id>", accounts.person, name="person"),
-    path("settings/people/<int:user_id>/close", accounts.close, name="close_account"),
-    path("settings/people/<int:user_id>/open", accounts.open_again, name="open_account"),
-    path("settings/people/<int:user_id>/sign-out", accounts.sign_out, name="sign_out_person"),
-    path("settings/people/<int:user_id>/password", accounts.reset_password, name="reset_password"),
+    path("settings/people/<int:user_id>/close", accounts.change, {"verb": "close"}, name="close_account"),
+    path("settings/people/<int:user_id>/open", accounts.change, {"verb": "open"}, name="open_account"),
+    path("settings/people/<int:user_id>/sign-out", accounts.change, {"verb": "sign out"}, name="sign_out_person"),
+    path("settings/people/<int:user_id>/password", accounts.change, {"verb": accounts.RESET}, name="reset_password"),
     path("settings/limits", server_settings.limits, name="limits"),
 ]

@@ -33,7 +33,7 @@ from taskstore.types.scalars import GROUP_LENGTH
 from taskstore.types.sentences import text
 from taskstore.types.tasks import NewTask
 from taskstore_project import private_files, startup_migration
-from taskstore_project.base_command import CannotRun, ProjectCommand
+from taskstore_project.base_command import CannotRun, ProjectCommand, number_between
 from taskstore_project.data_directory import FolderTaken, Lock, ServerFile
 from taskstore_project.serving import sd_notify
 from taskstore_project.serving.listening import Address, held_grpc_port, local_url, resolve
@@ -45,6 +45,9 @@ RENEWED_AGAIN_S = 15.0  # After a failure.
 RENEWAL_PATIENCE_S = 1.0  # A renewal that hangs does not keep the server from its end.
 
 CUT_OFF = 1  # The exit code when an answer took longer than the server could wait.
+
+
+port_number = number_between(0, 2**16 - 1, "a port")
 
 
 class ServerCommand(ProjectCommand, ABC):
@@ -113,12 +116,6 @@ def may_open_files() -> None:
     """Raise the limit of open files, of which each connection is one, as far as the system lets this process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def port_number(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) < 2**16:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"must be a port between 0 and 65535, not {text}")
 
 
 def group_or_none(name: str) -> str:

@@ -23,7 +23,7 @@ from lab.cluster.faults import FAULTS
 from lab.cluster.nodes import Cluster
 from lab.cluster.plan import Plan, new_plan
 from lab.testing import CannotTry
-from taskstore_project.base_command import CannotRun, ProjectCommand, number_up_to
+from taskstore_project.base_command import CannotRun, ProjectCommand, number_between
 
 VIOLATED = 1
 INCOMPLETE = 3
@@ -51,11 +51,11 @@ class Command(ProjectCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="demo")
         demo = actions.add_parser("demo", help="run load, kill nodes, and check that no acknowledged change is lost")
         demo.add_argument(
-            "--nodes", type=number_up_to(MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
+            "--nodes", type=number_between(1, MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
         )
         demo.add_argument(
             "--seconds",
-            type=number_up_to(MOST_SECONDS),
+            type=number_between(1, MOST_SECONDS),
             metavar="N",
             help="duration of each measurement (default: 15; quick: 3)",
         )
@@ -68,7 +68,7 @@ class Command(ProjectCommand):
             help="kill only this, without measuring first (failover: the primary)",
         )
         demo.add_argument(
-            "--times", type=number_up_to(MOST_TIMES), metavar="N", help="how many times to kill it (with --only)"
+            "--times", type=number_between(1, MOST_TIMES), metavar="N", help="how many times to kill it (with --only)"
         )
         demo.add_argument("--keep", action="store_true", help="keep the cluster running afterwards, until Ctrl-C")
         demo.add_argument("--seed", help="seed of an earlier run, to repeat the clients' actions (default: a new one)")

@@ -21,7 +21,7 @@ from lab.demo.wordcount import WordCount, differences, sample_text, text_of
 from lab.demo.wordcount_worker import LEASE_MS, Refused, ServerAway, Store, words_of
 from tasks_app.models import Task
 from taskstore_project import startup_migration
-from taskstore_project.base_command import CannotRun, ProjectCommand, grouped, number_up_to, typed
+from taskstore_project.base_command import CannotRun, ProjectCommand, grouped, number_between, typed
 from taskstore_project.data_directory import ServerFile
 
 COUNTS_DIFFER = 1
@@ -44,16 +44,20 @@ class Command(ProjectCommand):
             metavar="FILE",
             help="text to count (default: a megabyte of text from this machine)",
         )
-        wordcount.add_argument("--workers", type=number_up_to(MOST_WORKERS), default=8, metavar="N", help="default: 8")
+        wordcount.add_argument(
+            "--workers", type=number_between(1, MOST_WORKERS), default=8, metavar="N", help="default: 8"
+        )
         wordcount.add_argument("--kill-workers", action="store_true", help="kill -9 workers at random")
         wordcount.add_argument("--keep", action="store_true", help="leave the output tasks in the store")
         wordcount.add_argument("--url", help="server address (default: the server that uses this data directory)")
         wordcount.add_argument("--token", help="access token with the scope work (default: the local server's)")
 
         seed = demos.add_parser("seed", help="fill an empty store with sample tasks, to try the console")
-        seed.add_argument("--tasks", type=number_up_to(MOST_TASKS), default=10_000, metavar="N", help="default: 10 000")
-        seed.add_argument("--groups", type=number_up_to(MOST_GROUPS), default=50, metavar="N", help="default: 50")
-        seed.add_argument("--workers", type=number_up_to(MOST_SEEDED), default=10, metavar="N", help="default: 10")
+        seed.add_argument(
+            "--tasks", type=number_between(1, MOST_TASKS), default=10_000, metavar="N", help="default: 10 000"
+        )
+        seed.add_argument("--groups", type=number_between(1, MOST_GROUPS), default=50, metavar="N", help="default: 50")
+        seed.add_argument("--workers", type=number_between(1, MOST_SEEDED), default=10, metavar="N", help="default: 10")
 
     def handle(self, *, demo: str, **options: Any) -> None:
         if demo == "seed":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import socket
 from collections.abc import Mapping
 from functools import partial
@@ -14,11 +13,11 @@ from django.db import DEFAULT_DB_ALIAS
 
 from tasks_app.database import dialect_of
 from tasks_app.grpc_api.port import GrpcPort
-from taskstore_project.base_command import CannotRun, typed
+from taskstore_project.base_command import CannotRun, number_between, typed
 from taskstore_project.serving.processes import Crew
 from taskstore_project.serving.starting import ServerCommand, say_ready
 
-MOST_WORKERS = 256
+worker_count = number_between(1, 256, "a number of processes")
 
 
 class Command(ServerCommand):
@@ -40,9 +39,3 @@ class Command(ServerCommand):
         allowed = {"no_auth": settings.TASKSTORE_NO_AUTH, "commands": settings.TASKSTORE_COMMANDS}
         crew = Crew(bound, url, grpc, allowed=allowed, size=options["workers"])
         return crew.run(when_ready=partial(say_ready, url, grpc))
-
-
-def worker_count(text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_WORKERS:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"must be a number of processes between 1 and {MOST_WORKERS}, not {text}")
