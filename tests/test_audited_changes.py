@@ -274,15 +274,6 @@ REST = {
 ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
-    "tasks_app_task_delete": (
-        "purge",
-        lambda world: world.ada.post(f"/admin/tasks_app/task/{world.task.id}/delete/", {"post": "yes"}),
-    ),
-    "tasks_app_task_changelist": (
-        "purge",
-        on_list("task", "purge", lambda world: world.task.id, post="yes"),
-    ),
-    "tasks_app_token_add": ("create token", on_form("tasks_app/token/add/", name="cron", scope="work")),
     "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
     "auth_user_add": ("add user", lambda world: world.ada.post("/admin/auth/user/add/", BOB)),
     "auth_user_change": ("edit user", on_form("auth/user/{world.bob.id}/change/", email="bob@example.org", groups=[])),
@@ -310,12 +301,13 @@ OF_WORKERS = {
     "tasks_by_body",
     "bulk_preview",
 }
-# Pages of the admin that change nothing, or refuse to.
+# Pages of the admin that change nothing, refuse to, or lead to the console.
 READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",
     "app_list", None,
     *(f"{model}_history" for model in ("tasks_app_task", "tasks_app_token", "auth_user")),
-    "tasks_app_token_change", "tasks_app_token_delete", "auth_user_changelist",
+    "tasks_app_task_delete", "tasks_app_task_changelist",
+    "tasks_app_token_add", "tasks_app_token_change", "tasks_app_token_delete", "auth_user_changelist",
     *(
         f"{model}_{page}"
         for model in ("tasks_app_endedtask", "tasks_app_auditentry", "auth_group")
