@@ -165,7 +165,7 @@ def with_password(database: dict[str, Any], password: str, names: str) -> dict[s
 def sqlite_database(file: Path, *, durable: bool) -> dict[str, Any]:
     synchronous = "FULL" if durable else "NORMAL"
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "taskstore_project.sqlite",
         "NAME": file,
         "OPTIONS": {
             # A transaction that starts to write later would fail at once instead of waiting.

@@ -103,7 +103,7 @@ class ServerCommand(ProjectCommand, ABC):
             url = local_url(bound)
             allow(url, no_auth=no_auth, commands=commands)
             with startup_migration.alone():
-                self.check()  # With the database within reach: a newer Django asks it what it can do.
+                self.check()
                 make_ready(lock, url, options["bootstrap_group"])
             address.listen(bound)
             with access_for_this_machine(lock, url, grpc):

@@ -69,6 +69,9 @@ class TwistedTransport:
     def is_closed(self) -> bool:
         return not self.connected
 
+    def fileno(self) -> int:
+        return 0  # There is room for it.
+
     def write(self, data: bytes) -> None:
         if self.connected:
             self.sent.append(data)
