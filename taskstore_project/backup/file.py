@@ -31,16 +31,14 @@ DAMAGE = (
 
 # A restore goes on far beyond it, and still within what a database can count.
 Number = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-NEVER_MS = 253_402_300_800_000  # The year 10 000.
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # Before the year 10 000.
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The description of a backup, in the file."""
 
     format: int
-    made_at_ms: Annotated[
-        int, msgspec.Meta(ge=0, lt=NEVER_MS)
-    ]  # By the database's clock, not after the moment of the snapshot.
+    made_at_ms: Moment  # By the database's clock, not after the moment of the snapshot.
     database: str
     migrations: dict[str, str]  # The last migration of each application with tables in the backup.
     ids: Number  # The largest id given out.

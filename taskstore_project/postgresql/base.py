@@ -30,7 +30,10 @@ READ_ONLY_S = 1.0  # How long a connection that takes no changes is used, before
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection to the server that takes changes. While there is none, to one that can be read."""
+    """A connection to the server that takes changes; to a primary that is read-only, while there is none.
+
+    Not to a standby, which may lack what was acknowledged.
+    """
 
     usable_until_s = float("inf")
 
@@ -41,7 +44,10 @@ class Connection(psycopg.Connection[Any]):
         except psycopg.OperationalError as error:
             if "session is read-only" not in str(error):
                 raise
-        connection = super().connect(conninfo, **options | {"target_session_attrs": "any"})
+            try:
+                connection = super().connect(conninfo, **options | {"target_session_attrs": "primary"})
+            except psycopg.OperationalError:
+                raise error from None
         connection.usable_until_s = time.monotonic() + READ_ONLY_S
         return connection
 

@@ -28,7 +28,8 @@ class Executor(MigrationExecutor):
             return super().apply_migration(state, migration, *how, **named)
 
     def detect_soft_applied(self, state: Any, migration: Migration) -> Any:
-        migration.initial = True  # type: ignore[misc]  # Not only a first one: what has made one of its tables has made all of them.
+        # Not only a first one: what has made one of its tables has made all of them.
+        migration.initial = True  # type: ignore[misc]
         is_applied, after = super().detect_soft_applied(state, migration)
         return is_applied, after if is_applied else state
 
