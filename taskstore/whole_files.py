@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-
 
 @contextmanager
 def whole_file(file: Path, *, mode: int = 0o666, replaces: bool = True) -> Iterator[IO[bytes]]:
@@ -48,7 +46,7 @@ def _create(draft: Path, mode: int) -> tuple[int, bool]:
     """Return the descriptor of a new file, and whether it has no name yet: it vanishes with its process then."""
     with suppress(AttributeError, OSError):  # Not every system and file system has such files.
         return os.open(draft.parent, os.O_WRONLY | os.O_TMPFILE, mode), True
-    return os.open(draft, NEW, mode), False
+    return os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), False
 
 
 def _sync_folder(folder: Path) -> None:

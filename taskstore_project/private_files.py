@@ -16,9 +16,9 @@ from taskstore.whole_files import whole_file
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 NAMED = 5  # Files in a warning.
 
-log = logging.getLogger(__name__)
-
 SHORTEST = 50
+
+log = logging.getLogger(__name__)
 
 
 def put_right(folder: Path) -> None:
