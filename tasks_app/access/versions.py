@@ -18,5 +18,5 @@ def version_of(shown: Any) -> str:
 def must_still_be(version: str, present: Any, what: str) -> None:
     """Raise InvalidInput for `version` unless it is empty or that of the present value. `what`: for the sentence."""
     if version and version != version_of(present):
-        text = f"someone has changed {what} since you opened the form: open it again, and repeat your change"
-        raise InvalidInput({"version": [text]})
+        text = f"someone has changed {what} since you opened the form"
+        raise InvalidInput({"version": [f"{text}: open it again, and repeat your change"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -49,8 +50,10 @@ def as_json(task: Task, data: bytes) -> Iterator[bytes]:
 
 
 def is_text(data: bytes) -> bool:
+    decode = getincrementaldecoder("utf-8")().decode
     try:
-        data.decode()
+        for start in range(0, len(data), LONG_BYTES):  # In one step it would take as much memory again.
+            decode(data[start : start + LONG_BYTES], start + LONG_BYTES >= len(data))
     except UnicodeDecodeError:
         return False
     return True

@@ -92,7 +92,9 @@ class ServerCommand(ProjectCommand, ABC):
     def handle(self, *, host: str, port: int, grpc_port: int, no_auth: bool, commands: bool, **options: Any) -> None:
         leave_quietly_when_told()
         os.umask(0o077)
-        may_open_files()
+        # Each connection is an open file.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         address = resolve(host, port)
         refuse_strangers(address, no_auth=no_auth)
         held = held_grpc_port(host, grpc_port)
@@ -110,12 +112,6 @@ class ServerCommand(ProjectCommand, ABC):
                 if not self.serve(bound, url, grpc, options):
                     leave_at_once()
             end_in_good_order(lock)
-
-
-def may_open_files() -> None:
-    """Raise the limit of open files, of which each connection is one, as far as the system lets this process."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def group_or_none(name: str) -> str:
