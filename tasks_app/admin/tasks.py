@@ -15,7 +15,6 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.widgets import AdminSplitDateTime, AdminTextareaWidget, AdminTextInputWidget
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import BigIntegerField, QuerySet, Value
 from django.db.models.functions import Left
@@ -291,7 +290,6 @@ class TaskAdmin(KeyedAdmin):
         return self.change_view(request, str(now), form_url=task_url(now))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        assert isinstance(request.user, User)  # noqa: S101 - the admin has checked it.
         asked, actor = form.operation, actor_of(request.user, form.cleaned_data.get("reason", ""))
         replaced = form.replaces.id if form.replaces else 0
         is_new = isinstance(asked, NewTask)

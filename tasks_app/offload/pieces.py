@@ -12,6 +12,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
+from .memory import give_back_soon
+
 LEAST_BYTES_A_SECOND = 2**16  # That a client has to read.
 
 
@@ -42,6 +44,7 @@ async def paced(
         if place:
             place.leave()
         await in_thread(_end, pieces)
+        give_back_soon()
 
 
 def going_on(first: Iterable[bytes], pieces: Iterator[bytes], place: Place | None = None) -> Generator[bytes]:
