@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from taskstore.types.tasks import Task, as_text
 
-PIECE_BYTES = 2**18  # Data that is longer is not written in one step.
+PIECE_BYTES = 2**18
+LONG_BYTES = 2**18  # Data that is not written in one step.
 ENCODER = msgspec.json.Encoder()
 
 
@@ -31,7 +32,7 @@ def joined(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 def as_json(task: Task, data: bytes) -> Iterator[bytes]:
     """The task, which comes without its data, as JSON."""
-    if len(data) < PIECE_BYTES:
+    if len(data) < LONG_BYTES:
         text, in_base64 = as_text(data)
         yield ENCODER.encode(replace(task, data_text=text, data_base64=in_base64))
         return
@@ -51,8 +52,8 @@ def as_json(task: Task, data: bytes) -> Iterator[bytes]:
 def is_text(data: bytes) -> bool:
     decode = getincrementaldecoder("utf-8")().decode
     try:
-        for start in range(0, len(data), PIECE_BYTES):  # In one step it would take as much memory again.
-            decode(data[start : start + PIECE_BYTES], start + PIECE_BYTES >= len(data))
+        for start in range(0, len(data), LONG_BYTES):  # In one step it would take as much memory again.
+            decode(data[start : start + LONG_BYTES], start + LONG_BYTES >= len(data))
     except UnicodeDecodeError:
         return False
     return True
@@ -61,7 +62,7 @@ def is_text(data: bytes) -> bool:
 def text_parts(data: bytes) -> Iterator[str]:
     start = 0
     while start < len(data):
-        end = start + PIECE_BYTES
+        end = start + LONG_BYTES
         while end < len(data) and data[end] & 0xC0 == 0x80:  # Amid a character.
             end -= 1
         yield data[start:end].decode()
@@ -69,5 +70,5 @@ def text_parts(data: bytes) -> Iterator[str]:
 
 
 def base64_parts(data: bytes) -> Iterator[bytes]:
-    step = PIECE_BYTES // 3 * 3
+    step = LONG_BYTES // 3 * 3
     return (base64.b64encode(data[start : start + step]) for start in range(0, len(data), step))

@@ -14,7 +14,7 @@ from tasks_app.database.time_limits import TookTooLong
 from tasks_app.models import Scope, Task
 from tasks_app.reading import exporting, parts
 from tasks_app.reading.exporting import Export, Format, guarded, pieces_of
-from tasks_app.reading.parts import PIECE_BYTES
+from tasks_app.reading.parts import LONG_BYTES
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.grammar import parse
 from tests.console.store import BOB, add, claim, fail
@@ -180,8 +180,8 @@ def test_large_data_comes_between_small(api, small_pages):
 
 def test_long_data_is_whole_in_both_formats(api):
     csv.field_size_limit(2**24)
-    text = ('ä"\n,\0' + "\U0001f4ec") * PIECE_BYTES
-    binary = b"\xff\0" * PIECE_BYTES
+    text = ('ä"\n,\0' + "\U0001f4ec") * LONG_BYTES
+    binary = b"\xff\0" * LONG_BYTES
     add(data=text.encode()), add(data=binary)
     for first, second in (lines(api, "group:mail"), cells(api, "group:mail")):
         assert first["data"] == text
