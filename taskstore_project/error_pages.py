@@ -18,7 +18,6 @@ from django.http.cookie import parse_cookie
 from django.http.multipartparser import MultiPartParserError
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.security import SecurityMiddleware
-from django.template import TemplateDoesNotExist
 from django.template.loader import get_template
 from django.utils.decorators import sync_and_async_middleware
 
@@ -28,6 +27,26 @@ from taskstore.errors import StoreBusy, StoreUnavailable
 
 # More digits than any id or name has. Python itself refuses to parse a few thousand digits.
 LONG_NUMBER = re.compile(r"(?:^|/)[0-9]{256,}(?:/|$)")
+
+# Of each page: its icon, title and text; without a text it shows the answer's detail.
+# No 404.html or the like, which would replace the pages of every project that installs tasks_app.
+PAGES = {
+    400: ("expired", "Invalid request", ""),
+    403: ("expired", "Permission denied", ""),
+    404: (
+        "missing",
+        "Page not found",
+        "Look up a task by its id in the search box, or a group by its name in the overview.",
+    ),
+    413: ("expired", "The form is too large", ""),
+    500: (
+        "failed",
+        "Server error",
+        "The server encountered an unexpected error. "
+        "Your change may or may not have been made: check before you try again.",
+    ),
+}
+SIGN_IN_FIRST = "Nothing was changed. The limit is lower while you are signed out: sign in and send the form again."
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +104,11 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     return answer(request, 403, str(exception) or "Permission denied.")
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    text = "Nothing was changed. Go back, reload the page and try again."
+    return page(request, 403, "expired", "Your session changed", text)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -157,12 +181,16 @@ def size_in_words(size: int) -> str:
 
 def answer(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpResponse:
     content = {"detail": detail, **more}
-    if wants_html(request):
-        try:
-            return HttpResponse(get_template(f"{status}.html").render(content, request), status=status)
-        except TemplateDoesNotExist:
-            pass
-    return JsonResponse(content, status=status)
+    if not wants_html(request):
+        return JsonResponse(content, status=status)
+    icon, title, text = PAGES[status]
+    text = text or (f"{detail} {SIGN_IN_FIRST}" if status == 413 else detail)
+    return page(request, status, icon, title, text, content.get("request_id", ""))
+
+
+def page(request: HttpRequest, status: int, icon: str, title: str, text: str, request_id: str = "") -> HttpResponse:
+    context = {"icon": icon, "title": title, "text": text, "request_id": request_id}
+    return HttpResponse(get_template("console/error.html").render(context, request), status=status)
 
 
 def wants_html(request: HttpRequest) -> bool:

@@ -17,6 +17,7 @@ from tasks_app.models import EndedTask, Task
 from taskstore.types.tasks import Change, NewTask
 from taskstore_project import environment
 
+from .databases import on_the_server
 from .people import ANN
 
 
@@ -57,11 +58,6 @@ def fresh(transactional_db, tmp_path):
     del connections["fresh"], connections.databases["fresh"]
     if is_postgresql:
         on_the_server(f"DROP DATABASE {described['NAME']}")
-
-
-def on_the_server(sql):
-    with connection._nodb_cursor() as cursor:
-        cursor.execute(sql)
 
 
 def left_if_killed_now(using, folder):

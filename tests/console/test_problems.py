@@ -3,13 +3,14 @@
 import pytest
 from django.contrib import auth
 from django.db import InternalError, OperationalError, ProgrammingError
-from django.template.loader import get_template
+from django.test import Client
 
 from tasks_app import bulk
 from tasks_app.console import groups
 from tasks_app.console.pages import problem
 from tasks_app.models import AuditEntry
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore_project import error_pages
 
 from .store import add
 
@@ -108,13 +109,20 @@ def raising(error):
     return fail
 
 
-@pytest.mark.parametrize("name", ["400", "403", "403_csrf", "404", "500"])
-def test_it_has_a_page_for_errors_that_needs_no_database(name, django_assert_num_queries):
+@pytest.mark.parametrize("status", error_pages.PAGES)
+def test_it_has_a_page_for_errors_that_needs_no_database(status, rf, django_assert_num_queries):
+    request = rf.get("/nowhere", headers={"Accept": "text/html"})
     with django_assert_num_queries(0):
-        page = get_template(f"{name}.html").render({"detail": "<b>why</b>", "request_id": "1f2e"})
+        page = error_pages.answer(request, status, "<b>why</b>", request_id="1f2e").content.decode()
     assert "Go to the overview" in page
     assert "<b>why</b>" not in page
-    assert name != "500" or "<code>1f2e</code>" in page
+    assert "<code>1f2e</code>" in page
+
+
+def test_a_form_without_its_token_says_what_to_do():
+    client = Client(enforce_csrf_checks=True)
+    page = client.post("/console/theme", {"theme": "dark"})
+    assert (page.status_code, "reload the page and try again" in page.content.decode()) == (403, True)
 
 
 def test_it_shows_the_error_page_to_browsers_alone(operator):
