@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.urls import reverse
 
-from tasks_app.access.people import must_choose_password
+from tasks_app.access.people import Person, must_choose_password
 from tasks_app.access.policy import Action, may
 
 
@@ -37,7 +36,7 @@ class AdminSite(admin.AdminSite):
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Redirect to the console's sign-in, which has the lock-out."""
-        if not isinstance(request.user, User):
+        if not isinstance(request.user, Person):
             return redirect_to_login(request.GET.get("next", reverse("admin:index")), resolve_url("console:login"))
         if must_choose_password(request.user):
             return redirect("console:password")

@@ -48,7 +48,7 @@ class SessionStore(signed_cookies.SessionStore):
         self[SEEN] = now_s
         if SESSION_KEY in self and ID not in self:
             self[ID] = secrets.token_hex(16)
-            self[GENERATION] = generation_of(int(self[SESSION_KEY]))
+            self[GENERATION] = generation_of(self[SESSION_KEY])
         super().save(must_create)
 
     def flush(self) -> None:
@@ -95,7 +95,7 @@ def _was_ended(kept: dict[str, Any]) -> bool:
     if SESSION_KEY not in kept:
         return False
     # A session without an id can't be ended early, so it is refused.
-    return ID not in kept or is_over(kept[ID], int(kept[SESSION_KEY]), kept[GENERATION])
+    return ID not in kept or is_over(kept[ID], kept[SESSION_KEY], kept[GENERATION])
 
 
 @sync_and_async_middleware

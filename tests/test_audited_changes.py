@@ -89,7 +89,7 @@ def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
 
     def send(world: World) -> Any:
         path = f"/console/{pattern.pattern}".replace("<int:task_id>", str(world.task.id))
-        path = path.replace("<int:token_id>", str(world.token.pk)).replace("<int:user_id>", str(world.bob.pk))
+        path = path.replace("<int:token_id>", str(world.token.pk)).replace("<str:user_id>", str(world.bob.pk))
         seen = {"bound": Task.objects.newest_id(), "as_of": Task.objects.now_ms()}
         return world.ada.post(path, {**seen, **fields})
 

@@ -23,19 +23,20 @@ from .pythons import Python, oldest_and_newest
 PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # Marks, then files: the tests that another version of Python or Django may break, for the other pair on a database.
-# On SQLite only those marked `once`: PostgreSQL's own tests run the others with that pair.
+# On SQLite only those marked `once`: PostgreSQL's own tests run the others with that pair. `foreign`: on each database.
 PORTABILITY = {
     SQLITE: (
-        "once and not stress",
+        "(once or foreign) and not stress",
         "client/test_breaking.py",
         "client/test_worker.py",
         "client/test_worker_process.py",
         "commands/test_command_line.py",
         "commands/test_runner.py",
+        "foreign",
         "jobs",
         "task_framework",
     ),
-    POSTGRESQL: ("not stress", "writer", "server/test_serve.py"),
+    POSTGRESQL: ("not stress", "foreign", "writer", "server/test_serve.py"),
 }
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
@@ -18,8 +18,8 @@ from taskstore.errors import InvalidInput
 
 from ..core.actors import PROGRAM, Actor
 from . import audit, sessions
-from .people import password_was_given, random_password
-from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, administrators
+from .people import Person, name_of, named, password_was_given, random_password
+from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, has_administrator
 from .versions import must_still_be
 
 ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
@@ -35,7 +35,7 @@ class Rights:
     commands: bool = False  # May submit shell commands, which workers run.
 
 
-def rights_of(user: User) -> Rights:
+def rights_of(user: Person) -> Rights:
     """Return the rights of a user. Of several roles, as Django's admin can give, the highest counts."""
     names = {group.name for group in user.groups.all()} | ({ADMIN} if user.is_superuser else set())
     role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
@@ -43,17 +43,18 @@ def rights_of(user: User) -> Rights:
     return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
 
 
-def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[User, str]:
+def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[Person, str]:
     """Create an account. Returns it with its one-time password, which is not stored in plain text.
 
     Raises InvalidInput when the name is taken or invalid.
     """
-    user = User(username=User.normalize_username(name))
+    user = Person(**named(name))
     try:
         user.clean_fields(exclude=["password"])
         user.validate_unique()
     except ValidationError as wrong:
-        raise InvalidInput({"name": wrong.messages}) from None
+        fields = {"name" if field == Person.USERNAME_FIELD else field: why for field, why in wrong.message_dict.items()}
+        raise InvalidInput(fields) from None
     _check_role(rights)
     password = random_password()
     user.set_password(password)  # Outside the transaction, because it takes half a second.
@@ -65,7 +66,7 @@ def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[User, str]:
     return user, password
 
 
-def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM, *, version: str = "") -> None:
+def change_rights(user: Person, rights: Rights, actor: Actor = PROGRAM, *, version: str = "") -> None:
     """Give the account this role and no other.
 
     Raises InvalidInput, see `_may_lose`; for `version` when that is given and not that of the present rights.
@@ -73,28 +74,28 @@ def change_rights(user: User, rights: Rights, actor: Actor = PROGRAM, *, version
     _check_role(rights)
     with _may_lose(user, actor):
         before = rights_of(user)
-        must_still_be(version, before, f"the rights of {user.username}")
+        must_still_be(version, before, f"the rights of {user.get_username()}")
         _give(user, rights)
         sessions.look_again()
         _write_down("change rights", user, actor, before=asdict(before), after=asdict(rights))
 
 
-def close(user: User, actor: Actor = PROGRAM) -> None:
+def close(user: Person, actor: Actor = PROGRAM) -> None:
     """Close an account. Its audit entries keep its name. Raises InvalidInput, see `_may_lose`."""
     with _may_lose(user, actor):
-        User.objects.filter(pk=user.pk).update(is_active=False)
+        Person._default_manager.filter(pk=user.pk).update(is_active=False)
         sessions.end_all_of(user)  # Otherwise they would continue when the account is reopened.
         _write_down("close account", user, actor)
 
 
-def open_again(user: User, actor: Actor = PROGRAM) -> None:
+def open_again(user: Person, actor: Actor = PROGRAM) -> None:
     """Reopen an account, with its old password."""
     with transaction.atomic():
-        User.objects.filter(pk=user.pk).update(is_active=True)
+        Person._default_manager.filter(pk=user.pk).update(is_active=True)
         _write_down("open account", user, actor)
 
 
-def reset_password(user: User, actor: Actor = PROGRAM) -> str:
+def reset_password(user: Person, actor: Actor = PROGRAM) -> str:
     """Set and return a new one-time password. The old password and all sessions become invalid.
 
     Raises InvalidInput, see `_may_lose`: an administrator with a one-time password can't administer.
@@ -110,7 +111,7 @@ def reset_password(user: User, actor: Actor = PROGRAM) -> str:
 
 
 @transaction.atomic
-def sign_out_everywhere(user: User, actor: Actor = PROGRAM) -> None:
+def sign_out_everywhere(user: Person, actor: Actor = PROGRAM) -> None:
     """End all sessions of the user, on every node within five seconds. People may end their own sessions."""
     sessions.end_all_of(user)
     _write_down("sign out everywhere", user, actor)
@@ -123,20 +124,20 @@ def keeps_an_administrator() -> Iterator[None]:
         # Serializes two administrators who remove each other's rights at the same moment.
         list(Group.objects.select_for_update().filter(name=ADMIN))
         yield
-        if not administrators().exists():
+        if not has_administrator():
             raise InvalidInput({"account": ["must not be the last one with the role admin"]})
 
 
 @contextmanager
-def _may_lose(user: User, actor: Actor) -> Iterator[None]:
+def _may_lose(user: Person, actor: Actor) -> Iterator[None]:
     """Guard a change that may take rights away. Raises InvalidInput for one's own account or the last administrator."""
-    if user.username == actor.name:
+    if name_of(user) == actor.name:
         raise InvalidInput({"account": ["must not be your own: ask another administrator"]})
     with keeps_an_administrator():
         yield
 
 
-def _give(user: User, rights: Rights) -> None:
+def _give(user: Person, rights: Rights) -> None:
     beside = {SEES_PAYLOADS: rights.sees_payloads, COMMANDS: rights.commands}
     names = {rights.role} | {name for name, is_given in beside.items() if is_given}
     # A project that installs the store may have other groups, too.
@@ -152,5 +153,5 @@ def _check_role(rights: Rights) -> None:
         raise InvalidInput({"role": [f"must be one of {', '.join(ROLE_NAMES)}, or empty for none"]})
 
 
-def _write_down(action: str, user: User, actor: Actor, **details: Any) -> None:
-    audit.record(actor, action, selection=f"user {user.username}", done=1, details=details)
+def _write_down(action: str, user: Person, actor: Actor, **details: Any) -> None:
+    audit.record(actor, action, selection=f"user {user.get_username()}", done=1, details=details)

@@ -1,17 +1,51 @@
-"""The first administrator, and one-time passwords."""
+"""The people of the project, whatever model they are; the first administrator, and one-time passwords."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from typing import TYPE_CHECKING
 
-from django.contrib.auth.models import User
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.http import Http404
 
 from ..models import OneTimePassword
 
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+
+    Person = User
+else:
+    Person = get_user_model()
+
+NAME_LENGTH = 150  # Of an actor in the tables.
 FIRST_ADMIN = "admin"
 # 32 characters that can't be confused, so that a password can be read from a terminal.
 ALPHABET = "abcdefghjkmnpqrstuvwxyz234567890"
+
+
+def name_of(person: AbstractBaseUser | AnonymousUser) -> str:
+    """Return the name under which a person acts: the username, without the colon that sets off what is no person."""
+    name = str(person.get_username()).replace(":", "%3A")
+    if len(name) <= NAME_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: NAME_LENGTH - 1 - len(digest)]}#{digest}"
+
+
+def named(username: str) -> dict[str, str]:
+    """Return the condition, or the value, that a person has this username."""
+    return {Person.USERNAME_FIELD: Person.normalize_username(username)}
+
+
+def person_of(key: str) -> Person:
+    """Return the person with this key, a number or whatever the model has. Raises Http404 when there is none."""
+    try:
+        return Person._default_manager.get(pk=key)
+    except (Person.DoesNotExist, ValueError, ValidationError):
+        raise Http404 from None
 
 
 def make_first_admin() -> str | None:
@@ -20,21 +54,21 @@ def make_first_admin() -> str | None:
     Returns the one-time password, which is not stored in plain text; None when there is a user already.
     """
     with transaction.atomic():
-        if User.objects.exists():
+        if Person.objects.exists():
             return None
         password = random_password()
         # Not staff yet: Django's admin would let staff in with a one-time password.
-        admin = User.objects.create_user(FIRST_ADMIN, password=password, is_superuser=True)
+        admin = Person.objects.create_user(FIRST_ADMIN, password=password, is_superuser=True)
         OneTimePassword.objects.create(user=admin)
     return password
 
 
 def nobody_has_come_yet() -> bool:
     """Return whether the first admin still has the printed one-time password."""
-    return OneTimePassword.objects.filter(user__username=FIRST_ADMIN).exists()
+    return OneTimePassword.objects.filter(user__in=Person.objects.filter(**named(FIRST_ADMIN))).exists()
 
 
-def must_choose_password(user: User) -> bool:
+def must_choose_password(user: Person) -> bool:
     """Return whether the user has a one-time password, which only allows the choice of another one."""
     # Cached on the user object, which lives as long as a request: a page asks a dozen times.
     if not hasattr(user, "_must_choose_password"):
@@ -42,12 +76,12 @@ def must_choose_password(user: User) -> bool:
     return bool(user._must_choose_password)  # type: ignore[attr-defined]
 
 
-def password_was_given(user: User) -> None:
+def password_was_given(user: Person) -> None:
     """Note that somebody else has set the user's password."""
     OneTimePassword.objects.get_or_create(user=user)
 
 
-def password_was_chosen(user: User) -> None:
+def password_was_chosen(user: Person) -> None:
     """Note that the user has chosen a password."""
     was_one_time, _ = OneTimePassword.objects.filter(user=user).delete()
     if was_one_time and user.is_superuser:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
 from django.db import connections
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from taskstore.types.scalars import Action as Action
 
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
 from ..models import Scope, Token
-from .people import must_choose_password
+from .people import Person, must_choose_password, name_of
 
 # A signed-in person or a token; `actor_of` makes an Actor of it.
 Principal = Token | AbstractBaseUser | AnonymousUser
@@ -53,7 +53,7 @@ OF_PEOPLE = "this needs the role commands or admin"
 
 def actor_of(principal: Principal, reason: str = "") -> Actor:
     """Return the actor of a principal, for the verbs and the audit log."""
-    name = f"token:{principal.name}" if isinstance(principal, Token) else principal.get_username()
+    name = f"token:{principal.name}" if isinstance(principal, Token) else name_of(principal)
     return Actor(name, scope_of(principal), actions_of(principal), reason)
 
 
@@ -61,13 +61,14 @@ def actions_of(principal: Principal) -> frozenset[Action]:
     """Return what the principal may do in the groups that it may touch."""
     if isinstance(principal, Token):
         return SCOPES[principal.scope]
-    if not isinstance(principal, User) or not principal.is_active or must_choose_password(principal):
+    if not isinstance(principal, Person) or not principal.is_active or must_choose_password(principal):
         return frozenset()
-    if principal.is_superuser:
+    # A model of the project may have neither superusers nor groups.
+    if getattr(principal, "is_superuser", False):
         return EVERY_ACTION
     # Cached on the user object, which lives as long as a request: a page asks a dozen times.
     if not hasattr(principal, "_task_store_actions"):
-        roles = principal.groups.values_list("name", flat=True)
+        roles = principal.groups.values_list("name", flat=True) if hasattr(principal, "groups") else ()
         found = frozenset[Action]().union(*(ROLES.get(role, frozenset()) for role in roles))
         principal._task_store_actions = found  # type: ignore[attr-defined]
     actions: frozenset[Action] = principal._task_store_actions  # type: ignore[attr-defined]
@@ -109,11 +110,11 @@ def commands_are_on() -> bool:
     return bool(getattr(settings, "TASKSTORE_COMMANDS", False))
 
 
-def administrators() -> QuerySet[User]:
-    """Return the people for whom `may` allows `ADMINISTER`."""
+def has_administrator() -> bool:
+    """Return whether there is a person for whom `may` allows `ADMINISTER`."""
     roles = [role for role, actions in ROLES.items() if Action.ADMINISTER in actions]
     is_one = Q(is_superuser=True) | Q(groups__name__in=roles)
-    return User.objects.filter(is_one, is_active=True, onetimepassword=None).distinct()
+    return Person._default_manager.filter(is_one, is_active=True, onetimepassword=None).exists()
 
 
 def make_roles(using: str, **_: Any) -> None:

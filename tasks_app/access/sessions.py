@@ -10,10 +10,10 @@ import secrets
 import time
 from collections.abc import Callable
 
-from django.contrib.auth.models import User
 from django.db import router, transaction
 
 from ..models import EndedSession, SessionGeneration
+from .people import Person
 
 FIRST_GENERATION = 0  # Of a user without a row.
 # With the 3 seconds of a websocket, a session that another server has ended is over within five seconds.
@@ -32,7 +32,7 @@ def end(session_id: str, until_ms: int) -> None:
     look_again()
 
 
-def end_all_of(user: User) -> None:
+def end_all_of(user: Person) -> None:
     """End all sessions of the user on every server."""
     SessionGeneration.objects.update_or_create(user=user, defaults={"number": _new_generation()})
     look_again()
@@ -42,19 +42,20 @@ def end_all() -> None:
     """End the sessions of all users: a restored backup misses the sign-outs since it was made."""
     SessionGeneration.objects.all().delete()
     SessionGeneration.objects.bulk_create(
-        SessionGeneration(user=user, number=_new_generation()) for user in User.objects.only("pk")
+        SessionGeneration(user=user, number=_new_generation()) for user in Person._default_manager.only("pk")
     )
     EndedSession.objects.all().delete()
     look_again()
 
 
-def generation_of(user_pk: int) -> int:
+def generation_of(user_pk: str) -> int:
     """Return the generation of a new session of the user."""
-    number = SessionGeneration.objects.filter(pk=user_pk).values_list("number", flat=True).first()
+    of_user = SessionGeneration.objects.filter(pk=Person._meta.pk.to_python(user_pk))
+    number = of_user.values_list("number", flat=True).first()
     return FIRST_GENERATION if number is None else number
 
 
-def is_over(session_id: str, user_pk: int, generation: int) -> bool:
+def is_over(session_id: str, user_pk: str, generation: int) -> bool:
     """Return whether the session was ended. An end by another server may take `TRUSTED_S` to show."""
     if is_known_to_be_over(session_id, generation):
         return True

@@ -11,12 +11,21 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
 
 from taskstore.types.scalars import INT64_MAX
 
 from ..access.policy import Action, may
 
 PAGE = 100
+
+
+def has_console() -> bool:
+    """Return whether the project has the console, whose forms confirm what the admin leads to."""
+    try:
+        return bool(reverse("console:overview"))
+    except NoReverseMatch:
+        return False
 
 
 def nothing_more(*_: Any) -> None:

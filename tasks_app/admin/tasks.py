@@ -35,7 +35,7 @@ from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .keyset import KeyedAdmin, read_id
+from .keyset import KeyedAdmin, has_console, read_id
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
@@ -155,7 +155,7 @@ class TaskAdmin(KeyedAdmin):
         return may(request.user, Action.OPERATE)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Action.OPERATE)
+        return may(request.user, Action.OPERATE) and has_console()
 
     # ---- The list
 
@@ -164,7 +164,7 @@ class TaskAdmin(KeyedAdmin):
         where = {} if action_location is None else {"action_location": action_location}
         actions: dict[str, Any] = super().get_actions(request, **where)
         actions.pop("delete_selected", None)  # Django's own action would bypass the store.
-        return actions
+        return actions if has_console() else {}
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the order of an index: in a group the longest available first, otherwise and for failed the newest."""

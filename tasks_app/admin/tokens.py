@@ -14,7 +14,7 @@ from django.shortcuts import redirect
 from ..access import tokens
 from ..access.policy import Action, actor_of, may
 from ..models import Token
-from .keyset import KeyedAdmin
+from .keyset import KeyedAdmin, has_console
 
 
 @admin.register(Token)
@@ -28,7 +28,7 @@ class TokenAdmin(KeyedAdmin):
     actions = ("revoke",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.ADMINISTER)
+        return may(request.user, Action.ADMINISTER) and has_console()
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.ADMINISTER)

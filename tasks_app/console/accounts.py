@@ -6,16 +6,15 @@ from dataclasses import asdict
 
 from django import forms
 from django.contrib import messages
-from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
 
 from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
-from ..access.people import must_choose_password
+from ..access.people import Person, must_choose_password, person_of
 from ..access.policy import Action
 from ..access.versions import version_of
 from . import words
@@ -53,15 +52,15 @@ class RightsForm(forms.Form):
 class PersonForm(RightsForm):
     """A new account."""
 
-    name = forms.CharField(max_length=150, widget=forms.TextInput({"autocapitalize": "off", "spellcheck": "false"}))
+    name = forms.CharField(max_length=254, widget=forms.TextInput({"autocapitalize": "off", "spellcheck": "false"}))
 
 
 @require_safe
 @page(Action.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, the open ones first."""
-    found = User.objects.prefetch_related("groups").select_related("onetimepassword")
-    shown = found.order_by("-is_active", "username")[:SHOWN]
+    found = Person._default_manager.prefetch_related("groups").select_related("onetimepassword")
+    shown = found.order_by("-is_active", Person.USERNAME_FIELD)[:SHOWN]
     rows = [(user, rights_of(user), hasattr(user, "onetimepassword")) for user in shown]
     context = {"people": rows, "is_cut_short": found.count() > SHOWN, "now_ms": words.now_ms()}
     return render(request, "console/people.html", context)
@@ -86,9 +85,9 @@ def add(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
-def person(request: HttpRequest, user_id: int) -> HttpResponse:
+def person(request: HttpRequest, user_id: str) -> HttpResponse:
     """Show an account with its rights; change the rights."""
-    user = get_object_or_404(User, pk=user_id)
+    user = person_of(user_id)
     rights = rights_of(user)
     initial = asdict(rights) | {"version": version_of(rights)}
     form = RightsForm(request.POST if request.method == "POST" else None, initial=initial)
@@ -100,7 +99,7 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
                 raise
             form.add_error(None, forms.ValidationError(refused.fields["version"]))
         else:
-            messages.success(request, f"Changed the rights of {user.username}.")
+            messages.success(request, f"Changed the rights of {user.get_username()}.")
             return redirect("console:people")
     context = {
         "person": user,
@@ -114,9 +113,9 @@ def person(request: HttpRequest, user_id: int) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.ADMINISTER)
-def change(request: HttpRequest, user_id: int, verb: str) -> HttpResponse:
+def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
     """Ask for confirmation, then do it. A reset shows the one-time password, which is never shown again."""
-    user = get_object_or_404(User, pk=user_id)
+    user = person_of(user_id)
     if request.method != "POST":
         template = "console/_account_question.html" if is_partial(request) else "console/account_question.html"
         return render(request, template, {"person": user, "verb": verb})
@@ -124,11 +123,11 @@ def change(request: HttpRequest, user_id: int, verb: str) -> HttpResponse:
         return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
     do, done = CHANGES[verb]
     do(user, actor_for(request))
-    messages.success(request, done.format(user.username))
+    messages.success(request, done.format(user.get_username()))
     return go_to(request, resolve_url("console:people"))
 
 
-def _show_password(request: HttpRequest, user: User, password: str) -> HttpResponse:
+def _show_password(request: HttpRequest, user: Person, password: str) -> HttpResponse:
     sign_in = request.build_absolute_uri(resolve_url("console:login"))
     context = {"person": user, "password": password, "sign_in": sign_in}
     return render(request, "console/password_made.html", context)

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from taskstore.types.bulk_actions import WORDS, Kind, Option
 
 from .. import bulk
+from ..access.people import name_of
 from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
 from . import parameters, words
@@ -157,7 +158,7 @@ def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
 @page(Action.SEE)
 def mine(request: HttpRequest) -> HttpResponse:
     """Render the recent operations of the person, which every page shows."""
-    return render(request, "console/_mine.html", {"mine": recent_of(user_of(request).username)})
+    return render(request, "console/_mine.html", {"mine": recent_of(name_of(user_of(request)))})
 
 
 def recent_of(name: str) -> list[OperationView]:

@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import unquote_to_bytes
 
-from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
@@ -20,7 +19,7 @@ from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinish
 from taskstore.types.scalars import REASON_LENGTH
 from taskstore.types.sentences import text
 
-from ..access.people import must_choose_password
+from ..access.people import Person, must_choose_password
 from ..access.policy import Action, actor_of, may
 from ..core.actors import Actor
 from ..database.outage import is_damaged, reason_of, translated
@@ -45,7 +44,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             try:
                 user = request.user
-                if not isinstance(user, User):
+                if not isinstance(user, Person):
                     login = resolve_url("console:login")
                     if is_partial(request):
                         return go_to(request, login)
@@ -83,9 +82,9 @@ def refuse_broken_text(request: HttpRequest) -> None:
         raise InvalidInput({"request": ["must be percent-encoded UTF-8"]}) from None
 
 
-def user_of(request: HttpRequest) -> User:
+def user_of(request: HttpRequest) -> Person:
     """Return the person who is signed in; only within a page."""
-    assert isinstance(request.user, User)  # noqa: S101 - the guard of every page has checked it.
+    assert isinstance(request.user, Person)  # noqa: S101 - the guard of every page has checked it.
     return request.user
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar
 
-from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
@@ -17,6 +16,7 @@ from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY
 from taskstore.types.sentences import group_name, is_utf8
 from taskstore.types.tasks import State
 
+from ..access.people import Person
 from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
@@ -145,7 +145,7 @@ def places_of(asked: QueryDict) -> tuple[Cursor | None, Cursor | None]:
     )
 
 
-def selection_of(asked: QueryDict, user: User) -> Selection:
+def selection_of(asked: QueryDict, user: Person) -> Selection:
     """Return the selection: the tasks `id`, or with `all` those of the group `name` in a state, or that match `q`.
 
     Raises InvalidInput also for `all` without a group or search.
@@ -161,7 +161,7 @@ def selection_of(asked: QueryDict, user: User) -> Selection:
     return Selection(group=group, state=state_of(asked), q=q, bound=bound, as_of_ms=as_of_ms, scope=scope_of(user))
 
 
-def terms_of(q: str, user: User) -> list[Term]:
+def terms_of(q: str, user: Person) -> list[Term]:
     """Return the terms of a search. Raises InvalidInput also for a search of data that the person may not see."""
     terms = grammar.parse(q)
     if any(term.key is Key.DATA for term in terms) and not may(user, Action.SEE_PAYLOADS):

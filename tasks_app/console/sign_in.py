@@ -14,7 +14,6 @@ from django.contrib.auth import logout as auth_logout
 from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
-from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
@@ -26,7 +25,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from taskstore.errors import InvalidInput
 
 from ..access import accounts, audit, sessions
-from ..access.people import must_choose_password, nobody_has_come_yet, password_was_chosen
+from ..access.people import Person, must_choose_password, name_of, named, nobody_has_come_yet, password_was_chosen
 from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
 from ..core.actors import Actor
@@ -57,7 +56,7 @@ class Login(views.LoginView):
     @transaction.atomic
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
-        _write_down(self.request, form.get_user().get_username(), "sign in", logging.INFO)
+        _write_down(self.request, name_of(form.get_user()), "sign in", logging.INFO)
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
@@ -86,8 +85,8 @@ class Logout(views.LogoutView):
 
     @method_decorator(transaction.atomic)
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if isinstance(request.user, User):
-            _write_down(request, request.user.get_username(), "sign out", logging.INFO)
+        if isinstance(request.user, Person):
+            _write_down(request, name_of(request.user), "sign out", logging.INFO)
         return super().post(request, *args, **kwargs)
 
 
@@ -101,16 +100,16 @@ def logout_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of the signed-in person, including this one."""
     user = user_of(request)
     accounts.sign_out_everywhere(user, actor_of(user))
-    log.info("sign out everywhere: %s from %s", user.get_username(), address_of(request))
+    log.info("sign out everywhere: %s from %s", name_of(user), address_of(request))
     auth_logout(request)
     return redirect("console:login")
 
 
 def _known_or_not(typed: str) -> str:
-    """Return the name of a known user, otherwise `unknown:` and the printable name: no username has a colon."""
-    known = User.objects.filter(username=User.normalize_username(typed)).values_list("username", flat=True).first()
+    """Return the name of a known user, otherwise `unknown:` and the printable name."""
+    known = Person._default_manager.filter(**named(typed)).first()
     if known is not None:
-        return known
+        return name_of(known)
     shown = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in typed)
     return f"unknown:{shown[:LONGEST_UNKNOWN_NAME]}{'…' if len(shown) > LONGEST_UNKNOWN_NAME else ''}"
 

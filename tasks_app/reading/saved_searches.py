@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types.sentences import text
 
+from ..access.people import Person
 from ..models import SavedSearch
 from .search import grammar
 
@@ -18,12 +18,12 @@ MOST = 50  # Per person.
 NAME_LENGTH = 100
 
 
-def saved_by(user: User) -> list[SavedSearch]:
+def saved_by(user: Person) -> list[SavedSearch]:
     """Return the searches of the user, by name."""
     return sorted(SavedSearch.objects.filter(user=user), key=lambda saved: saved.name.casefold())
 
 
-def save(user: User, name: str, q: str) -> SavedSearch:
+def save(user: Person, name: str, q: str) -> SavedSearch:
     """Save a search. Raises InvalidInput about an empty search or a name already in use, LimitExceeded beyond 50."""
     if not grammar.parse(q):
         raise InvalidInput({"q": ["must have at least one term"]})
@@ -33,14 +33,14 @@ def save(user: User, name: str, q: str) -> SavedSearch:
         return SavedSearch.objects.create(user=user, name=name, q=q)
 
 
-def rename(user: User, search_id: int, name: str) -> None:
+def rename(user: Person, search_id: int, name: str) -> None:
     """Rename a search. Raises InvalidInput when the user has no such search, or another one of that name."""
     with _unique(name):
         if not SavedSearch.objects.filter(user=user, id=search_id).update(name=name):
             raise InvalidInput({"search": ["must be one of your saved searches: this one may have been deleted"]})
 
 
-def delete(user: User, search_id: int) -> None:
+def delete(user: Person, search_id: int) -> None:
     """Delete a search, if it still exists."""
     SavedSearch.objects.filter(user=user, id=search_id).delete()
 

@@ -15,6 +15,7 @@ from taskstore.types.tasks import State
 from taskstore.units import duration, size
 
 from ..access import accounts, policy
+from ..access.people import name_of
 from ..access.policy import Action
 from ..console import group_table, links, operations, payload, words
 from ..console.words import status_word
@@ -255,7 +256,7 @@ def theme(context: Any) -> str:
 def my_operations(context: Any) -> Sequence[operations.OperationView]:
     """Return the reader's operations that run or have just ended."""
     user = context["request"].user
-    return operations.recent_of(user.username) if policy.may(user, Action.OPERATE) else []
+    return operations.recent_of(name_of(user)) if policy.may(user, Action.OPERATE) else []
 
 
 @register.simple_tag(takes_context=True)

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
-from django.contrib.auth.models import User
 from django.db import models
 
+from tasks_app.access.people import Person
 from tasks_app.models import (
     AuditEntry,
     BulkItem,
@@ -108,7 +108,7 @@ def changed(rows: Iterable[Row], changes: Mapping[int, Callable[[Any], Any]]) ->
 TABLES = [
     Table(model)
     for model in (
-        *(User, OneTimePassword, SavedSearch, Token, AuditEntry),
+        *(Person, OneTimePassword, SavedSearch, Token, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )

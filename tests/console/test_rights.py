@@ -132,7 +132,7 @@ def path_of(name: str, task: Task) -> str:
     path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")
     path = path.replace("<int:job_id>", str(EndedTask.objects.filter(group="jobs/mail").earliest("id").origin))
     path = path.replace("<int:list_id>", str(Task.objects.get(group="commands/default/open").id))
-    return path.replace("<int:user_id>", str(User.objects.get(username="kim").pk))
+    return path.replace("<str:user_id>", str(User.objects.get(username="kim").pk))
 
 
 def call(client: Client, name: str, task: Task, method: str = ""):
