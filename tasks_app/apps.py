@@ -1,7 +1,7 @@
 """The app, as Django finds it."""
 
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, post_save
 
 
 class TasksAppConfig(AppConfig):
@@ -16,4 +16,6 @@ class TasksAppConfig(AppConfig):
         from .database import triggers
 
         post_migrate.connect(triggers.put_right, sender=self)
+        for counted in ("tasks_app.Task", "tasks_app.EndedTask"):
+            post_save.connect(triggers.count_on, sender=counted)
         post_migrate.connect(policy.make_roles, sender=self)

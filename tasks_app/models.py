@@ -411,7 +411,9 @@ class Token(models.Model):
 class OneTimePassword(models.Model):
     """Says that the password of a user was made by somebody else. It goes when they choose their own."""
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True)
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, db_constraint=False
+    )
 
     def __str__(self) -> str:
         return f"one-time password of {self.user}"
@@ -420,7 +422,9 @@ class OneTimePassword(models.Model):
 class SessionGeneration(models.Model):
     """The sessions of a user that are still good: those that were begun in this generation."""
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True)
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, db_constraint=False
+    )
     number = models.BigIntegerField()  # A random one, so that a restored backup brings none back.
 
     def __str__(self) -> str:
@@ -515,7 +519,7 @@ class BulkItem(models.Model):
 class SavedSearch(models.Model):
     """A search that a person keeps under a name."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_constraint=False, related_name="+")
     name = models.CharField(max_length=100)
     q = models.TextField()  # In the words of the box.
 

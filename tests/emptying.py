@@ -1,12 +1,9 @@
 """What tests leave in the database goes, but for what the migrations put there."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from tasks_app.database.triggers import put_right
+from tasks_app.database.triggers import lifted
 from tasks_app.models import AuditEntry
 
 FILLED = (
@@ -40,16 +37,5 @@ def empty() -> None:
     if User.objects.exists():
         User.objects.all().delete()
     if AuditEntry.objects.exists():
-        with without_the_guard_of_the_audit():
+        with transaction.atomic(), lifted(connection):
             AuditEntry.objects.all().delete()
-
-
-@contextmanager
-def without_the_guard_of_the_audit() -> Iterator[None]:
-    """Only who may change the tables themselves can do this."""
-    table = " ON tasks_app_auditentry" if connection.vendor == "postgresql" else ""
-    with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute(f"DROP TRIGGER tasks_app_auditentry_kept{table}")
-        yield
-        put_right("default")

@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "tasks_app": set(),
     "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"},
     "tasks_app.checks": STORE | {"tasks_app.reading"},
-    "tasks_app.management": {"tasks_app.tasks_backend", "taskstore.jobs", "taskstore.types"},
+    "tasks_app.management": {"tasks_app.database", "tasks_app.tasks_backend", "taskstore.jobs", "taskstore.types"},
     "tasks_app.migrations": {"tasks_app.database", "tasks_app.models"},
     "tasks_app.serving": STORE | BY_ITSELF | {"tasks_app.access", "tasks_app.control", "tasks_app.grpc_api"},
 }

@@ -57,7 +57,7 @@ BANNED = {
     r"\bparameters? by (?:name|position)\b": "positional arguments, keyword arguments",
     r"\b(?:has|have) to (?:be|have)\b": "must be",
     r"(?<!there )\bis no (?!longer\b|more than\b)[a-z]+\b": "is not a",
-    r"\bno such (?!host\b|recipient\b)": "is not known, does not exist",
+    r"\bno such (?!host\b|recipient\b|table\b)": "is not known, does not exist",
     r"^(?-i:at most|from|an? integer|a whole number from|text that|either) ": "must have at most, must be",
     r"\bgoes? on (?:as|at|from|until)\b": "continues, is now",
     r"\bthis is not what\b|\bnot there to be\b|\bnone is there\b": "invalid, does not exist",

@@ -104,6 +104,8 @@ def reason_of(error: BaseException) -> str:
         return "the database is starting or stopping"
     if state == SILENT_TOO_LONG:
         return "the database ended a transaction that was idle for too long"
+    if "no such table" in text:
+        return "the database lacks tables until `migrate` has run"
     return "the database can't be reached"
 
 

@@ -67,6 +67,8 @@ class SQLite(Dialect):
     is_not_ascii = """"group" GLOB '*[^' || char(1) || '-' || char(127) || ']*'"""
 
     _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+    # The largest id that this process has given out, perhaps in a transaction that was rolled back.
+    _given_out: ClassVar[dict[str, int]] = defaultdict(int)
 
     def __init__(self, using: str, *, waits: bool) -> None:
         super().__init__(using, waits=waits)
@@ -170,7 +172,7 @@ class SQLite(Dialect):
         named, candidates = yield from self._named_and_candidates(operations, now_ms)
         seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept))
         # Nobody else writes until this transaction ends, which says then how far the ids were used up.
-        seen.ids = range(last_id + 1, LARGEST_ID + 1)
+        seen.ids = range(max(last_id, self._given_out[self.using]) + 1, LARGEST_ID + 1)
         if names := named_keys(operations):
             [held] = yield [self.held_keys(names)]
             yield from self.note_held(held, seen)
@@ -255,9 +257,11 @@ class SQLite(Dialect):
 
     def write(self, written: Written) -> Steps[Sequence[int]]:
         drafts = written.drafts
+        if drafts:
+            newest = self._given_out[self.using] = max([draft.id for draft in drafts])
         kept = [(*row[:-2], ",".join([str(draft.id) for draft in drafts[row[-2] : row[-1]]])) for row in written.kept]
         statements = [
-            *([self.go_on_after("ids", max([draft.id for draft in drafts]))] if drafts else []),
+            *([self.go_on_after("ids", newest)] if drafts else []),
             Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
             *_insertions(
                 "tasks_app_payload",

@@ -17,35 +17,40 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..conf import retention
-from . import dialect_of, history_partitions
+from . import dialect_of, history_partitions, own_sql
 
 # Rows of these tables are inserted and deleted, never changed.
 UNCHANGEABLE = ("tasks_app_task", "tasks_app_payload", "tasks_app_endedtask", "tasks_app_auditentry")
 # Nor are those of this one deleted, as long as they are young.
 KEPT = "tasks_app_auditentry"
-# On PostgreSQL: each of its tables gets a trigger for rows, where one for statements would stay with the name of all.
-OF_MANY_TABLES = ("tasks_app_endedtask",)
+# One of these is made by the migrations alone, and not by Django from the models.
+OF_THE_MIGRATIONS = {"tasks_app_log_intact", "tasks_app_counters"}
 
 
 def put_right(using: str, **_: Any) -> None:
     """Make the triggers that refuse UPDATE, and DELETE of the audit log; the first tables of the trail.
 
-    And never let an id be given out again.
+    And never let an id be given out again. Without migrations, as in many a test, make what they would have made.
     """
     connection = connections[using]
-    needed = {*UNCHANGEABLE, *(() if connection.vendor == "postgresql" else ("tasks_app_counters",))}
+    tables = set(connection.introspection.table_names())
     # Other applications may have been migrated first, and a second database may have none of our tables.
-    if not needed <= set(connection.introspection.table_names()):
+    if not tables.issuperset(UNCHANGEABLE):
         return
+    if not tables & OF_THE_MIGRATIONS:
+        own_sql.make(connection)
+    is_postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         # One by one: a lock on all of these tables at once would stop the commits of other servers for longer.
-        for statement in POSTGRESQL if connection.vendor == "postgresql" else SQLITE:
+        for statement in POSTGRESQL if is_postgresql else ():
             cursor.execute(statement)
         # In one step: at no moment is there no trigger.
         with transaction.atomic(using=using):
             for statement in keeping(connection.vendor, retention.audit_days()):
                 cursor.execute(statement)
-    if connection.vendor == "postgresql":
+            for statement in () if is_postgresql else _on_sqlite(connection, cursor):
+                cursor.execute(statement)
+    if is_postgresql:
         dialect = dialect_of(using)
         with transaction.atomic(using=using):
             dialect.drive(history_partitions.make_ahead(dialect))
@@ -55,56 +60,86 @@ def put_right(using: str, **_: Any) -> None:
 def lifted(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Let entries of the audit log go however young they are, in the caller's transaction.
 
-    For a restore alone, into a store of which the audit log holds nothing but the start of its server.
+    For a restore, into a store of which the audit log holds nothing but the start of its server, and for `flush`.
     """
-    on_table = f" ON {KEPT}" if connection.vendor == "postgresql" else ""
+    if KEPT not in connection.introspection.table_names():
+        yield
+        return
+    is_postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP TRIGGER {KEPT}_kept{on_table}")
+        for name in ("kept", "kept_whole") if is_postgresql else ("kept",):
+            cursor.execute(f"DROP TRIGGER IF EXISTS {KEPT}_{name}{f' ON {KEPT}' if is_postgresql else ''}")
         yield
         for statement in keeping(connection.vendor, retention.audit_days()):
             cursor.execute(statement)
 
 
-POSTGRESQL = [
+def count_on(instance: Any, using: str, *, raw: bool = False, **_: Any) -> None:
+    """Never give out an id, or the number of a commit, again that `loaddata` has brought in.
+
+    Connected to Django's signal of a saved row: `raw` are those of fixtures.
     """
+    if raw:
+        dialect = dialect_of(using)
+        for name, number in (
+            ("ids", instance.id),
+            ("commits", getattr(instance, "ended_by_commit", instance.made_by_commit)),
+        ):
+            dialect.rows(*dialect.go_on_after(name, number))
+
+
+REFUSED = "rows of {} are immutable: delete the row and insert a successor"
+
+POSTGRESQL = [
+    f"""
     CREATE OR REPLACE FUNCTION tasks_app_refuse_update() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-        RAISE EXCEPTION 'rows of % are immutable: delete the row and insert a successor', TG_TABLE_NAME
+        RAISE EXCEPTION '{REFUSED.format("%")}', TG_TABLE_NAME
         USING ERRCODE = 'integrity_constraint_violation';
     END
     $$
     """,
+    # For rows: `loaddata` asks for an update of none, before it inserts.
     *(
         f"""
         CREATE OR REPLACE TRIGGER {table}_immutable
         BEFORE UPDATE ON {table}
-        {"FOR EACH ROW" if table in OF_MANY_TABLES else ""} EXECUTE FUNCTION tasks_app_refuse_update()
+        FOR EACH ROW EXECUTE FUNCTION tasks_app_refuse_update()
         """
         for table in UNCHANGEABLE
     ),
 ]
 
-SQLITE = [
-    *(
-        f"""
-        CREATE TRIGGER IF NOT EXISTS {table}_immutable
-        BEFORE UPDATE ON {table}
-        BEGIN
-            SELECT RAISE(ABORT, 'rows of {table} are immutable: delete the row and insert a successor');
-        END
+
+def _on_sqlite(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[str]:
+    for table in UNCHANGEABLE:
+        refused = f"RAISE(ABORT, '{REFUSED.format(table)}')"
+        yield f"CREATE TRIGGER IF NOT EXISTS {table}_immutable BEFORE UPDATE ON {table} BEGIN SELECT {refused}; END"
+        # INSERT OR REPLACE fires no trigger of what it deletes. But its way of settling conflicts is also that of the
+        # statements in a trigger: it alone replaces the counter, and is refused. Where it is up to SQLite to choose
+        # the id, a trigger sees -1.
+        found = connection.introspection.get_constraints(cursor, table).values()
+        unique = [each["columns"] for each in found if (each["unique"] or each["primary_key"]) and all(each["columns"])]
+        same = (" AND ".join(f'"{name}" = NEW."{name}" AND NEW."{name}" <> -1' for name in names) for names in unique)
+        yield f"DROP TRIGGER IF EXISTS {table}_unreplaced"
+        yield f"""
+            CREATE TRIGGER {table}_unreplaced BEFORE INSERT ON {table}
+            WHEN EXISTS (SELECT 1 FROM {table} WHERE {" OR ".join(same)})
+            BEGIN
+                INSERT OR IGNORE INTO tasks_app_counters VALUES ('replaced', -1);
+                SELECT {refused} FROM tasks_app_counters WHERE name = 'replaced' AND value < 0;
+            END
         """
-        for table in UNCHANGEABLE
-    ),
+    yield "INSERT OR IGNORE INTO tasks_app_counters VALUES ('replaced', 0)"
+    yield """
+        UPDATE tasks_app_counters
+        SET value = max(
+            value,
+            (SELECT coalesce(max(id), 0) FROM tasks_app_task),
+            (SELECT coalesce(max(id), 0) FROM tasks_app_endedtask)
+        )
+        WHERE name = 'ids'
     """
-    UPDATE tasks_app_counters
-    SET value = max(
-        value,
-        (SELECT coalesce(max(id), 0) FROM tasks_app_task),
-        (SELECT coalesce(max(id), 0) FROM tasks_app_endedtask)
-    )
-    WHERE name = 'ids'
-    """,
-]
 
 
 def keeping(vendor: str, days: int) -> list[str]:
@@ -146,8 +181,4 @@ def _keeping_on_sqlite(refusal: str, days: int) -> list[str]:
         f"DROP TRIGGER IF EXISTS {KEPT}_kept",
         f"CREATE TRIGGER {KEPT}_kept BEFORE DELETE ON {KEPT} "
         f"WHEN julianday('now') - julianday(OLD.at) < {days} {refused}",
-        # INSERT OR REPLACE deletes without a word to the trigger above.
-        f"DROP TRIGGER IF EXISTS {KEPT}_unreplaced",
-        f"CREATE TRIGGER {KEPT}_unreplaced BEFORE INSERT ON {KEPT} "
-        f"WHEN EXISTS (SELECT 1 FROM {KEPT} WHERE id = NEW.id) {refused}",
     ]

@@ -2,7 +2,7 @@
 
 A released migration never changes, so its SQL is written out here instead of imported. The custom fields and the
 label index are imported because Django compares them with those of the models. To change one, add a class with
-another name and leave the old one as it is.
+another name and leave the old one as it is. In a project without migrations database/own_sql.py runs the SQL.
 
 Three things are made after every `migrate` and not here: the triggers that guard the tables and the partitions of the
 next days (database/triggers.py), and the roles (access/policy.py).
@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 from tasks_app.database.labels import LabelIndex
+from tasks_app.database.own_sql import OwnSQL
 from tasks_app.models import DataField, KeyField, NameField
 
 
@@ -22,25 +23,10 @@ def numbered():
 
 def user():
     """Return the key of a model that has one row for each user."""
-    return ("user", models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, serialize=False))
-
-
-class OwnSQL(migrations.RunPython):
-    """Run SQL statements on one kind of database only."""
-
-    reduces_to_sql = True  # `sqlmigrate` shows them.
-
-    def __init__(self, vendor, forwards, backwards=()):
-        self.vendor = vendor
-        super().__init__(self._running(forwards), self._running(backwards))
-
-    def _running(self, statements):
-        def run(apps, schema_editor):
-            if schema_editor.connection.vendor == self.vendor:
-                for statement in statements:
-                    schema_editor.execute(statement)
-
-        return run
+    key = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, primary_key=True, serialize=False
+    )
+    return ("user", key)
 
 
 tasks = [
@@ -423,7 +409,10 @@ access = [
         name="SavedSearch",
         fields=[
             numbered(),
-            ("user", models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")),
+            (
+                "user",
+                models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, db_constraint=False, related_name="+"),
+            ),
             ("name", models.CharField(max_length=100)),
             ("q", models.TextField()),
         ],

@@ -2,13 +2,17 @@
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, IntegrityError, connection
 from django.db.models import QuerySet
 
-from tasks_app.models import AuditEntry, EndedTask, Task
+from tasks_app.access import audit
+from tasks_app.core.actors import Actor
+from tasks_app.database import triggers
+from tasks_app.models import AuditEntry, EndedTask, Payload, Task
 from taskstore.errors import Immutable
 from taskstore.types.tasks import NewTask
 
+from .databases import only_sqlite
 from .people import ANN
 
 ON_QUERYSETS = {
@@ -90,3 +94,56 @@ def test_an_upsert_is_an_update_too(task):
     """  # noqa: S608 - our own names
     with pytest.raises(DatabaseError, match="immutable"), connection.cursor() as cursor:
         cursor.execute(sql, [task.id])
+
+
+@pytest.fixture
+def rows(transactional_db):
+    """One in each table whose rows never change, and a unique index beside the key."""
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    long = NewTask(group="mail", data=b"long" * 20_000)
+    Task.objects.commit(owner=ANN, adds=[long], deletes=[task.id])
+    audit.record(Actor("ann"), "purge", group="mail", selection="all", done=1)
+    execute("CREATE UNIQUE INDEX one_of_a_size ON tasks_app_payload (size)")
+    triggers.put_right("default")
+    yield {model: list(model.objects.values()) for model in (Task, EndedTask, Payload, AuditEntry)}
+    execute("DROP INDEX one_of_a_size")
+    triggers.put_right("default")
+
+
+def execute(sql, *parameters):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+
+
+@only_sqlite
+@pytest.mark.parametrize("model", [Task, EndedTask, Payload, AuditEntry])
+def test_nor_does_sqlite_replace_a_row(rows, model):
+    table = model._meta.db_table
+    for verb in ("INSERT OR REPLACE", "REPLACE"):
+        with pytest.raises(DatabaseError, match="immutable"):
+            execute(f"{verb} INTO {table} SELECT * FROM {table}")  # noqa: S608 - our own name
+    assert list(model.objects.values()) == rows[model]
+
+
+@only_sqlite
+def test_nor_one_with_the_same_value_of_another_unique_index(rows):
+    [kept] = rows[Payload]
+    with pytest.raises(DatabaseError, match="immutable"):
+        execute("INSERT OR REPLACE INTO tasks_app_payload (id, size, data) VALUES (-5, %s, 'x')", kept["size"])
+    with pytest.raises(IntegrityError, match="UNIQUE constraint failed: tasks_app_payload"):
+        execute("INSERT INTO tasks_app_payload (id, size, data) VALUES (%s, 7, 'x')", kept["id"])
+
+
+@only_sqlite
+def test_a_row_whose_id_is_up_to_sqlite_replaces_none(rows):
+    columns = 'at, actor, action, "group", selection, reason, done, skipped, details, duration_ms'
+    for key in ("-1", "NULL"):  # A trigger sees -1 for both.
+        entry = f"SELECT {key}, {columns} FROM tasks_app_auditentry LIMIT 1"  # noqa: S608 - our own names
+        execute(f"INSERT OR REPLACE INTO tasks_app_auditentry (id, {columns}) {entry}")
+    assert AuditEntry.objects.count() == 3
+
+
+@pytest.mark.parametrize("model", [Payload, AuditEntry])
+def test_what_is_there_may_be_left_as_it_is(rows, model):
+    model.objects.bulk_create(model.objects.all(), ignore_conflicts=True)
+    assert list(model.objects.values()) == rows[model]

@@ -184,6 +184,12 @@ def test_the_model_finds_a_fault_in_the_store(clock, monkeypatch, fault):
 @only_sqlite
 def test_the_model_finds_ids_that_are_used_again(clock, monkeypatch):
     """As SQLite counts by itself: from the largest id that is there."""
+
+    class Forgetful(dict[str, int]):
+        def __getitem__(self, using):
+            return 0
+
+    monkeypatch.setattr(database.SQLite, "_given_out", Forgetful())
     monkeypatch.setattr(database.SQLite, "newest_id", "SELECT coalesce(max(id), 0) FROM tasks_app_task")
     with pytest.raises(Disagreement):
         check_sequences(50, clock)
