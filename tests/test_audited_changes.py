@@ -170,7 +170,6 @@ LINE = '{"group": "mail"}'
 WEEKLY = {"cron": "@weekly", "task": {"group": "mail"}}
 PARAMETERS = {"args": "[]", "kwargs": "{}"}
 PASSWORDS = {"old_password": OLD, "new_password1": NEW, "new_password2": NEW}
-BOB = {"username": "carl", "password1": NEW, "password2": NEW, "usable_password": "true"}
 
 # By its name: what the audit log says, and how it is done.
 CONSOLE = {
@@ -275,12 +274,6 @@ ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
     "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
-    "auth_user_add": ("add user", lambda world: world.ada.post("/admin/auth/user/add/", BOB)),
-    "auth_user_change": ("edit user", on_form("auth/user/{world.bob.id}/change/", email="bob@example.org", groups=[])),
-    "auth_user_password_change": (
-        "reset password",
-        lambda world: world.ada.post(f"/admin/auth/user/{world.bob.id}/password/", BOB),
-    ),
     "auth_user_delete": (
         "delete user",
         lambda world: world.ada.post(f"/admin/auth/user/{world.bob.id}/delete/", {"post": "yes"}),
@@ -307,7 +300,8 @@ READ = {
     "app_list", None,
     *(f"{model}_history" for model in ("tasks_app_task", "tasks_app_token", "auth_user")),
     "tasks_app_task_delete", "tasks_app_task_changelist",
-    "tasks_app_token_add", "tasks_app_token_change", "tasks_app_token_delete", "auth_user_changelist",
+    "tasks_app_token_add", "tasks_app_token_change", "tasks_app_token_delete",
+    "auth_user_changelist", "auth_user_add", "auth_user_change",
     *(
         f"{model}_{page}"
         for model in ("tasks_app_endedtask", "tasks_app_auditentry", "auth_group")

@@ -24,7 +24,8 @@ from lab.testing.environment import clean_environment
 FOLDER = Path(__file__).parent
 PATIENCE_S = 600
 AT_ONCE = 2
-VERDICT = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+# Not ERROR: a test that could not even begin has noticed nothing.
+VERDICT = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,9 @@ def seeded(fault: Fault, copy: Path) -> Iterator[None]:
 
 def tried(fault: Fault, copy: Path, url: str) -> Tried:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *fault.tests]
-    environment = {**clean_environment(copy.with_name(f"{copy.name}-data")), "DATABASE_URL": url}
+    data = copy.with_name(f"{copy.name}-data")
+    data.mkdir(exist_ok=True)
+    environment = {**clean_environment(data), "DATABASE_URL": url}
     try:
         done = subprocess.run(
             command,

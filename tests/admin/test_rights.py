@@ -34,7 +34,7 @@ MODELS = {
     "auth/group/": OF_ADMINISTRATORS | ADDED_BY_NOBODY,
     "auth/user/": {
         **OF_ADMINISTRATORS,
-        **dict.fromkeys(("add/", "<path:object_id>/delete/", "<id>/password/"), ADMINISTRATORS),
+        **dict.fromkeys(("add/", "<path:object_id>/delete/"), ADMINISTRATORS),
     },
 }
 PAGES = {

@@ -35,8 +35,9 @@ class Command(flush.Command):
         except CommandError as failed:
             if not isinstance(failed.__cause__, IntegrityError):
                 raise
+            why, *_ = str(failed.__cause__).splitlines()
             raise CommandError(
-                f"Nothing was deleted: {failed.__cause__}. To delete them all the same, run `flush` without --noinput."
+                f"Nothing was deleted: {why}. To delete them all the same, run `flush` without --noinput."
             ) from failed
         finally:
             operations.__dict__.pop("execute_sql_flush", None)
