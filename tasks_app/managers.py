@@ -21,7 +21,7 @@ from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import Immutable, TaskStoreError, refuse
-from taskstore.types.scalars import GROUP_LENGTH, Limits
+from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import Change, NewTask, Order, State
 
@@ -40,6 +40,7 @@ from .core.operations import (
     as_seen,
 )
 from .core.validation import refuse_forbidden, task_ids, validate
+from .database.group_patterns import BEYOND_EVERY_NAME
 from .database.labels import BEARS_SOME
 from .writer import totals
 from .writer.peers import tell_once_committed
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
     from .models import Task
 
 
-# Sorts after every name that a group can have.
-BEYOND_EVERY_NAME = chr(0x10FFFF) * (GROUP_LENGTH + 1)
 READ_AT_ONCE = 100
 
 

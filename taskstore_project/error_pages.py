@@ -28,25 +28,14 @@ from taskstore.errors import StoreBusy, StoreUnavailable
 # More digits than any id or name has. Python itself refuses to parse a few thousand digits.
 LONG_NUMBER = re.compile(r"(?:^|/)[0-9]{256,}(?:/|$)")
 
-# Of each page: its icon, title and text; without a text it shows the answer's detail.
-# No 404.html or the like, which would replace the pages of every project that installs tasks_app.
-PAGES = {
-    400: ("expired", "Invalid request", ""),
-    403: ("expired", "Permission denied", ""),
-    404: (
-        "missing",
-        "Page not found",
-        "Look up a task by its id in the search box, or a group by its name in the overview.",
-    ),
-    413: ("expired", "The form is too large", ""),
-    500: (
-        "failed",
-        "Server error",
-        "The server encountered an unexpected error. "
-        "Your change may or may not have been made: check before you try again.",
-    ),
+# Of the one page that shows them all: a 404.html or the like would replace that of every project with tasks_app.
+TITLES = {
+    400: "Invalid request",
+    403: "Permission denied",
+    404: "Page not found",
+    413: "The form is too large",
+    500: "Server error",
 }
-SIGN_IN_FIRST = "Nothing was changed. The limit is lower while you are signed out: sign in and send the form again."
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +96,8 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    text = "Nothing was changed. Go back, reload the page and try again."
-    return page(request, 403, "expired", "Your session changed", text)
+    detail = "Nothing was changed. Go back, reload the page and try again."
+    return page(request, 403, "Your session changed", detail=detail)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -183,13 +172,11 @@ def answer(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpR
     content = {"detail": detail, **more}
     if not wants_html(request):
         return JsonResponse(content, status=status)
-    icon, title, text = PAGES[status]
-    text = text or (f"{detail} {SIGN_IN_FIRST}" if status == 413 else detail)
-    return page(request, status, icon, title, text, content.get("request_id", ""))
+    return page(request, status, TITLES[status], **content)
 
 
-def page(request: HttpRequest, status: int, icon: str, title: str, text: str, request_id: str = "") -> HttpResponse:
-    context = {"icon": icon, "title": title, "text": text, "request_id": request_id}
+def page(request: HttpRequest, status: int, title: str, **more: Any) -> HttpResponse:
+    context = {"status": status, "title": title, **more}
     return HttpResponse(get_template("console/error.html").render(context, request), status=status)
 
 

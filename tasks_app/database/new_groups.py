@@ -19,15 +19,13 @@ from taskstore.errors import TooManyGroups
 
 from ..core.operations import Commit, Effect, GroupScope, Operation, Update
 from .dialect import Dialect
+from .group_patterns import Patterns, allowed_by
 from .rows import Statement, Steps
 
 MOST_GROUPS, MOST_OF_A_TOKEN = 1_000_000, 100_000
 REMEMBERED_S = 5.0
 REST_PER_COUNT = 50.0  # To count a million groups takes a tenth of a second, in which commits wait.
 LEAST_REST_S = 1.0
-BEYOND_EVERY_NAME = chr(0x10FFFF) * 256  # As in totals.py.
-
-Patterns = tuple[str, ...] | None
 
 
 @dataclass(slots=True)
@@ -146,20 +144,12 @@ def _existing(names: Sequence[str], dialect: Dialect) -> Statement:
 
 
 def _count(patterns: Patterns) -> Statement:
-    conditions, names = [], list[str]()
-    for pattern in patterns or ():
-        if pattern.endswith("*"):
-            conditions.append('("group" >= %s AND "group" < %s)')
-            names += [pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME]
-        else:
-            conditions.append('"group" = %s')
-            names.append(pattern)
-    condition = " OR ".join(conditions) or ("1 = 1" if patterns is None else "1 = 0")
+    condition, names = allowed_by(patterns)
     return Statement(
         f"""
         SELECT (SELECT count(*) FROM tasks_app_grouptotal WHERE {condition}) + (
             SELECT count(DISTINCT "group") FROM tasks_app_countdelta
-            WHERE ({condition})
+            WHERE {condition}
                 AND NOT EXISTS (
                     SELECT 1 FROM tasks_app_grouptotal AS folded WHERE folded."group" = tasks_app_countdelta."group"
                 )

@@ -18,12 +18,13 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.operations import Commit, Operator
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
+from ..database.group_patterns import BEYOND_EVERY_NAME
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
 from .background import BackgroundLoop
 from .connection import WriterConnection
-from .totals import BEYOND_EVERY_NAME, Happened, add_to_rates, fold, numbers_of_all, when_elected
+from .totals import Happened, add_to_rates, fold, numbers_of_all, when_elected
 
 LIMIT_S = 5.0
 GRACE_MS = 10_000  # How long after its end a minute can still be measured.

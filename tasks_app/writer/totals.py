@@ -22,6 +22,7 @@ from taskstore.types.tasks import RESULTS, holds_results
 from ..core.operations import GroupScope
 from ..core.tally import COUNTERS, Histogram
 from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
+from ..database.group_patterns import allowed_by
 from ..database.rows import quoted
 
 FOLD_ONCE_IN = 256  # Commits of a process without a server.
@@ -29,8 +30,6 @@ FOLD_ONCE_IN = 256  # Commits of a process without a server.
 FUTURE_CAP = 200_000
 PAGE_GROUPS = 5_000
 FEW_TASKS = 10  # On average in a group; see _query_of_many.
-# Sorts after every possible group name.
-BEYOND_EVERY_NAME = chr(0x10FFFF) * 256
 
 PLACE_DIGITS = 6
 
@@ -123,13 +122,13 @@ class Numbers(NamedTuple):
 def numbers(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> list[Numbers]:
     """Return the numbers of all groups within the scope that have tasks, sorted by name, as of one moment."""
     with dialect_of(using).adding_up():
-        return _numbers(*_condition(scope), using)
+        return _numbers(*allowed_by(scope.patterns), using)
 
 
 def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Numbers]]:
     """Yield the same in pages of about `PAGE_GROUPS`, each as of one moment."""
     dialect = dialect_of(using)
-    allowed, names = _condition(scope)
+    allowed, names = allowed_by(scope.patterns)
     beginning: str | None = ""
     while beginning is not None:
         condition, within = f'"group" >= %s AND ({allowed})', [beginning, *names]
@@ -148,7 +147,7 @@ def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Num
 
 def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]:
     """Return how many groups within the scope have tasks, and how many tasks those have."""
-    condition, names = _condition(scope)
+    condition, names = allowed_by(scope.patterns)
     sums = _query_of_sums(condition)
     rows = dialect_of(using).rows(f"SELECT count(*), {_sum_of('tasks')} FROM ({sums}) AS sums", [*names, *names])
     [(groups, tasks)] = rows
@@ -214,7 +213,7 @@ def summary(part: Part | None = None, using: str = DEFAULT_DB_ALIAS) -> Summary:
 
 def _without_finished(every: Summary, condition: str, names: Sequence[Any], dialect: Dialect) -> Summary:
     """Count the results of jobs and commands as finished instead of ready. Reads only their groups."""
-    within, kinds = _condition(GroupScope(tuple(f"{kind}/*" for kind in RESULTS)))
+    within, kinds = allowed_by(tuple(f"{kind}/*" for kind in RESULTS))
     query = _query_of_numbers(f"({condition}) AND ({within})", dialect)
     rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *kinds] * 2)
     ready = [each.ready for each in map(Numbers._make, rows) if holds_results(each.group) and each.ready]
@@ -301,8 +300,9 @@ class Part:
         """Return the SQL condition with its parameters."""
         conditions, parameters = ["1 = 1"], list[Any]()
         if self.prefix:
-            conditions.append('"group" >= %s AND "group" < %s')
-            parameters += [self.prefix, self.prefix + BEYOND_EVERY_NAME]
+            condition, names = allowed_by((f"{self.prefix}*",))
+            conditions.append(condition)
+            parameters += names
         if self.searched.isascii():
             if self.searched:
                 conditions.append(dialect.contains)
@@ -606,22 +606,6 @@ def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_D
     for place, minute, more in rows:
         changes[int(place)][minute] = more
     return changes
-
-
-def _condition(scope: GroupScope) -> tuple[str, list[str]]:
-    """Return the condition for the groups of the scope, with its parameters."""
-    if scope.patterns is None:
-        return "1 = 1", []
-    conditions, names = ["1 = 0"], list[str]()
-    for pattern in scope.patterns:
-        if pattern.endswith("*"):
-            # Not LIKE, which ignores case on SQLite.
-            conditions.append('"group" >= %s AND "group" < %s')
-            names += [pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME]
-        else:
-            conditions.append('"group" = %s')
-            names.append(pattern)
-    return " OR ".join(conditions), names
 
 
 # ---- Folding

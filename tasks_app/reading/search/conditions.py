@@ -14,8 +14,8 @@ from taskstore.types.tasks import FAILED_FROM, State
 
 from ...core.operations import GroupScope
 from ...database import Dialect
+from ...database.group_patterns import allowed_by
 from ...database.rows import whole_data
-from ...managers import BEYOND_EVERY_NAME
 from .. import history
 from .grammar import Bound, Key, Term
 
@@ -54,9 +54,7 @@ def condition_of(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 def within(scope: GroupScope) -> Condition:
     """Return the condition that limits rows to the groups of the scope."""
-    if scope.patterns is None:
-        return EVERYTHING
-    return either(_named(pattern) for pattern in scope.patterns)
+    return Condition(*allowed_by(scope.patterns))
 
 
 def first_added_up_to(newest: int) -> Condition:
@@ -93,19 +91,7 @@ def _id(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 
 def _group(term: Term, now_ms: int, dialect: Dialect) -> Condition:
-    return _named(str(term.value))
-
-
-def _named(pattern: str) -> Condition:
-    # A range instead of LIKE, which ignores case on SQLite.
-    if not pattern.endswith("*"):
-        return Condition('"group" = %s', (pattern,))
-    return Condition('"group" >= %s AND "group" < %s', _ends_of(pattern))
-
-
-def _ends_of(pattern: str) -> tuple[str, str]:
-    """Return the bounds of all names with the prefix before the star."""
-    return pattern[:-1], pattern[:-1] + BEYOND_EVERY_NAME
+    return Condition(*allowed_by((str(term.value),)))
 
 
 def _state(term: Term, now_ms: int, dialect: Dialect) -> Condition:
@@ -133,7 +119,7 @@ def _failed_from(term: Term, now_ms: int, dialect: Dialect) -> Condition:
         return Condition(*dialect.bears(FAILED_FROM, pattern))
     is_one = Condition(*dialect.bears(FAILED_FROM, None))
     group = dialect.by_code_point(dialect.label(FAILED_FROM))
-    return every([is_one, Condition(f"{group} >= %s AND {group} < %s", _ends_of(pattern))])
+    return every([is_one, Condition(*allowed_by((pattern,), group))])
 
 
 def _unique(term: Term, now_ms: int, dialect: Dialect) -> Condition:
