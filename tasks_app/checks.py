@@ -23,7 +23,7 @@ DURABILITIES = ("strict", "opportunistic")
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_durability(), *_history(), *_retention(), *_command_lists(), *_descriptors()]
+    return [*_database(), *_choices(), *_rules(), *_descriptors()]
 
 
 @register(Tags.database)
@@ -66,43 +66,27 @@ def _database() -> Iterator[CheckMessage]:
         )
 
 
-def _durability() -> Iterator[CheckMessage]:
-    chosen = getattr(settings, "TASKSTORE_DURABILITY", "strict")
-    if chosen not in DURABILITIES:
-        yield Error(
-            f"TASKSTORE_DURABILITY {sentences.one_of(DURABILITIES, chosen)}.",
-            id="tasks_app.E003",
-        )
+def _choices() -> Iterator[CheckMessage]:
+    durability = getattr(settings, "TASKSTORE_DURABILITY", "strict")
+    for number, name, choices, chosen in (
+        (3, "TASKSTORE_DURABILITY", DURABILITIES, durability),
+        (5, "TASKSTORE_HISTORY", retention.KEPT, retention.kept()),
+    ):
+        if chosen not in choices:
+            yield Error(f"{name} {sentences.one_of(choices, chosen)}.", id=f"tasks_app.E{number:03}")
 
 
-def _history() -> Iterator[CheckMessage]:
-    if retention.kept() not in retention.KEPT:
-        yield Error(
-            f"TASKSTORE_HISTORY {sentences.one_of(retention.KEPT, retention.kept())}.",
-            id="tasks_app.E005",
-        )
-
-
-def _retention() -> Iterator[CheckMessage]:
-    try:
-        retention.rules()
-    except ValueError as problem:
-        yield Error(
-            f"TASKSTORE_RETENTION: {problem}.",
-            hint=f'For example, the default is "{retention.GROUPS}".',
-            id="tasks_app.E011",
-        )
-
-
-def _command_lists() -> Iterator[CheckMessage]:
-    try:
-        command_rules.rules_in(str(getattr(settings, "TASKSTORE_COMMAND_LISTS", command_rules.DEFAULT)))
-    except ValueError as problem:
-        yield Error(
-            f"TASKSTORE_COMMAND_LISTS: {problem}.",
-            hint=f'For example, the default is "{command_rules.DEFAULT}".',
-            id="tasks_app.E012",
-        )
+def _rules() -> Iterator[CheckMessage]:
+    lists = str(getattr(settings, "TASKSTORE_COMMAND_LISTS", command_rules.DEFAULT))
+    for number, name, parse, default in (
+        (11, "TASKSTORE_RETENTION", retention.rules, retention.GROUPS),
+        (12, "TASKSTORE_COMMAND_LISTS", lambda: command_rules.rules_in(lists), command_rules.DEFAULT),
+    ):
+        try:
+            parse()
+        except ValueError as problem:
+            hint = f'For example, the default is "{default}".'
+            yield Error(f"{name}: {problem}.", hint=hint, id=f"tasks_app.E{number:03}")
 
 
 def _descriptors() -> Iterator[CheckMessage]:

@@ -103,10 +103,11 @@ class Session:
         """Print a remark to standard error."""
         click.echo(printable(text), err=True)
 
-    def tell(self, records: Iterable[Mapping[str, Any] | str]) -> None:
-        """Print a line of JSON for each record."""
-        for record in records:
+    def tell(self, records: Iterable[Mapping[str, Any] | str]) -> bool:
+        """With --json, print a line of JSON for each record. Returns whether it did: nothing else is shown then."""
+        for record in records if self.is_json else ():
             click.echo(json.dumps(record, ensure_ascii=False))
+        return self.is_json
 
     def progress(self, *, is_shown: bool = True) -> Progress:
         """Return a progress bar on standard error, which shows only on a terminal."""

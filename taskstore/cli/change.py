@@ -240,8 +240,7 @@ def follow(session: Session, operation: Operation) -> None:
         end, undo = session.typed(f"cancel {operation.id}"), session.typed(f"undo {operation.id}")
         left = f"operation {operation.id} continues on the server: `{end}` cancels it, `{undo}` undoes it"
         raise Interrupted(left) from None
-    if session.is_json:
-        session.tell([as_json(operation)])
+    session.tell([as_json(operation)])
     for line in result(session, operation):
         session.say(line)
     if operation.state != DONE or operation.failed:
@@ -278,8 +277,7 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
 def operations(session: Session, limit: int) -> None:
     """List bulk operations, newest first."""
     found = session.some(session.store.operations(limit=limit).operations, "no operations")
-    if session.is_json:
-        session.tell(map(as_json, found))
+    if session.tell(map(as_json, found)):
         return
     session.show(table(COLUMNS, map(_cells, found)))
 
@@ -317,8 +315,7 @@ def cancel(session: Session, operation: int) -> None:
         raise Failure(f"operation {operation} has already ended: it is {found.state}")
     session.store.cancel_operation(operation)
     stopped = ended(session, found)
-    if session.is_json:
-        session.tell([as_json(stopped)])
+    session.tell([as_json(stopped)])
     for line in result(session, stopped):
         session.say(line)
 
@@ -329,8 +326,7 @@ def cancel(session: Session, operation: int) -> None:
 def pause(session: Session, group: str, reason: str) -> None:
     """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
     found = session.store.pause(group, reason)
-    if session.is_json:
-        session.tell([{"group": group, "paused": as_json(found)}])
+    session.tell([{"group": group, "paused": as_json(found)}])
     why = f". Reason: {found.reason}" if found.reason else ""
     session.say(f"{group} is paused (by {found.by}, {relative(found.at_ms, now_ms())}){why}")
 
@@ -341,8 +337,7 @@ def pause(session: Session, group: str, reason: str) -> None:
 def resume(session: Session, group: str, reason: str) -> None:
     """Resume GROUP: it hands out its tasks again."""
     session.store.resume(group, reason)
-    if session.is_json:
-        session.tell([{"group": group, "paused": None}])
+    session.tell([{"group": group, "paused": None}])
     session.say(f"{group} is resumed")
 
 

@@ -101,7 +101,6 @@ def tasks_of(session: Session, project: str, ids: Sequence[str]) -> list[int]:
 
 
 def tell(session: Session, changed: int, what: str, one: str = "command") -> None:
-    if session.is_json:
-        session.tell([{"changed": changed}])
+    session.tell([{"changed": changed}])
     many = " or ".join(f"{each}s" for each in one.split(" or "))
     session.say(f"{number(changed)} {one if changed == 1 else many} {what}")

@@ -37,8 +37,7 @@ def import_(session: Session, /, directory: Path, project: str) -> None:
     except (TaskStoreError, KeyboardInterrupt):
         session.note("earlier parts stay imported; run the same command again to continue")
         raise
-    if session.is_json:
-        session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
+    session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
     more = {"lists": added.lists, "already there": added.there_already}
     told_too = "".join(f"; {name}: {number(count)}" for name, count in more.items() if count)
     session.say(f"imported {commands_of(added.commands)}{told_too}")
@@ -54,8 +53,7 @@ def export(session: Session, /, directory: Path, project: str) -> None:
     """
     with reporting(session, "nothing was written"):
         written = write_entries(session.store.commands.export_project(project), directory)
-    if session.is_json:
-        session.tell([{"commands": written}])
+    session.tell([{"commands": written}])
     session.say(f"{directory}: {commands_of(written)}")
 
 
@@ -71,8 +69,7 @@ def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path
             except NotFiles as wrong:
                 left_out += 1
                 session.note(str(wrong))
-    if session.is_json:
-        session.tell([{"commands": written}])
+    session.tell([{"commands": written}])
     session.say(f"{directory}: {commands_of(written)}")
     if left_out:
         raise Failure(f"{commands_of(left_out)} can't be written as files")

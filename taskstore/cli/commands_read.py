@@ -83,8 +83,7 @@ OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 def projects(session: Session, /) -> None:
     """List the projects with commands."""
     seen = session.some(session.store.commands.projects(), "no commands")
-    if session.is_json:
-        session.tell(map(as_json, seen))
+    if session.tell(map(as_json, seen)):
         return
     session.show(table(PROJECTS, ([each.project, *map(number, _numbers(each.counts))] for each in seen)))
 
@@ -100,8 +99,7 @@ def _numbers(counts: Mapping[str, int]) -> Iterator[int]:
 def status(session: Session, /, project: str) -> None:
     """Show the progress of a project: counts by status, running lists, time left, and run times."""
     seen = session.store.commands.status(project)
-    if session.is_json:
-        session.tell([as_json(seen)])
+    if session.tell([as_json(seen)]):
         return
     if not any(seen.counts.values()):
         raise Failure(f"no commands in the project {project}")
@@ -163,8 +161,7 @@ def lists(session: Session, /, project: str, status: str | None, limit: int) -> 
         return page.lists, page.after
 
     seen = session.some(list(paged(page_of, limit)), f"no matching lists in the project {project}")
-    if session.is_json:
-        session.tell(map(as_json, seen))
+    if session.tell(map(as_json, seen)):
         return
     session.show(table(LISTS, map(_list_cells, seen)))
 
@@ -190,8 +187,7 @@ def show_list(session: Session, /, task: int, project: str) -> None:
     whole = session.store.commands.list(project, task)
     if whole is None:
         raise Failure(f"no list {task} in the project {project}; it may have finished")
-    if session.is_json:
-        session.tell([as_json(whole)])
+    if session.tell([as_json(whole)]):
         return
     session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
     live = {each.command: each for each in whole.live}
@@ -264,8 +260,7 @@ def results_of(session: Session, project: str, limit: int, **which: Any) -> Iter
 
 def show_results(session: Session, project: str, seen: Sequence[CommandSeen]) -> None:
     session.some(seen, f"no matching commands in the project {project}")
-    if session.is_json:
-        session.tell(map(as_json, seen))
+    if session.tell(map(as_json, seen)):
         return
     session.show(table(COMMANDS, (_cells(each, each.status, now_ms()) for each in seen)))
 
@@ -294,8 +289,7 @@ def last_run(whole: CommandWhole) -> CommandSeen:
 
 def show(session: Session, whole: CommandWhole) -> None:
     """Print the outputs of a command; with --json, the whole record."""
-    if session.is_json:
-        session.tell([as_json(whole)])
+    if session.tell([as_json(whole)]):
         return
     ran = whole.newest if whole.tail else last_run(whole)
     written = whole.tail or ran.run or Run(worker="")

@@ -102,8 +102,7 @@ def submit_file(
                 newest = submitted(session, project, numbered(piece, begin), stashed, how)
             count += len(newest)
             progress.update(bar, completed=count)
-            if session.is_json:
-                session.tell(map(as_json, newest))
+            session.tell(map(as_json, newest))
     if count == 0:
         raise click.UsageError("the file must have at least one line")
     session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
@@ -137,7 +136,6 @@ def submitted(
 
 
 def tell(session: Session, project: str, made: Sequence[CommandSeen]) -> None:
-    if session.is_json:
-        session.tell(map(as_json, made))
+    session.tell(map(as_json, made))
     for each in made:
         session.say(f"submitted command {each.id} to project {project}")

@@ -97,8 +97,7 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
                 count += imported.imported
                 skipped += imported.skipped
             progress.update(bar, completed=count)
-    if session.is_json:
-        session.tell([{"imported": count, "skipped": skipped}])
+    session.tell([{"imported": count, "skipped": skipped}])
     taken = f"; skipped {number(skipped)} whose keys are taken" if skipped else ""
     session.say(f"imported {number(count)} tasks{taken}")
 

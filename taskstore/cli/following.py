@@ -85,7 +85,7 @@ def _looks(session: Session, look: Callable[[], Look], every_s: float) -> Iterat
             is_away = True
 
 
-def _display(session: Session, name: str) -> AbstractContextManager[Callable[[Look], None]]:
+def _display(session: Session, name: str) -> AbstractContextManager[Callable[[Look], object]]:
     """Return what shows each change: a bar on a terminal, otherwise a line."""
     if session.is_json:
         return nullcontext(lambda seen: session.tell([_as_json(seen)]))
@@ -222,9 +222,7 @@ def watch(session: Session, what: Sequence[str], project: str | None, every_ms: 
     groups = what
     looks = islice(look(session, every_ms / 1_000), times or None)
     with suppress(KeyboardInterrupt):  # The normal end.
-        if session.is_json:
-            session.tell(records(looks, groups))
-        else:
+        if not session.tell(records(looks, groups)):
             show(session, (picture(found, groups, trouble) for found, trouble in looks))
 
 

@@ -100,8 +100,7 @@ def value_of(text: str) -> Any:
 def list_jobs(session: Session, /, **asked: Any) -> None:
     """List jobs by the time they are due or finished, latest first."""
     found = session.some(session.store.jobs.list(**asked), "no matching jobs")
-    if session.is_json:
-        session.tell(map(as_json, found))
+    if session.tell(map(as_json, found)):
         return
     now = now_ms()
     rows = (
@@ -128,8 +127,7 @@ def show(session: Session, id: int) -> None:
     found = session.store.jobs.get(id)
     if found is None:
         raise no_job(id)
-    if session.is_json:
-        session.tell([as_json(found)])
+    if session.tell([as_json(found)]):
         return
     session.show(whole(found, now_ms()))
 
@@ -208,7 +206,5 @@ def delete(session: Session, id: int) -> None:
 
 
 def tell(session: Session, found: Job, sentence: str) -> None:
-    if session.is_json:
-        session.tell([as_json(found)])
-    elif sentence:
+    if not session.tell([as_json(found)]) and sentence:
         session.say(sentence)

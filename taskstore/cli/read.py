@@ -163,8 +163,7 @@ WORKERS = (
 def groups(session: Session) -> None:
     """List the names of the non-empty groups."""
     names = session.some(session.store.groups(), NO_GROUP)
-    if session.is_json:
-        session.tell(names)
+    session.tell(names)
     for name in names:
         session.say(name)
 
@@ -177,8 +176,7 @@ def stats(session: Session, groups: Sequence[str]) -> None:
     if groups:
         nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists groups with tasks"
     found = session.some(of_groups(session.store.stats().groups, groups), nothing)
-    if session.is_json:
-        session.tell(map(as_json, found))
+    if session.tell(map(as_json, found)):
         return
     session.show(table(STATS, rows_of(found)))
 
@@ -257,9 +255,7 @@ def tell_tasks(session: Session, found: Iterable[Task], limit: int, *, nothing: 
     rest = iter(found)
     first = session.some(list(islice(rest, 1)), nothing)
     tasks = chain(first, islice(rest, limit - 1 if limit else None))
-    if session.is_json:
-        session.tell(map(as_json, tasks))
-    else:
+    if not session.tell(map(as_json, tasks)):
         session.show(tasks_table(tasks, now_ms(), with_group=with_group))
     if limit and next(rest, None):
         session.note(f"limited to {number(limit)}: --limit 0 shows all")
@@ -275,8 +271,7 @@ def quoted(value: str) -> str:
 def show(session: Session, id: int) -> None:
     """Show a task by its current id or an earlier one. If it has ended, say how; exit code 1."""
     task = session.store.task(id) or living(session, id)
-    if session.is_json:
-        session.tell([as_json(task)])
+    if session.tell([as_json(task)]):
         return
     if task.id != id:
         session.note(f"{id} is now {task.id}")
@@ -317,8 +312,7 @@ def history_of(session: Session, id: int) -> History:
 def history(session: Session, id: int) -> None:
     """Show the history of a task, by its current id or an earlier one."""
     found = history_of(session, id)
-    if session.is_json:
-        session.tell(map(as_json, found.steps))
+    if session.tell(map(as_json, found.steps)):
         return
     session.say(f"task {found.origin}, added {when(found.created_at_ms, now_ms())}")
     session.show(table(STEPS, map(_step_cells, found.steps)))
@@ -343,8 +337,7 @@ def _step_cells(step: Step) -> list[str]:
 def workers(session: Session) -> None:
     """List the workers that reported within the last day, most recent first."""
     found = session.some(session.store.clients(), "no worker has reported within the last day")
-    if session.is_json:
-        session.tell(map(as_json, found))
+    if session.tell(map(as_json, found)):
         return
     session.show(table(WORKERS, map(_worker_cells, found)))
 

@@ -36,8 +36,7 @@ def schedule() -> None:
 def list_schedules(session: Session, /) -> None:
     """List the schedules with their last and next runs."""
     found = session.some(session.store.schedules.list(), "no schedules")
-    if session.is_json:
-        session.tell(map(as_json, found))
+    if session.tell(map(as_json, found)):
         return
     now = now_ms()
     rows = (
@@ -69,8 +68,7 @@ def show(session: Session, /, name: str) -> None:
     found = session.store.schedules.get(name)
     if found is None:
         raise no_schedule(session, name)
-    if session.is_json:
-        session.tell([as_json(found)])
+    if session.tell([as_json(found)]):
         return
     session.show(facts((title, what) for title, what in _facts(found, now_ms()) if what))
 
@@ -170,12 +168,10 @@ def resume(session: Session, /, name: str, reason: str) -> None:
 def run(session: Session, /, name: str, reason: str) -> None:
     """Add the scheduled task or job now."""
     task = session.store.schedules.run(name, reason)
-    if session.is_json:
-        session.tell([as_json(task)])
+    session.tell([as_json(task)])
     session.say(f"added task {task.id} to {task.group}")
 
 
 def tell(session: Session, found: Schedule, sentence: str) -> None:
-    if session.is_json:
-        session.tell([as_json(found)])
+    session.tell([as_json(found)])
     session.say(sentence)

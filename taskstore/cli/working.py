@@ -76,8 +76,7 @@ def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
                 tasks = session.store.commit(adds=[replace(like, data=each) for each in data])
             count += len(tasks)
             progress.update(bar, completed=count)
-            if session.is_json:
-                session.tell(map(as_json, tasks))
+            session.tell(map(as_json, tasks))
     session.say(f"added {number(count)} tasks to {like.group}")
 
 
@@ -104,8 +103,7 @@ def check_data_option(command: str, text: str | None, file: IO[bytes] | None) ->
 
 
 def tell_added(session: Session, tasks: Sequence[Task]) -> None:
-    if session.is_json:
-        session.tell(map(as_json, tasks))
+    session.tell(map(as_json, tasks))
     if tasks[0].duplicate:
         session.say(f"nothing was added: {held_by(tasks[0])}")
     else:
@@ -131,8 +129,7 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
     tasks = session.store.claim(groups, duration_ms=duration_ms, order=order.value, **asked)
     if not tasks:
         raise Failure(f"no task is available in {', '.join(groups)}")
-    if session.is_json:
-        session.tell(map(as_json, tasks))
+    if session.tell(map(as_json, tasks)):
         return
     now = now_ms()
     session.show(whole(tasks[0], now) if len(tasks) == 1 else tasks_table(tasks, now, with_group=len(groups) > 1))
@@ -174,8 +171,7 @@ def update(
     change = Change(id=id, labels=labels, priority=fields["priority"], release=fields["release"])
     change = replace(change, data=given, error=fields["error"], data_type=fields["data_type"] or None)
     [made] = session.store.commit(updates=[at_time(change, task, at_ms)])
-    if session.is_json:
-        session.tell([as_json(made)])
+    session.tell([as_json(made)])
     session.say(f"task {id} is now {made.id}")
 
 
@@ -207,6 +203,5 @@ def delete(session: Session, ids: Sequence[int]) -> None:
         if not missing or refused.refusal.owned:
             raise
         raise nothing_found(session, "delete", sorted(ids, key=lambda id: id not in missing)) from None
-    if session.is_json:
-        session.tell([{"deleted": list(ids)}])
+    session.tell([{"deleted": list(ids)}])
     session.say(f"deleted {'task' if len(ids) == 1 else 'tasks'} {', '.join(map(str, ids))}")

@@ -143,8 +143,10 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(records.Record):
     """A shell command and how to run it."""
+
+    _called, _error = "record of a command", NotACommand
 
     id: str
     cmd: str
@@ -155,17 +157,6 @@ class Command:
     fails: int = 0
     run: Run | None = None
     list: str = ""  # The name of the directory of the list in which it ran.
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
-        try:
-            return records.decode(cls, data)
-        except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"invalid record of a command: {problem}") from None
-
-    def encode(self) -> bytes:
-        return records.encode(self)
 
     @property
     def first_id(self) -> str:
@@ -181,25 +172,16 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandList:
+class CommandList(records.Record):
     """Commands that one worker runs one after the other."""
+
+    _called, _error = "list of commands", NotACommand
 
     name: str  # The creation time of its oldest command in seconds, or the next free number.
     commands: tuple[Command, ...] = ()
     worker: str = ""  # Set when it is closed.
     started: int = 0
     finished: int = 0
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
-        try:
-            return records.decode(cls, data)
-        except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"invalid list of commands: {problem}") from None
-
-    def encode(self) -> bytes:
-        return records.encode(self)
 
     @property
     def directory(self) -> str:
@@ -213,8 +195,10 @@ class CommandList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOutput:
+class LiveOutput(records.Record):
     """The output of a running command so far."""
+
+    _called, _error = "output of a command", NotACommand
 
     list: str  # The name of the list.
     task: int  # The id of the list's task.
@@ -224,17 +208,6 @@ class LiveOutput:
     due: int = 0  # When the command is expected to end. 0: it has just started.
     out: Output = Output()
     err: Output = Output()
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Parse the data of a task. Raises NotACommand, which names the invalid member."""
-        try:
-            return records.decode(cls, data)
-        except (ValueError, RecursionError) as problem:
-            raise NotACommand(f"invalid output of a command: {problem}") from None
-
-    def encode(self) -> bytes:
-        return records.encode(self)
 
 
 def from_base64(text: str) -> bytes | None:

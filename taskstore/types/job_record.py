@@ -107,8 +107,10 @@ class JobOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(records.Record):
     """The data of a job's task."""
+
+    _called, _error = "record of a job", NotAJob
 
     function: str  # Its dotted path.
     args: Sequence[Any] = ()
@@ -118,18 +120,6 @@ class JobRecord:
     result: Any = None
     error: JobError | None = None  # Of the last attempt, if it failed.
     log: str = ""  # The end of the last attempt's output.
-
-    @classmethod
-    def decode(cls, data: bytes) -> Self:
-        """Parse the data of a task, ignoring unknown members. Raises NotAJob, which names the invalid member."""
-        try:
-            return records.decode(cls, data)
-        except (ValueError, RecursionError) as problem:
-            raise NotAJob(f"invalid record of a job: {problem}") from None
-
-    def encode(self) -> bytes:
-        """Return the data for a task. Raises TypeError or ValueError if arguments or result are not JSON."""
-        return records.encode(self)
 
     @property
     def counted(self) -> tuple[Attempt, ...]:

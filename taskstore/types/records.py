@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cache
 from math import isfinite
 from types import NoneType
-from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from . import sentences
 
@@ -32,16 +32,26 @@ JSON_TYPES: Mapping[Any, tuple[type, str]] = {
 }
 
 
-def decode(kind: type[Kind], data: bytes) -> Kind:
-    """Parse a record. Raises ValueError or RecursionError, which names the invalid member."""
-    tree = json.loads(data, parse_constant=_refuse, parse_float=_finite)
-    json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which could not be written again.
-    return value_of(kind, tree)
+class Record:
+    """What the data of a task is. A class of records says what it is called, and the error of data that is none."""
 
+    __slots__ = ()
+    _called, _error = "record", ValueError
 
-def encode(record: Any) -> bytes:
-    """Return a record as JSON. Raises TypeError or ValueError if a member can't be represented."""
-    return json.dumps(asdict(record), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Parse the data of a task, ignoring unknown members. Raises the class's error, which names the invalid one."""
+        try:
+            tree = json.loads(data, parse_constant=_refuse, parse_float=_finite)
+            json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
+            return value_of(cls, tree)
+        except (ValueError, RecursionError) as problem:
+            raise cls._error(f"invalid {cls._called}: {problem}") from None
+
+    def encode(self) -> bytes:
+        """Return the data for a task. Raises TypeError or ValueError if a member can't be written as JSON."""
+        members = asdict(self)  # type: ignore[call-overload]  # Each class of records is a dataclass.
+        return json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
