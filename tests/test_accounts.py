@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 
 from tasks_app.access import accounts
+from tasks_app.access.people import name_of
 from tasks_app.access.policy import actor_of, has_administrator
 from taskstore.errors import InvalidInput
 
@@ -37,3 +38,12 @@ def test_two_administrators_do_not_lock_each_other_out():
     ada.refresh_from_db()
     assert ada.is_active
     assert has_administrator()
+
+
+def test_nobody_acts_under_the_name_of_a_token_or_of_another_person():
+    long = "ann" * 100
+    names = [name_of(User(username=name)) for name in ("token:ci", long, f"{long}2", "ann@example.org")]
+    assert names[0] == "token%3Aci"
+    assert names[3] == "ann@example.org"
+    assert len(set(names)) == 4
+    assert max(map(len, names)) == 150

@@ -18,7 +18,7 @@ from taskstore.errors import InvalidInput
 
 from ..core.actors import PROGRAM, Actor
 from . import audit, sessions
-from .people import Person, name_of, named, password_was_given, random_password
+from .people import Person, name_of, named, password_was_given, put, random_password
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, has_administrator
 from .versions import must_still_be
 
@@ -151,8 +151,7 @@ def _give(user: Person, rights: Rights) -> None:
     user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
     user.groups.add(*Group.objects.filter(name__in=names))
     if user.is_superuser and rights.role != ADMIN:
-        user.is_superuser = user.is_staff = False
-        user.save(update_fields=["is_superuser", "is_staff"])
+        put(user, is_superuser=False, is_staff=False)
 
 
 def _check_role(rights: Rights) -> None:

@@ -48,6 +48,14 @@ def person_of(key: str) -> Person:
         raise Http404 from None
 
 
+def put(person: Person, **values: bool) -> None:
+    """Save those of these values for which the model has a field: not each has `is_staff`."""
+    names = {field.name for field in person._meta.concrete_fields} & values.keys()
+    for name in names:
+        setattr(person, name, values[name])
+    person.save(update_fields=names)
+
+
 def make_first_admin() -> str | None:
     """Create the superuser `admin` unless there is a user already.
 
@@ -85,8 +93,7 @@ def password_was_chosen(user: Person) -> None:
     """Note that the user has chosen a password."""
     was_one_time, _ = OneTimePassword.objects.filter(user=user).delete()
     if was_one_time and user.is_superuser:
-        user.is_staff = True
-        user.save(update_fields=["is_staff"])
+        put(user, is_staff=True)
     user._must_choose_password = False  # type: ignore[attr-defined]
 
 
