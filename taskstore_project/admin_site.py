@@ -19,7 +19,7 @@ class AdminSite(admin.AdminSite):
     site_title = site_header = "Task Store"
     index_title = "Administration"
     site_url = "/console/"
-    index_template = "admin/task_store_index.html"
+    index_template = "taskstore_project/admin_index.html"
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.SEE)

@@ -148,7 +148,7 @@ def too_large(path: str, headers: Mapping[str, str], most: int) -> HttpResponse:
     detail = f"The request must be at most {size_in_words(most)}."
     if is_partial(request):
         context = {"title": "The form is too large", "text": f"{detail} Nothing was changed."}
-        response = HttpResponse(get_template("console/_problem.html").render(context, request), status=413)
+        response = HttpResponse(get_template("tasks_app/_problem.html").render(context, request), status=413)
     else:
         response = answer(request, 413, detail, errors={"body": [f"must be at most {most} bytes"]})
     response["Cache-Control"] = "no-store"
@@ -177,7 +177,7 @@ def answer(request: HttpRequest, status: int, detail: str, **more: Any) -> HttpR
 
 def page(request: HttpRequest, status: int, title: str, **more: Any) -> HttpResponse:
     context = {"status": status, "title": title, **more}
-    return HttpResponse(get_template("console/error.html").render(context, request), status=status)
+    return HttpResponse(get_template("tasks_app/error.html").render(context, request), status=status)
 
 
 def wants_html(request: HttpRequest) -> bool:

@@ -186,7 +186,7 @@ TEMPLATES = [
 ]
 
 STATIC_URL = "/static/"
-STATICFILES_DIRS = [BASE_DIR / "static"] if IS_CHECKOUT else []
+STATICFILES_DIRS = [("tasks_app", BASE_DIR / "static")] if IS_CHECKOUT else []
 # Served from their directories, without collectstatic.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
@@ -222,7 +222,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 # Attempts during a lock-out don't prolong it, as the page shows its end, and are not recorded.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_CLIENT_IP_CALLABLE = "tasks_app.access.request_limits.address_of"
-AXES_LOCKOUT_TEMPLATE = "console/locked.html"
+AXES_LOCKOUT_TEMPLATE = "tasks_app/locked.html"
 AXES_RESET_ON_SUCCESS = True
 # The application has its own audit; django-axes records only failures.
 AXES_DISABLE_ACCESS_LOG = True

@@ -38,7 +38,7 @@ FOLDERS = {
     "tasks_app": "tasks_app",
     "taskstore_project": "taskstore_project",
     "templates": "tasks_app/templates",
-    "static": "tasks_app/static",
+    "static": "tasks_app/static/tasks_app",
     "docs": "taskstore_project/documentation/pages/docs",
 }
 # Pages beside docs/.
@@ -187,6 +187,13 @@ def test_the_wheel_holds_the_code_the_templates_the_static_files_and_the_documen
     assert {name for name in contents if ".dist-info/" not in name} == expected
 
 
+def test_no_file_of_it_stands_for_one_of_a_project(contents):
+    """Django looks for templates and static files in all apps, and takes the first that has the name."""
+    ours = re.compile(r"tasks_app/(templates/(tasks_app|taskstore_project|admin/tasks_app)|static/tasks_app)/")
+    files = [name for name in contents if name.startswith(("tasks_app/templates/", "tasks_app/static/"))]
+    assert [name for name in files if not ours.match(name)] == []
+
+
 def test_pip_makes_the_same_wheel_of_a_checkout(clean, contents, tmp_path):
     with zipfile.ZipFile(clean.wheel(PROJECT, tmp_path)) as made:
         assert set(made.namelist()) == set(contents)
@@ -271,7 +278,7 @@ def test_the_installed_commands_run_and_keep_data_with_the_users_other_data(task
 
 
 def test_installed_templates_and_static_files_are_found(taskstore):
-    static, template = min(names("static", "")), min(names("templates", ""))
+    static, template = min(names("static", "tasks_app")), min(names("templates", ""))
     found = taskstore("findstatic", static)
     assert "site-packages/tasks_app/static" in found.stdout, found.stderr
     code = f"from django.template.loader import get_template; print(get_template({template!r}).origin)"

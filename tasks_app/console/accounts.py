@@ -63,7 +63,7 @@ def people(request: HttpRequest) -> HttpResponse:
     shown = found.order_by("-is_active", Person.USERNAME_FIELD)[:SHOWN]
     rows = [(user, rights_of(user), hasattr(user, "onetimepassword")) for user in shown]
     context = {"people": rows, "is_cut_short": found.count() > SHOWN, "now_ms": words.now_ms()}
-    return render(request, "console/people.html", context)
+    return render(request, "tasks_app/people.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -80,7 +80,7 @@ def add(request: HttpRequest) -> HttpResponse:
         else:
             return _show_password(request, user, password)
     context = {"form": form, "roles": ROLES.items()}
-    return render(request, "console/add_person.html", context, status=422 if form.is_bound else 200)
+    return render(request, "tasks_app/add_person.html", context, status=422 if form.is_bound else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -110,7 +110,7 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
         # A page of Django's admin, which lists what else would be deleted; a project may not have it.
         "deletion": f"admin:{Person._meta.app_label}_{Person._meta.model_name}_delete",
     }
-    return render(request, "console/person.html", context, status=422 if form.is_bound else 200)
+    return render(request, "tasks_app/person.html", context, status=422 if form.is_bound else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -119,7 +119,7 @@ def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
     """Ask for confirmation, then do it. A reset shows the one-time password, which is never shown again."""
     user = person_of(user_id)
     if request.method != "POST":
-        template = "console/_account_question.html" if is_partial(request) else "console/account_question.html"
+        template = "tasks_app/_account_question.html" if is_partial(request) else "tasks_app/account_question.html"
         return render(request, template, {"person": user, "verb": verb})
     if verb == RESET:
         return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
@@ -132,4 +132,4 @@ def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
 def _show_password(request: HttpRequest, user: Person, password: str) -> HttpResponse:
     sign_in = request.build_absolute_uri(resolve_url("console:login"))
     context = {"person": user, "password": password, "sign_in": sign_in}
-    return render(request, "console/password_made.html", context)
+    return render(request, "tasks_app/password_made.html", context)

@@ -89,8 +89,8 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     found = audited.entry_of(entry_id)
     context = {"entry_id": entry_id, "entry": found, "days": retention.audit_days(), "now_ms": Task.objects.now_ms()}
     if found is None:
-        return render(request, "console/no_audit_entry.html", context, status=404)
-    return render(request, "console/audit_entry.html", context | {"details": Details.of(found)})
+        return render(request, "tasks_app/no_audit_entry.html", context, status=404)
+    return render(request, "tasks_app/audit_entry.html", context | {"details": Details.of(found)})
 
 
 @require_safe
@@ -135,4 +135,4 @@ def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None
         "now_ms": Task.objects.now_ms(),
         "command": command_to_be_audited(),
     }
-    return render(request, "console/audit.html", context, status=400 if refused else 200)
+    return render(request, "tasks_app/audit.html", context, status=400 if refused else 200)

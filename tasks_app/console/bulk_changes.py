@@ -189,7 +189,7 @@ def _confirmation(
     actor_for(request).must_change(seen.group)
     return render(
         request,
-        "console/_confirm.html" if is_partial(request) else "console/confirm.html",
+        "tasks_app/_confirm.html" if is_partial(request) else "tasks_app/confirm.html",
         {
             "plan": Plan(action=fresh, preview=seen, asked=asked),
             "back": _page_before(asked, selection),

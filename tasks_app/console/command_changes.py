@@ -179,7 +179,7 @@ def submit(request: HttpRequest) -> HttpResponse:
             messages.success(request, f"Submitted {len(made)} command{'s' * (len(made) > 1)}.")
             return go_to(request, links.commands_page(given["project"]))
     context = {"form": form, "projects": [each.project for each in looking.overview()], **rights_of(request)}
-    return render(request, "console/submit_commands.html", context, status=422 if asked else 200)
+    return render(request, "tasks_app/submit_commands.html", context, status=422 if asked else 200)
 
 
 @require_safe
@@ -226,7 +226,7 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     if found is None:
         raise Http404
     if request.method != "POST":
-        template = "console/_reopen_list.html" if is_partial(request) else "console/reopen_list.html"
+        template = "tasks_app/_reopen_list.html" if is_partial(request) else "tasks_app/reopen_list.html"
         return render(request, template, {"whole": found, "seen": found.list, "now_ms": Task.objects.now_ms()})
     if not command_lists.reopen(found.project, found.list.task, actor_for(request)):
         raise InvalidInput({"list": ["must be a running list: this one has finished or is open again"]})
@@ -251,7 +251,7 @@ def _asked(asked: QueryDict, verb: Verb) -> Question:
 def _question(request: HttpRequest, question: Question, errors: Mapping[str, Sequence[str]] = NOTHING) -> HttpResponse:
     return render(
         request,
-        "console/_confirm_commands.html" if is_partial(request) else "console/confirm_commands.html",
+        "tasks_app/_confirm_commands.html" if is_partial(request) else "tasks_app/confirm_commands.html",
         {
             "question": question,
             "address": resolve_url(f"console:{question.verb}_commands"),

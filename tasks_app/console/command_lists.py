@@ -203,7 +203,7 @@ def commands(request: HttpRequest) -> HttpResponse:
     found = looking.overview()
     return render(
         request,
-        "console/command_projects.html",
+        "tasks_app/command_projects.html",
         {
             "projects": [(each.project, flow_of(each.counts, each.lists, COLUMNS)) for each in found],
             "columns": [(status, LOOKS[status]) for status in COLUMNS],
@@ -236,7 +236,7 @@ def project(request: HttpRequest) -> HttpResponse:
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         **rights_of(request),
     }
-    return render(request, "console/command_project.html", context, status=code)
+    return render(request, "tasks_app/command_project.html", context, status=code)
 
 
 @require_safe
@@ -248,7 +248,7 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
         return _list_elsewhere(request, list_id)
     return render(
         request,
-        "console/_command_list.html" if is_partial(request) else "console/command_list.html",
+        "tasks_app/_command_list.html" if is_partial(request) else "tasks_app/command_list.html",
         {
             "whole": found,
             "seen": found.list,
@@ -268,14 +268,14 @@ def command(request: HttpRequest) -> HttpResponse:
     name, command_id = project_in(request.GET), _id_in(request)
     found = looking.command(name, command_id)
     if found is None:
-        return render(request, "console/no_command.html", {"project": name, "command_id": command_id}, status=404)
+        return render(request, "tasks_app/no_command.html", {"project": name, "command_id": command_id}, status=404)
     seen = run_with(found, command_id)
     run, tail = seen.run, found.tail if seen is found.newest else None
     running = looking.command_list(seen.task) if seen.status is CommandStatus.RUNNING else None
     progress = {command.id: word for command, _, word in _rows_of(running)} if running else {}
     return render(
         request,
-        "console/_shell_command.html" if is_partial(request) else "console/shell_command.html",
+        "tasks_app/_shell_command.html" if is_partial(request) else "tasks_app/shell_command.html",
         {
             "asked_id": command_id,
             "shown": CommandView(seen=seen, out=show(run.out) if run else None, err=show(run.err) if run else None),
@@ -372,8 +372,8 @@ def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
     why = history.fate_of(list_id, EVERY_GROUP) or ""
     context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}
     if is_partial(request):  # An open page would ignore a 404 and stay as it was.
-        return render(request, "console/_no_command_list.html", context)
-    return render(request, "console/no_command_list.html", context, status=404)
+        return render(request, "tasks_app/_no_command_list.html", context)
+    return render(request, "tasks_app/no_command_list.html", context, status=404)
 
 
 def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:

@@ -157,7 +157,7 @@ def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpRespons
     is_wrong = form.is_bound and not outcome.get("checked")
     return render(
         request,
-        "console/_import_outcome.html" if is_partial(request) else "console/import.html",
+        "tasks_app/_import_outcome.html" if is_partial(request) else "tasks_app/import.html",
         {"form": form, "is_whole_page": not is_partial(request), **outcome},
         status=422 if is_wrong else 200,
     )

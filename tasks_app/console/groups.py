@@ -43,7 +43,7 @@ def group(request: HttpRequest) -> HttpResponse:
         matching += counts.finished  # Finished tasks are available, so the list of ready tasks has them.
     return render(
         request,
-        "console/group.html",
+        "tasks_app/group.html",
         {
             "name": name,
             "state": state,
@@ -69,7 +69,7 @@ def group(request: HttpRequest) -> HttpResponse:
 def facts(request: HttpRequest) -> HttpResponse:
     """Render the facts alone; an open page polls them."""
     name = parameters.group_of(request.GET)
-    return render(request, "console/_facts.html", {"name": name, **_facts(name, counts_of(name))})
+    return render(request, "tasks_app/_facts.html", {"name": name, **_facts(name, counts_of(name))})
 
 
 def _facts(name: str, counts: Counts) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def resume(request: HttpRequest) -> HttpResponse:
 def _question(request: HttpRequest, name: str, refused: InvalidInput | None = None) -> HttpResponse:
     return render(
         request,
-        "console/_pause.html" if is_partial(request) else "console/pause.html",
+        "tasks_app/_pause.html" if is_partial(request) else "tasks_app/pause.html",
         {
             "name": name,
             "counts": counts_of(name),

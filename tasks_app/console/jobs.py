@@ -184,7 +184,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
     group = f"jobs/{found.queue}"
     return render(
         request,
-        "console/_job.html" if is_partial(request) else "console/job.html",
+        "tasks_app/_job.html" if is_partial(request) else "tasks_app/job.html",
         {
             "shown": JobView(job=found, task=task, now_ms=Task.objects.now_ms()),
             "now_ms": Task.objects.now_ms(),
@@ -214,7 +214,7 @@ def _list(
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         "command": command_to_enqueue(request),
     }
-    return render(request, "console/jobs.html", context, status=400 if refused else 200)
+    return render(request, "tasks_app/jobs.html", context, status=400 if refused else 200)
 
 
 def _counts() -> dict[str, dict[JobStatus, int]]:
@@ -271,7 +271,7 @@ def _length_of(attempt: Attempt | None, now_ms: int) -> int | None:
 
 def _no_job(request: HttpRequest, job_id: int, why: str) -> HttpResponse:
     context = {"job_id": job_id, "why": why, "is_known": chain_of(job_id) is not None}
-    return render(request, "console/no_job.html", context, status=404)
+    return render(request, "tasks_app/no_job.html", context, status=404)
 
 
 class RequeueForm(forms.Form):
@@ -305,7 +305,7 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
     context = {"job": job, "form": form, "shows_data": may_see_data}
     if asked is None or "again" in asked or not form.is_valid():
         return render(
-            request, "console/job_requeue.html", context, status=422 if asked and "again" not in asked else 200
+            request, "tasks_app/job_requeue.html", context, status=422 if asked and "again" not in asked else 200
         )
     given = form.cleaned_data
     old: Mapping[str, Sequence[Any] | Mapping[str, Any]] = {"args": [*job.args], "kwargs": {**job.kwargs}}
@@ -317,7 +317,7 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
             for name, before in old.items()
             if name in changed
         ]
-        return render(request, "console/job_review.html", context | {"differences": differences})
+        return render(request, "tasks_app/job_review.html", context | {"differences": differences})
     job_queues.requeue(
         job,
         actor_for(request),
@@ -336,7 +336,7 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
     job_queues.refuse_unfinished(job, "deleted")
     if request.method != "POST":
         return render(
-            request, "console/_job_delete.html" if is_partial(request) else "console/job_delete.html", {"job": job}
+            request, "tasks_app/_job_delete.html" if is_partial(request) else "tasks_app/job_delete.html", {"job": job}
         )
     job_queues.delete(job, actor_for(request))
     messages.success(request, f"Deleted job {job_id}.")

@@ -109,7 +109,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     found = list(listed[: PAGE + 1])
     return render(
         request,
-        "console/operations.html",
+        "tasks_app/operations.html",
         {
             "operations": _shown(found[:PAGE]),
             "next": found[PAGE - 1].pk if len(found) > PAGE else None,
@@ -129,7 +129,7 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
     items = list(left_alone.filter(origin__gt=after).defer("data").order_by("origin")[: PAGE + 1])
     return render(
         request,
-        "console/_operation.html" if is_partial(request) else "console/operation.html",
+        "tasks_app/_operation.html" if is_partial(request) else "tasks_app/operation.html",
         {
             "shown": shown,
             "items": items[:PAGE],
@@ -158,7 +158,7 @@ def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
 @page(Action.SEE)
 def mine(request: HttpRequest) -> HttpResponse:
     """Render the recent operations of the person, which every page shows."""
-    return render(request, "console/_mine.html", {"mine": recent_of(name_of(user_of(request)))})
+    return render(request, "tasks_app/_mine.html", {"mine": recent_of(name_of(user_of(request)))})
 
 
 def recent_of(name: str) -> list[OperationView]:

@@ -106,7 +106,7 @@ COLUMNS = {
 @page(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
     """Render the notices alone; an open page polls them."""
-    return render(request, "console/_attention.html", _attention(request, seen(), Task.objects.now_ms()))
+    return render(request, "tasks_app/_attention.html", _attention(request, seen(), Task.objects.now_ms()))
 
 
 @require_safe
@@ -118,11 +118,11 @@ def overview(request: HttpRequest) -> HttpResponse:
     if is_partial(request):
         if not every.groups:  # An empty store has a different page.
             return go_to(request, request.get_full_path())
-        return render(request, "console/_groups_part.html", _groups(request, every))
+        return render(request, "tasks_app/_groups_part.html", _groups(request, every))
     clients, lines = seen(), lines_of_tiles()
     return render(
         request,
-        "console/overview.html",
+        "tasks_app/overview.html",
         {
             **_attention(request, clients, every.at_ms),
             **_groups(request, every),

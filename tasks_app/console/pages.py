@@ -138,7 +138,7 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
             status, title = 503, "The store is busy"
             text = "Other operations are using these tasks. Nothing was changed. Try again in a moment."
     fields: Mapping[str, Any] = error.fields if isinstance(error, InvalidInput) else {}
-    template = "console/_problem.html" if is_partial(request) else "console/problem.html"
+    template = "tasks_app/_problem.html" if is_partial(request) else "tasks_app/problem.html"
     response = render(request, template, {"title": title, "text": text, "fields": fields}, status=status)
     if status == 503:
         response["Retry-After"] = RETRY_AFTER_S
@@ -166,7 +166,7 @@ def away(request: HttpRequest, error: Exception) -> HttpResponse:
         else:
             text = f"{why}Your change may or may not have been made. Check before you try again."
     context = {"title": title, "text": text, "retries": retries, "retry_after_s": RETRY_AFTER_S}
-    template = "console/_away.html" if is_partial(request) else "console/away.html"
+    template = "tasks_app/_away.html" if is_partial(request) else "tasks_app/away.html"
     response = render(request, template, context, status=503)
     response["Retry-After"] = RETRY_AFTER_S
     if retries and not is_partial(request):

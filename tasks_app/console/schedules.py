@@ -229,7 +229,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
     oldest = {each.name: each.origin for each in reversed(found)}
     return render(
         request,
-        "console/schedules.html",
+        "tasks_app/schedules.html",
         {
             "schedules": found,
             # A name means its oldest schedule: the others must not seem to be changed by it.
@@ -244,7 +244,7 @@ def schedules(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 def times(request: HttpRequest) -> HttpResponse:
     """Show the next due times of an expression that somebody types, or its errors."""
-    return render(request, "console/_schedule_times.html", _times(request.GET))
+    return render(request, "tasks_app/_schedule_times.html", _times(request.GET))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -316,7 +316,7 @@ def _asked_first(
 def _question(request: HttpRequest, found: Schedule, verb: str, refused: InvalidInput | None = None) -> HttpResponse:
     return render(
         request,
-        "console/_schedule_question.html" if is_partial(request) else "console/schedule_question.html",
+        "tasks_app/_schedule_question.html" if is_partial(request) else "tasks_app/schedule_question.html",
         {
             "schedule": found,
             "verb": verb,
@@ -349,7 +349,7 @@ def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = Non
         "zones": _zones(),
         **_times({name: form[name].value() or "" for name in ("cron", "zone")}),
     }
-    return render(request, "console/schedule_form.html", context, status=422 if form.is_bound else 200)
+    return render(request, "tasks_app/schedule_form.html", context, status=422 if form.is_bound else 200)
 
 
 def _times(asked: Mapping[str, str]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def suggestions(request: HttpRequest) -> HttpResponse:
     """Suggest saved searches, then completions of the text, each as the whole text of the box."""
     text = request.GET.get("q", "")
     saved = [each for each in saved_by(user_of(request)) if text.casefold() in f"{each.name}\n{each.q}".casefold()]
-    return render(request, "console/_suggestions.html", {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)})
+    context = {"saved": saved[:MOST_SUGGESTED], "suggestions": suggest(text)}
+    return render(request, "tasks_app/_suggestions.html", context)
 
 
 def chips_of(text: str) -> list[tuple[str, str]]:
@@ -80,7 +81,7 @@ def _page(
     sees_payloads = may(user_of(request), Action.SEE_PAYLOADS)
     return render(
         request,
-        "console/search.html",
+        "tasks_app/search.html",
         {
             "searched": text,
             "chips": chips_of(text) if found else [],
@@ -143,4 +144,4 @@ def _name_in(request: HttpRequest) -> str:
 def failed(request: HttpRequest) -> HttpResponse:
     # The count first: a task that fails in between is then announced rather than missed.
     context = {"tasks": failed_tasks(), "failures": failures(), "command": command_to_fail(request)}
-    return render(request, "console/failed.html", context)
+    return render(request, "tasks_app/failed.html", context)

@@ -142,4 +142,4 @@ FIXED = {
 def limits(request: HttpRequest) -> HttpResponse:
     shown = {title: [limit for limit in group if limit.is_in_force()] for title, group in LIMITS.items()}
     context = {"limits": shown, "fixed": FIXED, "late": duration(LATE_MS), "lost": duration(LOST_MS)}
-    return render(request, "console/limits.html", context)
+    return render(request, "tasks_app/limits.html", context)

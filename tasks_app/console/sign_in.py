@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Login(views.LoginView):
     """The sign-in page. The very first visitor reads where the password is."""
 
-    template_name = "console/login.html"
+    template_name = "tasks_app/login.html"
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -49,7 +49,7 @@ class Login(views.LoginView):
         wait_s = SIGN_INS.take(network_of(request))
         if not wait_s:
             return super().post(request, *args, **kwargs)
-        response = render(request, "console/locked.html", {"wait_ms": wait_s * 1_000}, status=429)
+        response = render(request, "tasks_app/locked.html", {"wait_ms": wait_s * 1_000}, status=429)
         response["Retry-After"] = wait_s
         return response
 
@@ -143,7 +143,7 @@ def password(request: HttpRequest) -> HttpResponse:
     form = (FirstPasswordForm if is_first else PasswordChangeForm)(user, request.POST or None)
     if not form.is_valid():
         status = 422 if form.is_bound else 200
-        return render(request, "console/password.html", {"form": form, "is_first": is_first}, status=status)
+        return render(request, "tasks_app/password.html", {"form": form, "is_first": is_first}, status=status)
     with transaction.atomic():
         form.save()
         password_was_chosen(user)

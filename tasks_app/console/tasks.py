@@ -59,13 +59,13 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
     if chain is None:
         newest = Task.objects.newest_id()
         context = {"task_id": task_id, "newest_id": newest, "is_future": task_id > newest}
-        return render(request, "console/no_task.html", context | {"history": retention.in_words()}, status=404)
+        return render(request, "tasks_app/no_task.html", context | {"history": retention.in_words()}, status=404)
     user, now_ms = user_of(request), Task.objects.now_ms()
     state = chain.living.state(now_ms) if chain.living else None
     last = chain.living or chain.ended[-1]
     return render(
         request,
-        "console/task.html",
+        "tasks_app/task.html",
         {
             "asked_id": task_id,
             "job_id": chain.origin if chain.living and queue_of(chain.group) else None,
@@ -132,7 +132,7 @@ def _question(request: HttpRequest, task_id: int, refused: InvalidInput | None =
     now_ms = Task.objects.now_ms()
     return render(
         request,
-        "console/_give_back.html" if is_partial(request) else "console/give_back.html",
+        "tasks_app/_give_back.html" if is_partial(request) else "tasks_app/give_back.html",
         {
             "task": task,
             "task_id": task_id,
@@ -220,7 +220,7 @@ def add(request: HttpRequest) -> HttpResponse:
             else:
                 messages.success(request, f"Added task {task.id} to {task.group}.")
             return redirect("console:task", task.id)
-    return render(request, "console/add.html", {"form": form}, status=422 if form.is_bound else 200)
+    return render(request, "tasks_app/add.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
 class EditForm(TaskForm):
@@ -277,10 +277,10 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
     context = {"task": task, "form": form, "is_claimed": task.state(Task.objects.now_ms()) is State.CLAIMED}
     if asked is None or "again" in asked or not form.is_valid():
         context |= {"shows_data": "content" in form.fields, "may_see_data": may_see_data}
-        return render(request, "console/edit.html", context, status=422 if asked and "again" not in asked else 200)
+        return render(request, "tasks_app/edit.html", context, status=422 if asked and "again" not in asked else 200)
     differences = list(differences_of(task, form.change))
     if "confirmed" not in asked or not differences:
-        return render(request, "console/edit_review.html", context | {"differences": differences})
+        return render(request, "tasks_app/edit_review.html", context | {"differences": differences})
     actor, is_requeued = actor_for(request), form.cleaned_data["requeue"]
     operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
     try:
@@ -339,4 +339,4 @@ def _moment(at_ms: int) -> str:
 
 def _too_late(request: HttpRequest, task_id: int) -> HttpResponse:
     """Say that the task was finished, claimed or changed during the edit."""
-    return render(request, "console/edit_too_late.html", {"task_id": task_id}, status=409)
+    return render(request, "tasks_app/edit_too_late.html", {"task_id": task_id}, status=409)

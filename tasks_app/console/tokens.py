@@ -76,7 +76,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     found = Token.objects.order_by(F("revoked_at").desc(nulls_first=True), "-id")
     return render(
         request,
-        "console/tokens.html",
+        "tasks_app/tokens.html",
         {
             "tokens": [(token, verbs.state_of(token)) for token in found[:SHOWN]],
             "is_cut_short": found.count() > SHOWN,
@@ -93,13 +93,13 @@ def add(request: HttpRequest) -> HttpResponse:
     form = TokenForm(request.POST if request.method == "POST" else None)
     if not form.is_valid():
         context = {"form": form, "scopes": SCOPES.items()}
-        return render(request, "console/add_token.html", context, status=422 if form.is_bound else 200)
+        return render(request, "tasks_app/add_token.html", context, status=422 if form.is_bound else 200)
     given = form.cleaned_data
     expires_at = timezone.now() + given["days"] if given["days"] else None
     token, secret = verbs.create(
         given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor_for(request)
     )
-    return render(request, "console/token_made.html", {"token": token, "secret": secret})
+    return render(request, "tasks_app/token_made.html", {"token": token, "secret": secret})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -108,7 +108,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Ask for confirmation; revoke the token."""
     token = get_object_or_404(Token, pk=token_id)
     if request.method != "POST":
-        template = "console/_revoke_token.html" if is_partial(request) else "console/revoke_token.html"
+        template = "tasks_app/_revoke_token.html" if is_partial(request) else "tasks_app/revoke_token.html"
         return render(request, template, {"token": token, "state": verbs.state_of(token)})
     verbs.revoke(token, actor_for(request))
     messages.success(request, f"Revoked {token.name}. Clients using it lose access within five seconds.")

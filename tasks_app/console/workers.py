@@ -50,7 +50,7 @@ def workers(request: HttpRequest) -> HttpResponse:
     found = [worker_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
     return render(
         request,
-        "console/workers.html",
+        "tasks_app/workers.html",
         {
             "workers": sorted(found, key=lambda worker: list(Pulse).index(worker.pulse), reverse=True)[:SHOWN],
             "number": len(found),

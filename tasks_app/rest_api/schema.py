@@ -115,4 +115,4 @@ class SchemaPage(SpectacularSwaggerSplitView):
     permission_classes = ()
     schema = None  # It is for people.
     url_name = "rest_api:schema"
-    template_name = "rest_api/schema.html"
+    template_name = "tasks_app/schema.html"

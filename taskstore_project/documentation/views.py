@@ -60,7 +60,7 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404
     before, after = LIBRARY.neighbours(name)
     more = {"document": document, "name": name, "before": before, "after": after}
-    return render(request, "documentation/page.html", {"groups": LIBRARY.groups(), **more})
+    return render(request, "taskstore_project/documentation/page.html", {"groups": LIBRARY.groups(), **more})
 
 
 @require_safe
@@ -71,7 +71,7 @@ def find(request: HttpRequest) -> HttpResponse:
     found = [] if problem else search(LIBRARY, question)
     more = {"question": question[:LONGEST], "problem": problem, "found": found}
     content = {"groups": LIBRARY.groups(), **more}
-    return render(request, "documentation/find.html", content, status=400 if problem else 200)
+    return render(request, "taskstore_project/documentation/find.html", content, status=400 if problem else 200)
 
 
 @require_safe
@@ -85,5 +85,5 @@ def file(request: HttpRequest, path: str) -> HttpResponseBase:
         names = sorted(each.name for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
         entries = [(name, f"{path.removesuffix('/')}/{name}") for name in names]
         content = {"groups": LIBRARY.groups(), "folder": path.removesuffix("/"), "entries": entries}
-        return render(request, "documentation/folder.html", content)
+        return render(request, "taskstore_project/documentation/folder.html", content)
     return FileResponse(place.open("rb"), content_type=IMAGES.get(place.suffix, TEXT))

@@ -1,0 +1,274 @@
+"""Filters and tags of the console's templates. The formats are in console/words.py; nothing here is marked safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import template
+from django.http import HttpRequest
+from django.shortcuts import resolve_url
+
+from taskstore.types.bulk_actions import ACTIONS, BulkAction
+from taskstore.types.tasks import State
+from taskstore.units import duration, size
+
+from ..access import accounts, policy
+from ..access.people import name_of
+from ..access.policy import Action
+from ..console import group_table, links, operations, payload, words
+from ..console.words import status_word
+from ..models import SavedSearch
+from ..reading.exporting import Format
+from ..reading.listing import Row
+from ..reading.saved_searches import saved_by
+from ..reading.search.grammar import label_term, tokens_of
+
+register = template.Library()
+
+register.filter("number", words.number)
+register.filter("sentences", words.sentences)
+register.filter("thousands", words.thousands)
+register.filter("rate", words.rate)
+register.filter("size", size)
+register.filter("duration", duration)
+register.filter("status_word", status_word)
+register.filter("drain", group_table.drained)
+
+FEW_LABELS = 3
+SCREENS = (
+    ("console:overview", "Overview", "o", Action.SEE),
+    ("console:failed", "Failed", "f", Action.SEE),
+    ("console:jobs", "Jobs", "j", Action.SEE),
+    ("console:commands", "Commands", "l", Action.SEE),
+    ("console:schedules", "Schedules", "c", Action.SEE),
+    ("console:workers", "Workers", "w", Action.SEE),
+    ("console:operations", "Operations", "b", Action.SEE),
+    ("console:audit", "Audit", "a", Action.OPERATE),
+    ("console:settings", "Settings", "s", Action.ADMINISTER),
+)
+
+
+@register.simple_tag(takes_context=True)
+def screens(context: Any) -> Sequence[tuple[str, str, str]]:
+    """Return the screens of the navigation: the names of their URLs, their labels, and their keys after `g`."""
+    user = context["request"].user
+    return [(name, word, key) for name, word, key, action in SCREENS if policy.may(user, action)]
+
+
+@register.filter
+def is_on(request: HttpRequest, screen: str) -> bool:
+    """Return whether the page is this screen or below it."""
+    address = resolve_url(screen)
+    return request.path == address or request.path.startswith(f"{address}/")
+
+
+@register.filter
+def ms(at: datetime) -> int:
+    """Return milliseconds since the Epoch, for `when`."""
+    return round(at.timestamp() * 1_000)
+
+
+@register.filter
+def milliseconds(value: float) -> str:
+    """Format a duration in milliseconds."""
+    return duration(round(value))
+
+
+@register.filter
+def seconds(value: float) -> str:
+    """Format a duration in seconds, in its two largest units."""
+    return duration(round(value * 1_000))
+
+
+@register.filter
+def span(time: timedelta) -> str:
+    """Format a timedelta in its two largest units."""
+    return duration(round(time.total_seconds() * 1_000))
+
+
+@register.simple_tag(takes_context=True)
+def saved_searches(context: Any) -> Sequence[SavedSearch]:
+    """Return the reader's saved searches; none on pages without a sign-in, such as error pages."""
+    user = context["request"].user
+    return saved_by(user) if user.is_authenticated else []
+
+
+@register.filter
+def named(searches: Sequence[SavedSearch], q: str) -> str:
+    """Return the name of this saved search; empty when it is not saved."""
+    return next((each.name for each in searches if each.q == q), "")
+
+
+@register.filter
+def pairs(text: str) -> list[tuple[str, str]]:
+    """Split names with their labels: `entered:in left:out`."""
+    return [(name, word) for name, _, word in (each.partition(":") for each in text.split())]
+
+
+@register.filter
+def count(counts: Any, state: State) -> int:
+    """Return the number of tasks in this state."""
+    return int(getattr(counts, state))
+
+
+@register.filter
+def preview(row: Row) -> str:
+    """Return the beginning of a task's data; empty when the reader may not see it."""
+    return payload.one_line(row.data, row.size or 0) if row.data is not None else ""
+
+
+@register.filter
+def labelled(rows: Sequence[Row]) -> bool:
+    """Return whether any of the tasks has a label."""
+    return any(row.labels for row in rows)
+
+
+@register.filter
+def labels_borne(rows: Sequence[Row]) -> list[str]:
+    """Return the labels of these tasks, each once, in the form that a label field takes."""
+    terms = {label_term(name, value) for row in rows for name, value in row.labels.items()}
+    return sorted(term.removeprefix("label.") for term in terms)
+
+
+@register.inclusion_tag("tasks_app/_labels.html")
+def labels(borne: Mapping[str, str], q: str = "", task: int | None = None) -> dict[str, Any]:
+    """Show labels by name, each with a link that adds it to the search `q`, unless `q` has it already.
+
+    With `task`, shows only a few, as in a row of a list, and links to the task for the others.
+    """
+    shown = sorted(borne.items())[: FEW_LABELS if task else None]
+    asked = tokens_of(q)
+    chips = [
+        (name, value, "" if label_term(name, value) in asked else links.label_page(name, value, q))
+        for name, value in shown
+    ]
+    return {"chips": chips, "more": len(borne) - len(shown), "task": task}
+
+
+register.simple_tag(links.group_page, name="group_url")
+register.simple_tag(links.folder_page, name="folder_url")
+register.simple_tag(links.add_page, name="add_url")
+register.simple_tag(links.import_page, name="import_url")
+register.simple_tag(links.commands_page, name="commands_url")
+register.simple_tag(links.commands_page_of, name="commands_url_of")
+register.simple_tag(links.command_page, name="command_url")
+register.simple_tag(links.command_output, name="output_url")
+register.simple_tag(links.submit_page, name="submit_url")
+register.simple_tag(links.search_page, name="search_url")
+register.simple_tag(links.held_page, name="held_url")
+register.simple_tag(links.signature_page, name="signature_url")
+register.simple_tag(links.confirm_signature_page, name="confirm_signature_url")
+register.simple_tag(links.filter_of_group, name="filter_of_group")
+register.simple_tag(links.rates_part, name="rates_url")
+register.simple_tag(links.pause_page, name="pause_url")
+register.simple_tag(links.facts_part, name="facts_url")
+
+
+@register.simple_tag
+def bulk_actions() -> list[BulkAction]:
+    """Return the bulk actions."""
+    return list(ACTIONS.values())
+
+
+@register.inclusion_tag("tasks_app/_confirm_button.html")
+def confirm_button(
+    words: str, verb: str, group: str, state: str | None = None, task: int | None = None, key: str = ""
+) -> dict[str, object]:
+    """Show the button that opens the confirmation of an action: a dialog, or a page without scripts.
+
+    `key`: its keyboard shortcut.
+    """
+    url = links.confirm_page(verb, group, state=state, task=task)
+    return {"words": words, "is_destructive": ACTIONS[verb].is_destructive, "url": url, "key": key}
+
+
+@register.inclusion_tag("tasks_app/_confirm_button.html")
+def commands_button(
+    words: str, verb: str, project: str, status: str | None = None, task: int | None = None, key: str = ""
+) -> dict[str, str]:
+    """Show the button that opens the confirmation of a change of one command, or of all that it applies to."""
+    url = links.confirm_commands_page(verb, project, status=status, task=task)
+    return {"words": words, "url": url, "key": key}
+
+
+@register.inclusion_tag("tasks_app/_exports.html")
+def exports(q: str) -> dict[str, Any]:
+    """Show links to the exports of a search, one for each format; none for an empty search."""
+    return {"files": [(each.upper(), links.export_file(q, each)) for each in Format] if q else []}
+
+
+@register.inclusion_tag("tasks_app/_icon.html")
+def icon(name: str) -> dict[str, str]:
+    """Show an icon of static/icons.svg, beside the word with the same meaning."""
+    return {"name": name}
+
+
+@register.inclusion_tag("tasks_app/_state.html")
+def state(name: str) -> dict[str, str]:
+    """Show a state with its icon, word and colour."""
+    return {"name": name}
+
+
+@register.inclusion_tag("tasks_app/_id.html")
+def task_id(number: int) -> dict[str, int]:
+    """Show an id in groups of three digits, which are copied without gaps."""
+    return {"number": number}
+
+
+@register.inclusion_tag("tasks_app/_when.html")
+def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
+    """Show a time, with the exact one on hover and focus.
+
+    `form` empty: relative to now; "lease": a countdown; "clock": the time of day; "exact": date and time;
+    "stamp": as much as is needed today. static/js/time.js converts it to the reader's zone and keeps it current.
+    """
+    exact = words.exact(at_ms)
+    return {
+        "text": {
+            "lease": words.lease(at_ms, now_ms),
+            "clock": words.clock(at_ms),
+            "exact": exact,
+            "stamp": exact,
+        }.get(form, words.relative(at_ms, now_ms)),
+        "exact": exact,
+        "iso": words.iso(at_ms),
+        "form": form,
+    }
+
+
+@register.simple_tag
+def iso_now() -> str:
+    """Return the time of this server, so that a page does not depend on the browser's clock."""
+    return words.iso(words.now_ms())
+
+
+@register.simple_tag(takes_context=True)
+def theme(context: Any) -> str:
+    """Return the theme of this browser: "light", "dark", or "system"."""
+    request = context.get("request")
+    chosen = request.COOKIES.get("theme") if request else None
+    return chosen if chosen in ("light", "dark") else "system"
+
+
+@register.simple_tag(takes_context=True)
+def my_operations(context: Any) -> Sequence[operations.OperationView]:
+    """Return the reader's operations that run or have just ended."""
+    user = context["request"].user
+    return operations.recent_of(name_of(user)) if policy.may(user, Action.OPERATE) else []
+
+
+@register.simple_tag(takes_context=True)
+def may(context: Any, action: str) -> bool:
+    """Return whether the reader may do this."""
+    return policy.may(context["request"].user, Action(action))
+
+
+@register.simple_tag(takes_context=True)
+def role(context: Any) -> str:
+    """Describe the reader's rights in a few words."""
+    rights = accounts.rights_of(context["request"].user)
+    if rights.role == accounts.ADMIN:  # It includes the other rights.
+        return rights.role
+    return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"
