@@ -22,6 +22,13 @@ from .database.rows import whole_data
 from .managers import TaskManager, TaskQuerySet
 
 
+class IdField(models.BigIntegerField):  # type: ignore[type-arg]  # Not subscriptable at run time.
+    """A key that the store gives. On SQLite it is the number of the row itself, which saves an index."""
+
+    def db_type(self, connection: Any) -> str:
+        return str(connection.data_types["BigAutoField"])
+
+
 class NameField(models.CharField):  # type: ignore[type-arg]  # Not subscriptable at run time.
     """Text that both databases order alike, by code point."""
 
@@ -53,7 +60,7 @@ class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscripta
 class Task(models.Model):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
-    id = models.BigIntegerField(primary_key=True)  # Given by the store, used once, for ever.
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Given by the store, used once, for ever.
     group = NameField(max_length=255)
     available_at_ms = models.BigIntegerField()
     owner = models.BigIntegerField()
@@ -145,7 +152,7 @@ class Task(models.Model):
 class Payload(models.Model):
     """Data that is too large to be written again with each successor. The living task of a chain has it."""
 
-    id = models.BigIntegerField(primary_key=True)  # Of the task that brought it.
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Of the task that brought it.
     size = models.BigIntegerField()  # How many bytes it takes in JSON. First: SQLite reads all of what is before it.
     data = models.BinaryField()
 
@@ -191,7 +198,7 @@ class UniqueKey(models.Model):
 class EndedTask(models.Model):
     """The end of an id that no longer exists: a row of the trail (contract.md section 5)."""
 
-    id = models.BigIntegerField(primary_key=True)
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)
     group = NameField(max_length=255)
     available_at_ms = models.BigIntegerField()
     owner = models.BigIntegerField()

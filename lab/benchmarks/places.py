@@ -76,6 +76,8 @@ def client_process(
 ) -> Iterator[ClientProcess]:
     """A client that waits for orders. `folder`: the place's, `settings`: this store's, as environment variables."""
     log = folder / "client.log"
+    # A store in the process of a client has no server that makes it.
+    (folder / "data").mkdir(mode=0o700, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.benchmarks.clients"],

@@ -13,7 +13,7 @@ from django.db import migrations, models
 
 from tasks_app.database.labels import LabelIndex
 from tasks_app.database.own_sql import OwnSQL
-from tasks_app.models import DataField, KeyField, NameField
+from tasks_app.models import DataField, IdField, KeyField, NameField
 
 
 def numbered():
@@ -33,7 +33,7 @@ tasks = [
     migrations.CreateModel(
         name="Task",
         fields=[
-            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("id", IdField(primary_key=True, serialize=False)),
             ("group", NameField(max_length=255)),
             ("available_at_ms", models.BigIntegerField()),
             ("owner", models.BigIntegerField()),
@@ -78,7 +78,7 @@ tasks = [
     migrations.CreateModel(
         name="Payload",
         fields=[
-            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("id", IdField(primary_key=True, serialize=False)),
             ("size", models.BigIntegerField()),
             ("data", models.BinaryField()),
         ],
@@ -126,7 +126,7 @@ trail = [
     migrations.CreateModel(
         name="EndedTask",
         fields=[
-            ("id", models.BigIntegerField(primary_key=True, serialize=False)),
+            ("id", IdField(primary_key=True, serialize=False)),
             ("group", NameField(max_length=255)),
             ("available_at_ms", models.BigIntegerField()),
             ("owner", models.BigIntegerField()),
