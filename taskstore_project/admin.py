@@ -15,11 +15,9 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from tasks_app.access import accounts
 from tasks_app.access.people import Person
-from tasks_app.access.policy import ROLES, Action, actor_of, may
+from tasks_app.access.policy import ROLES, Action, may
 from tasks_app.admin.keyset import KeyedAdmin
-from taskstore.errors import InvalidInput
 
 admin.site.unregister([model for model in (Person, Group) if admin.site.is_registered(model)])
 
@@ -27,7 +25,6 @@ admin.site.unregister([model for model in (Person, Group) if admin.site.is_regis
 @admin.register(Person)
 class PeopleAdmin(KeyedAdmin):
     needs = Action.ADMINISTER
-    actions = None
     list_display = (Person.USERNAME_FIELD, "roles", "is_active", "is_superuser", "last_login")
     search_fields = (Person.USERNAME_FIELD,)
 
@@ -35,9 +32,6 @@ class PeopleAdmin(KeyedAdmin):
         return rows.prefetch_related("groups")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.ADMINISTER)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request.user, Action.ADMINISTER)
 
     @admin.display
@@ -56,12 +50,6 @@ class PeopleAdmin(KeyedAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         return redirect(*to)
-
-    def delete_model(self, request: HttpRequest, obj: Person) -> None:
-        try:
-            accounts.delete(obj, actor_of(request.user))
-        except InvalidInput as refused:
-            raise PermissionDenied(str(refused)) from None
 
 
 @admin.register(Group)

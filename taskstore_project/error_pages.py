@@ -62,7 +62,7 @@ def refuse_long_numbers(get_response: Any) -> Callable[[HttpRequest], Any]:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 400, or 413 to a request that is too large. As in the API, `errors` names the field and the right form."""
-    status = 400
+    status, field, detail = 400, "body", ""
     match exception:
         case DisallowedHost() if settings.TASKSTORE_NO_AUTH:
             field, right, detail = "Host", FOREIGN_HOST, f"Host: {FOREIGN_HOST}"
@@ -72,22 +72,17 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         case TooManyFieldsSent():
             most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
             field = "query" if request.META.get("QUERY_STRING", "").count("&") >= most else "body"
-            right, detail = f"must have at most {most} fields", f"The {field} must have at most {most} fields."
+            right = f"must have at most {most} fields"
         case TooManyFilesSent():
-            most = settings.DATA_UPLOAD_MAX_NUMBER_FILES
-            field, right, detail = "body", f"must have at most {most} files", f"A form must have at most {most} files."
+            right = f"must have at most {settings.DATA_UPLOAD_MAX_NUMBER_FILES} files"
         case RequestDataTooBig():
             status, most = 413, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-            field, right, detail = (
-                "body",
-                f"must be at most {most} bytes",
-                f"The request must be at most {size_in_words(most)}.",
-            )
+            right, detail = f"must be at most {most} bytes", f"The request must be at most {size_in_words(most)}."
         case MultiPartParserError():
-            field, right, detail = "body", "must be a valid multipart form", "The body is not a valid multipart form."
+            right = "must be a valid multipart form"
         case _:
             field, right = "request", "must have valid headers, and a body as long as Content-Length says"
-            detail = "The request is not valid. Check the headers and the length."
+    detail = detail or f"The {field} {right}."
     return answer(request, status, detail, errors={field: [right]})
 
 

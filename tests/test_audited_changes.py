@@ -274,10 +274,6 @@ ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
     "tasks_app_token_changelist": ("revoke token", on_list("token", "revoke", lambda world: world.token.id)),
-    "auth_user_delete": (
-        "delete user",
-        lambda world: world.ada.post(f"/admin/auth/user/{world.bob.id}/delete/", {"post": "yes"}),
-    ),
 }
 
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
@@ -301,7 +297,7 @@ READ = {
     *(f"{model}_history" for model in ("tasks_app_task", "tasks_app_token", "auth_user")),
     "tasks_app_task_delete", "tasks_app_task_changelist",
     "tasks_app_token_add", "tasks_app_token_change", "tasks_app_token_delete",
-    "auth_user_changelist", "auth_user_add", "auth_user_change",
+    "auth_user_changelist", "auth_user_add", "auth_user_change", "auth_user_delete",
     *(
         f"{model}_{page}"
         for model in ("tasks_app_endedtask", "tasks_app_auditentry", "auth_group")

@@ -95,13 +95,6 @@ def open_again(user: Person, actor: Actor = PROGRAM) -> None:
         _write_down("open account", user, actor)
 
 
-def delete(user: Person, actor: Actor = PROGRAM) -> None:
-    """Delete an account. Its audit entries keep its name. Raises InvalidInput, see `_may_lose`."""
-    with _may_lose(user, actor):
-        _write_down("delete user", user, actor)
-        user.delete()
-
-
 def reset_password(user: Person, actor: Actor = PROGRAM) -> str:
     """Set and return a new one-time password. The old password and all sessions become invalid.
 

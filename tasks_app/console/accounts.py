@@ -107,8 +107,6 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
         "roles": ROLES.items(),
         "is_oneself": user == user_of(request),
         "must_choose": must_choose_password(user),
-        # A page of Django's admin, which lists what else would be deleted; a project may not have it.
-        "deletion": f"admin:{Person._meta.app_label}_{Person._meta.model_name}_delete",
     }
     return render(request, "tasks_app/person.html", context, status=422 if form.is_bound else 200)
 

@@ -25,7 +25,6 @@ def administrator(chromium: Page, live_server) -> Page:
 def test_every_page_obeys_the_policy(administrator, live_server):
     task = add(data=b"hello")
     claim()
-    bob = make_user("bob", "viewer")
     for path in (
         "/admin/",
         "/admin/tasks_app/",
@@ -38,7 +37,6 @@ def test_every_page_obeys_the_policy(administrator, live_server):
         "/admin/tasks_app/auditentry/",
         "/admin/tasks_app/token/",
         "/admin/auth/user/",
-        f"/admin/auth/user/{bob.pk}/delete/",
         "/admin/auth/group/",
     ):
         response = administrator.goto(live_server.url + path)

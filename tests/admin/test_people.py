@@ -1,13 +1,9 @@
 """Users and roles in Django's admin."""
 
-import re
-
 import pytest
 from django.contrib.auth.models import Group, User
 
-from tasks_app.access import accounts
 from tasks_app.access.policy import ROLES, Action, may
-from tasks_app.models import AuditEntry
 
 from ..people import make_user
 from .pages import text_of
@@ -37,35 +33,6 @@ def test_the_forms_are_those_of_the_console(administrator):
     bob = make_user("bob", "viewer")
     assert administrator.get(f"{USERS}add/").url == "/console/settings/people/add"
     assert administrator.get(f"{USERS}{bob.pk}/change/").url == f"/console/settings/people/{bob.pk}"
-
-
-def test_it_deletes_the_user_of_a_closed_account(administrator):
-    bob = make_user("bob", "viewer")
-    page = f"/console/settings/people/{bob.pk}"
-    assert "Delete account" not in administrator.get(page).content.decode()
-    administrator.post(f"{page}/close")
-    [address] = re.findall(r'href="([^"]*/delete/)"', administrator.get(page).content.decode())
-    administrator.post(address, {"post": "yes"})
-    assert not User.objects.filter(username="bob").exists()
-    assert list(AuditEntry.objects.order_by("id").values_list("actor", "action", "selection")) == [
-        ("ada", "close account", "user bob"),
-        ("ada", "delete user", "user bob"),
-    ]
-
-
-def test_nobody_deletes_themselves(administrator):
-    ada = User.objects.get(username="ada")
-    assert administrator.post(f"{USERS}{ada.pk}/delete/", {"post": "yes"}).status_code == 403
-    assert may(fresh(ada), Action.ADMINISTER)
-
-
-def test_somebody_who_may_administer_is_always_left(administrator, monkeypatch):
-    bob = make_user("bob", "admin")
-    # As if Ada lost her role at this moment, by Bob's hand.
-    bobs = User.objects.filter(username="bob", groups__name="admin")
-    monkeypatch.setattr(accounts, "has_administrator", lambda: bobs.all().exists())
-    assert administrator.post(f"{USERS}{bob.pk}/delete/", {"post": "yes"}).status_code == 403
-    assert may(fresh(bob), Action.ADMINISTER)
 
 
 def test_it_says_what_each_role_may(administrator):

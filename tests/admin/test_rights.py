@@ -32,10 +32,7 @@ MODELS = {
     "tasks_app/auditentry/": OF_OPERATORS | ADDED_BY_NOBODY,
     "tasks_app/token/": OF_ADMINISTRATORS | ADDED_BY_NOBODY | {"add/": ADMINISTRATORS},
     "auth/group/": OF_ADMINISTRATORS | ADDED_BY_NOBODY,
-    "auth/user/": {
-        **OF_ADMINISTRATORS,
-        **dict.fromkeys(("add/", "<path:object_id>/delete/"), ADMINISTRATORS),
-    },
+    "auth/user/": OF_ADMINISTRATORS | ADDED_BY_NOBODY | {"add/": ADMINISTRATORS},
 }
 PAGES = {
     **{model + page: allowed for model, pages in MODELS.items() for page, allowed in pages.items()},
