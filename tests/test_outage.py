@@ -108,6 +108,8 @@ def test_the_client_learns_why_but_no_address():
     assert str(translated(refused)) == "the database can't be reached: try again later"
     assert reason_of(errors.DiskFull("could not extend file")) == "the disk of the database is full"
     assert "read-only or a standby" in reason_of(errors.FeatureNotSupported(STANDBY))
+    unmigrated = sqlite3.OperationalError("no such table: tasks_app_counters")
+    assert reason_of(unmigrated) == "the database lacks tables until `migrate` has run"
     full = StoreUnavailable("...")
     full.__cause__ = sqlite3.OperationalError("database or disk is full")
     assert reason_of(full) == "the disk of the database is full"

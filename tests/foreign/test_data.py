@@ -21,6 +21,7 @@ audit.record(Actor("root@example.org"), "purge", group="mail", selection="all", 
 
 # What is in the store, and whether it goes on as if nothing had been.
 LOOK = """
+from django.db import transaction
 from people.models import Person
 from tasks_app.models import AuditEntry, EndedTask, Task
 from taskstore.types.tasks import NewTask
@@ -33,8 +34,14 @@ seen = {
     "audit": [entry.actor for entry in AuditEntry.objects.all()],
     "people": [person.email for person in Person.objects.all()],
 }
+try:
+    with transaction.atomic():
+        [undone] = Task.objects.commit(owner=1, adds=[NewTask(group="letters")])
+        1 / 0
+except ZeroDivisionError:
+    pass
 [added] = Task.objects.commit(owner=1, adds=[NewTask(group="letters")])
-assert added.id > max(before, default=0)
+assert added.id > undone.id > max(before, default=0)
 Task.objects.commit(owner=1, deletes=[added.id])
 print(json.dumps(seen))
 """
@@ -42,6 +49,7 @@ print(json.dumps(seen))
 # The statements that the database takes of those that it has to refuse.
 REFUSED = """
 from django.db import IntegrityError, connection, transaction
+from tasks_app.models import AuditEntry, Payload
 
 tables = [f"tasks_app_{name}" for name in ("task", "payload", "endedtask", "auditentry")]
 statements = [f"UPDATE {table} SET id = id" for table in tables]
@@ -58,6 +66,8 @@ for sql in statements:
             taken.append(sql)
     except IntegrityError as error:
         assert "immutable" in str(error) or "kept for 400 days" in str(error), error
+for model in (AuditEntry, Payload):
+    model.objects.bulk_create(model.objects.all(), ignore_conflicts=True)
 print(json.dumps(taken))
 """
 
