@@ -82,8 +82,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
             right = "must be a valid multipart form"
         case _:
             field, right = "request", "must have valid headers, and a body as long as Content-Length says"
-    detail = detail or f"The {field} {right}."
-    return answer(request, status, detail, errors={field: [right]})
+    return answer(request, status, detail or f"The {field} {right}.", errors={field: [right]})
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -1,6 +1,7 @@
 """The accounts of people, where two administrators meet."""
 
 from threading import Event, Thread
+from typing import cast
 
 import pytest
 from django.contrib.auth.models import User
@@ -47,3 +48,10 @@ def test_nobody_acts_under_the_name_of_a_token_or_of_another_person():
     assert names[3] == "ann@example.org"
     assert len(set(names)) == 4
     assert max(map(len, names)) == 150
+
+
+def test_who_has_neither_groups_nor_flags_has_no_rights():
+    class Person:
+        """As a project may have them, without `PermissionsMixin`."""
+
+    assert accounts.rights_of(cast("User", Person())) == accounts.Rights(role="", sees_payloads=False)

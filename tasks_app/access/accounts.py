@@ -18,7 +18,7 @@ from taskstore.errors import InvalidInput
 
 from ..core.actors import PROGRAM, Actor
 from . import audit, sessions
-from .people import Person, name_of, named, password_was_given, put, random_password
+from .people import Person, name_of, named, password_was_given, random_password, set_flags
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, has_administrator
 from .versions import must_still_be
 
@@ -37,7 +37,8 @@ class Rights:
 
 def rights_of(user: Person) -> Rights:
     """Return the rights of a user. Of several roles, as Django's admin can give, the highest counts."""
-    names = {group.name for group in user.groups.all()} | ({ADMIN} if user.is_superuser else set())
+    groups = user.groups.all() if hasattr(user, "groups") else ()
+    names = {group.name for group in groups} | ({ADMIN} if getattr(user, "is_superuser", False) else set())
     role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
     is_admin = role == ADMIN
     return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
@@ -53,8 +54,10 @@ def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[Person, str]
         user.clean_fields(exclude=["password"])
         user.validate_unique()
     except ValidationError as wrong:
-        fields = {"name" if field == Person.USERNAME_FIELD else field: why for field, why in wrong.message_dict.items()}
-        raise InvalidInput(fields) from None
+        found = wrong.message_dict
+        texts = found.pop(Person.USERNAME_FIELD, [])
+        texts += [f"{field}: {text}" for field, others in found.items() for text in others]
+        raise InvalidInput({"name": texts}) from None
     _check_role(rights)
     password = random_password()
     user.set_password(password)  # Outside the transaction, because it takes half a second.
@@ -144,7 +147,7 @@ def _give(user: Person, rights: Rights) -> None:
     user.groups.remove(*Group.objects.filter(name__in=set(ROLES) - names))
     user.groups.add(*Group.objects.filter(name__in=names))
     if user.is_superuser and rights.role != ADMIN:
-        put(user, is_superuser=False, is_staff=False)
+        set_flags(user, is_superuser=False, is_staff=False)
 
 
 def _check_role(rights: Rights) -> None:

@@ -48,11 +48,11 @@ def person_of(key: str) -> Person:
         raise Http404 from None
 
 
-def put(person: Person, **values: bool) -> None:
-    """Save those of these values for which the model has a field: not each has `is_staff`."""
-    names = {field.name for field in person._meta.concrete_fields} & values.keys()
+def set_flags(person: Person, **flags: bool) -> None:
+    """Save those of the flags for which the model has a field: not each has `is_staff`."""
+    names = {field.name for field in person._meta.concrete_fields} & flags.keys()
     for name in names:
-        setattr(person, name, values[name])
+        setattr(person, name, flags[name])
     person.save(update_fields=names)
 
 
@@ -93,7 +93,7 @@ def password_was_chosen(user: Person) -> None:
     """Note that the user has chosen a password."""
     was_one_time, _ = OneTimePassword.objects.filter(user=user).delete()
     if was_one_time and user.is_superuser:
-        put(user, is_staff=True)
+        set_flags(user, is_staff=True)
     user._must_choose_password = False  # type: ignore[attr-defined]
 
 

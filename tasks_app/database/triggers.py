@@ -81,10 +81,8 @@ def count_on(instance: Any, using: str, *, raw: bool = False, **_: Any) -> None:
     """
     if raw:
         dialect = dialect_of(using)
-        for name, number in (
-            ("ids", instance.id),
-            ("commits", getattr(instance, "ended_by_commit", instance.made_by_commit)),
-        ):
+        commit = getattr(instance, "ended_by_commit", instance.made_by_commit)
+        for name, number in (("ids", instance.id), ("commits", commit)):
             dialect.rows(*dialect.go_on_after(name, number))
 
 

@@ -23,6 +23,9 @@ DATABASES = {{"default": {database!r}}}
 DATABASES["default"]["NAME"] += os.environ.get("ANOTHER", "")
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 ROOT_URLCONF = os.environ.get("URLS", ROOT_URLCONF)
+if "SESSIONS" in os.environ:
+    SESSION_ENGINE = os.environ["SESSIONS"]
+    SESSION_LONGEST_S = 3_600
 if "NO_MIGRATIONS" in os.environ:
     MIGRATION_MODULES = {{"tasks_app": None}}
 """
@@ -49,6 +52,7 @@ class People(BaseUserManager):
 class Person(AbstractBaseUser, PermissionsMixin):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     email = models.EmailField(unique=True)
+    department = models.CharField(max_length=20, blank=True)
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
     objects = People()

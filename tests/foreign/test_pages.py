@@ -84,6 +84,13 @@ seen |= {
     "save a search": status_of("search/save", name="mine", q="group:mail"),
     "actors": sorted({entry.actor for entry in AuditEntry.objects.exclude(action="edit")}),
 }
+Person._meta.get_field("department").blank = False
+page = client.post("/console/settings/people/add", {"name": "lee@example.org", "role": "viewer"})
+seen["add without a department"] = "Department: This field cannot be blank." in page.content.decode()
+copy = client.cookies["sessionid"].value
+client.post("/console/logout")
+client.cookies["sessionid"] = copy
+seen["after the sign-out"] = status_of("")
 print(json.dumps(seen))
 """
 
@@ -109,8 +116,9 @@ def test_people_of_another_model_have_their_rights_in_the_admin(project):
     }
 
 
-def test_and_in_the_console(project):
-    assert project.run(PEOPLE + CONSOLE, URLS="shop.with_console") == {
+@pytest.mark.parametrize("sessions", ["django.contrib.sessions.backends.db", "taskstore_project.sessions"])
+def test_and_in_the_console(project, sessions):
+    assert project.run(PEOPLE + CONSOLE, URLS="shop.with_console", SESSIONS=sessions) == {
         "operator@example.org": [200, 200, 403],
         "nobody@example.org": [403, 403, 403],
         "sign in": 302,
@@ -127,4 +135,6 @@ def test_and_in_the_console(project):
         "no such person": 404,
         "save a search": 302,
         "actors": ["root@example.org"],
+        "add without a department": True,
+        "after the sign-out": 302,
     }
