@@ -11,9 +11,9 @@ import click
 from taskstore.cli import parameter_types
 from taskstore.cli.base import Mistake, Scope, Session, StoreCommand
 from taskstore.client.client import Client
-from taskstore.jobs.fork_server_link import NotPrepared
 from taskstore.jobs.worker import run_worker
 from taskstore.types.job_record import DEFAULT_QUEUE
+from taskstore.worker.children import NotPrepared
 
 AT_LEAST_ONE = click.IntRange(min=1)
 

@@ -1,29 +1,25 @@
 """One other process, for what would hold this one's interpreter: to decode a large body takes seconds.
 
 A thread is no help against that: the decoders keep the interpreter's lock. The process starts with the first large
-body, as a new interpreter and not as a fork, which would copy locks and connections. It does one thing at a time, is
-replaced when it dies, and ends when it has had nothing to do for a while, which gives its memory back, or with the
-server: its end of the pipe tells it, however the server ended.
+body. It does one thing at a time, is replaced when it dies, and ends when it has had nothing to do for a while, which
+gives its memory back, or with the server.
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
-import os
 import pickle
-import struct
-import subprocess
-import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, TypeVar, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.signals import setting_changed
 
 from taskstore.errors import StoreBusy, TaskStoreError
+from taskstore.worker.children import Child, Children, Desk, Gone, NotPrepared, Over, Serve, Work
 
 from .memory import give_back
 
@@ -31,8 +27,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LENGTH = struct.Struct("<Q")
-END = LENGTH.pack(2**64 - 1)
+BODY = "tasks_app.body"  # In place of an argument that is sent by itself.
 TRIES = 2
 IDLE_S = 3.0
 # What decides how a body is judged: the server's settings may have been changed since the process started.
@@ -50,7 +45,9 @@ class Helper:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._children: Children | None = None
+        self._child: Child | None = None
+        self.pid: int | None = None  # Of the process that answered last.
         self._runs = 0  # How many there have been: whoever ends the process sees whether another one came meanwhile.
 
     def run(self, work: Callable[..., Iterable[T]], *args: Any) -> list[T]:
@@ -58,25 +55,25 @@ class Helper:
 
         Raises the TaskStoreError that it raises, StoreBusy when the process dies of it twice.
         """
-        order = pickle.dumps((work, {name: getattr(settings, name) for name in SETTINGS if hasattr(settings, name)}))
-        arguments = [pickle.dumps(arg) if not isinstance(arg, bytes) else arg for arg in args]
-        kinds = bytes(isinstance(arg, bytes) for arg in args)
+        chosen = {name: getattr(settings, name) for name in SETTINGS if hasattr(settings, name)}
+        # Bodies are sent as they are, because a pickle would be one more copy.
+        bodies = [arg for arg in args if isinstance(arg, bytes)]
+        order = pickle.dumps((work, chosen, [BODY if isinstance(arg, bytes) else arg for arg in args]))
         with self._turn:
             self._runs += 1
             if self._runs == 1:
                 self._look_later(0)
             for _ in range(TRIES):
                 try:
-                    *parts, is_done = self._asked([order, kinds, *arguments])
-                except (EOFError, OSError):
-                    self._forget()
+                    parts = self._parts(order, *bodies)
                 except BaseException:
                     self._forget()  # The rest of the answer would be taken for the next one.
                     raise
-                else:
-                    if is_done:
-                        return parts
+                if parts and isinstance(parts[-1], Exception):
                     raise parts[-1]
+                if parts is not None:
+                    return parts
+                self._forget()
         log.error("the process that decodes large requests died twice on the same request")
         raise StoreBusy("the server could not decode a request as large as this: try again later, or send less at once")
 
@@ -99,101 +96,63 @@ class Helper:
             self._runs = 0
             self._forget()
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
-    def _asked(self, frames: Iterable[bytes]) -> list[Any]:
-        process = self._process = self._process or _started()
-        orders, answers = cast(BinaryIO, process.stdin), cast(BinaryIO, process.stdout)
-        for frame in frames:
-            _write(orders, frame)
-        orders.write(END)
-        orders.flush()
-        # From our own process, which nobody else can write to.
-        return [pickle.loads(frame) for frame in _frames(answers)]  # noqa: S301
+    def _parts(self, *messages: bytes) -> list[Any] | None:
+        """Return what the work yields, and the exception that it raises. None: the process died of it."""
+        if self._children is None:
+            self._children = Children(prepare, captures=False)
+        try:
+            child = self._child = self._child or self._children.new()
+        except NotPrepared as problem:
+            log.error("the process that decodes large requests can't start: %s", problem)
+            return None
+        child.run(Work(), *messages)
+        parts: list[Any] = []
+        while True:
+            for event in child.wait():
+                if isinstance(event, Gone):
+                    return None
+                # From our own process, which nobody else can write to.
+                if isinstance(event, Over):
+                    self.pid = event.pid
+                    return [*parts, *pickle.loads(event.answer)] if event.answer else None  # noqa: S301
+                if isinstance(event, bytes):
+                    parts.append(pickle.loads(event))  # noqa: S301
 
     def _forget(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
+        children, self._children, self._child, self.pid = self._children, None, None, None
+        if children is not None:
+            children.end()
 
 
-def _started() -> subprocess.Popen[bytes]:
-    # How Django is set up is in the environment already.
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    return subprocess.Popen(
-        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables
-    )
-
-
-def _write(pipe: BinaryIO, frame: bytes) -> None:
-    pipe.write(LENGTH.pack(len(frame)))
-    pipe.write(frame)
-
-
-def _frames(pipe: BinaryIO) -> Iterator[bytes]:
-    """Those until the end of a message. Raises EOFError when the other process has gone."""
-    while (length := _exactly(pipe, LENGTH.size)) != END:
-        yield _exactly(pipe, LENGTH.unpack(length)[0])
-
-
-def _exactly(pipe: BinaryIO, size: int) -> bytes:
-    read: bytes = pipe.read(size)
-    if len(read) < size:
-        raise EOFError
-    return read
-
-
-def main() -> None:
-    """The process: do what it is told until the pipe is closed."""
-    import signal
-
+def prepare() -> Serve:
+    """Set up the process, as the environment says."""
     import django
 
-    # Ctrl-C is for the server, which is waited for.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    orders, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # Nothing that is printed gets among the answers.
     django.setup()
-    try:
-        while True:
-            _answer(orders, answers)
-            give_back()
-    except (EOFError, BrokenPipeError):
-        os._exit(0)  # The server has gone: nothing is left to be told.
+    return serve
 
 
-def _answer(orders: BinaryIO, answers: BinaryIO) -> None:
-    order, kinds, *arguments = _frames(orders)
-    work, chosen = pickle.loads(order)  # noqa: S301
-    for name, value in chosen.items():
-        if getattr(settings, name, None) != value:
-            setattr(settings, name, value)
-            setting_changed.send(sender=settings, setting=name, value=value, enter=True)
-    args = [arg if is_bytes else pickle.loads(arg) for is_bytes, arg in zip(kinds, arguments, strict=True)]  # noqa: S301
-    del arguments
-    try:
-        for part in work(*args):
-            _write(answers, pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
-        is_done = True
-    except TaskStoreError as error:
-        _write(answers, pickle.dumps(error))
-        is_done = False
-    except Exception:
-        _write(answers, pickle.dumps(RuntimeError(f"in the helper process: {traceback.format_exc()}")))
-        is_done = False
-    _write(answers, pickle.dumps(is_done))
-    answers.write(END)
-    answers.flush()
+def serve(desk: Desk) -> None:
+    """Do what the server asks for. Each part of an answer is sent by itself."""
+    while order := desk.next():
+        work, chosen, others = pickle.loads(order)  # noqa: S301 - of the server.
+        args = [(desk.next() or b"") if arg == BODY else arg for arg in others]
+        for name, value in chosen.items():
+            if getattr(settings, name, None) != value:
+                setattr(settings, name, value)
+                setting_changed.send(sender=settings, setting=name, value=value, enter=True)
+        ended: list[Exception] = []
+        try:
+            for part in work(*args):
+                desk.say(pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
+        except TaskStoreError as error:
+            ended = [error]
+        except Exception:
+            ended = [RuntimeError(f"in the helper process: {traceback.format_exc()}")]
+        del work, args
+        desk.answer(pickle.dumps(ended))
+        give_back()
 
 
 helper = Helper()
 atexit.register(helper.end)
-
-if __name__ == "__main__":
-    # Under its own name, by which what is handed over knows it.
-    from tasks_app.offload.helper_process import main as run
-
-    run()

@@ -15,7 +15,8 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
-from taskstore.jobs.registry import JobContext, Runnable, Stopped, UnknownFunction
+from taskstore.jobs.registry import JobContext, Runnable, UnknownFunction
+from taskstore.worker.children import Stopped
 
 from .backend import TaskStoreBackend, find_task, of_alias
 from .framework import (

@@ -5,18 +5,18 @@ The heartbeat thread publishes the output of running commands, for all lists of 
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CommitRefused, InvalidInput
-from ..jobs.orphans import whereabouts
 from ..types.command_record import (
     Command,
     CommandList,
@@ -24,20 +24,22 @@ from ..types.command_record import (
     NotACommand,
     Output,
     Run,
+    is_late,
     live_labels,
     output_group,
     place_of,
 )
 from ..types.tasks import Change, NewTask
+from ..worker import children
+from ..worker.children import Child, Children, Gone, News, Over, Shell, Why
 from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held, Outage, named, nothing, renewal
+from ..worker.process_tree import whereabouts
 from ..worker.settling import AWAY, Entry
 from ..worker.store import Store
-from .messages import Clock, Order, Ran, Setup, Wrote
-from .runner_link import RunnerDied, RunnerLink
-from .work import Finished, Times, Work, closed, given_back, laid_aside
+from .work import Clock, Finished, Times, Work, closed, given_back, laid_aside
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -46,11 +48,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOSE_EARLY_S = 5.0  # Before the end of a lease, at most; a tenth of it when that is less.
-KILLED = 137
-
-
+CAN_NOT_RUN, KILLED = 126, 137  # The exit codes that shells use.
+LINGER_S = 0.5  # Background processes may finish after the shell: bash does not wait for `>(gzip > file)`.
+POLL_S = 0.25  # The longest wait before a command can be stopped.
+MEGABYTE = 2**20
 WRITE_EVERY_S = 1.0
 CHECK_EVERY_S = 10.0  # Check that the worker still holds a list when no write has shown it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How commands are run."""
+
+    worker: str
+    shell: str
+    cwd: str
+    env: Mapping[str, str]
+    memory_bytes: int | None  # Of a command with all its child processes. None: no limit.
+    output_bytes: int  # Kept of each output.
+    most_bytes: int  # After about so much output no further command of a list is started.
 
 
 class Lists:
@@ -61,11 +77,13 @@ class Lists:
     def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int, renew: bool) -> None:
         self._projects, self._setup, self._times = projects, setup, times
         self.at_once, self._renew = lists_at_once, renew
-        self._idle: list[RunnerLink] = []
+        self._idle: list[Child] = []
         self._is_interrupted = False
 
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
+        self._children = Children(cwd=self._setup.cwd)
+        self._children.start()
         self._live = Live(engine.store, engine.keeper.outage)
         self._reports = Reports(engine.store)
         self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write), (SEND_EVERY_S, self._reports.send)]
@@ -111,12 +129,7 @@ class Lists:
 
     def end(self) -> None:
         self._is_interrupted = True
-        for work in list(self._engine.works.values()):
-            if work.link:
-                work.link.kill()
-        if self._idle:
-            with ThreadPoolExecutor(len(self._idle)) as ending:
-                ending.map(RunnerLink.end, self._idle)
+        self._children.end()
 
     def info(self) -> Mapping[str, Any]:
         lists = {work.commands.name: len(work.runs) for work in list(self._engine.works.values())}
@@ -126,25 +139,21 @@ class Lists:
 
     def _do(self, work: Work) -> None:
         try:
-            work.link = self._idle.pop()
-        except IndexError:
-            work.link = RunnerLink(self._setup)
-        try:
+            work.child = self._idle.pop() if self._idle else self._children.new()
             if self._renew:
                 work.held = self._engine.keeper.keep(work.task, work.lost.set)
             elif work.lease_s > self._times.least_lease_s:
                 self._extend(work)
             if not work.lost.is_set():
                 self._live.show(work)
-                self._run(work, work.link)
+                self._run(work, work.child)
                 self._close(work)
         except Exception as problem:
             self._engine.fail(problem)
-            if not (work.link.is_alive or work.runs or work.lost.is_set()):
+            if not (work.runs or work.begun or work.lost.is_set()):
                 # Nothing was begun: the runner could not be started, say. Others get the list at once.
                 self._settle(given_back(self._engine.keeper.let_go(work.held), self._live.let_go(work)))
         finally:
-            self._idle.append(work.link)
             self._engine.done(work.key)
 
     def _extend(self, work: Work) -> None:
@@ -165,44 +174,110 @@ class Lists:
         longer = Entry.of(renewal(work.task, round(work.lease_s * 1_000)), extended, refused)
         self._engine.settling.write([longer], is_patient=lambda: False)
 
-    def _run(self, work: Work, link: RunnerLink) -> None:
-        limits = [(command, self._times.limit_s(command)) for command in work.commands.commands]
-        ordered: Order | None = None
-        try:
-            for message in link.run(limits, work.clock):
-                if message:
-                    work.receive(message)
-                    self._note_progress(work, message)
-                if isinstance(message, Ran) and message.left:
-                    command = work.commands.commands[message.place]
-                    processes = "1 process" if message.left == 1 else f"{message.left} processes"
-                    logger.info("command %s of %s left %s behind: killed", command.id, work.project, processes)
-                if (order := self._order_for(work)) and order is not ordered:
-                    link.order(order)
-                    ordered = order
-        except RunnerDied as died:
-            logger.error("list %s of %s: %s", work.commands.name, work.project, died)
-            place = work.running_place()
-            if place is not None and ordered is not Order.STOP:
-                # Record a failure instead of retrying: the command itself may have killed the runner.
-                now, err = work.clock.now_s(), Output.of(f"{died}, and this command with it\n".encode())
-                work.runs[place] = Run(worker=work.worker, started=now, ended=now, exit_code=KILLED, err=err)
-
-    def _note_progress(self, work: Work, message: Wrote | Ran) -> None:
-        """Report the progress of a running command as that of its list, which is the task that is leased."""
-        if isinstance(message, Ran):
+    def _run(self, work: Work, child: Child) -> None:
+        bytes_left = self._setup.most_bytes
+        for place, command in enumerate(work.commands.commands):
+            if self._is_to_stop(work) or self._engine.stopping.is_set() or bytes_left <= 0:
+                break
+            if is_late(command, work.clock.now_s()):
+                continue
+            work.begun, work.news = work.clock.now_s(), None
+            child.run(self._order(command))
+            over = self._wait(work, child)
             self._reports.forget(work.task.origin)  # The next command must not get it.
-        elif message.progress:
-            self._reports.note(work.task.origin, *message.progress)
+            if over is None or over.others:
+                self._children.discard(child)
+                child = work.child = self._children.new()
+            run = self._run_of(work, command, over)
+            # What ends the worker may have been sent to all processes, and so have ended the command.
+            is_undone = over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))
+            if not work.lost.is_set() and not is_undone:
+                work.runs[place] = run
+                bytes_left -= sum(
+                    len(json.dumps(output.text, ensure_ascii=False).encode()) + len(output.base64)
+                    for output in (run.out, run.err)
+                )
+            work.news = None
+        self._idle.append(child)
 
-    def _order_for(self, work: Work) -> Order | None:
+    def _order(self, command: Command) -> children.Work:
+        half = self._setup.output_bytes // 2
+        return children.Work(
+            shell=Shell(self._setup.shell, command.cmd, self._setup.env),
+            limit_s=self._times.limit_s(command),
+            memory_bytes=self._setup.memory_bytes,
+            linger_s=LINGER_S,
+            head_bytes=half,
+            tail_bytes=half,
+        )
+
+    def _wait(self, work: Work, child: Child) -> Over | None:
+        """Return how the command ended; None if it was killed together with its runner."""
+        is_stopping = False
+        while True:
+            for event in child.wait(POLL_S):
+                if isinstance(event, Over):
+                    return event
+                if isinstance(event, Gone):
+                    return None
+                if isinstance(event, News):
+                    work.news = event
+                    if event.progress:
+                        self._reports.note(work.task.origin, *event.progress)
+            if not is_stopping and self._is_to_stop(work):
+                child.stop()
+                is_stopping = True
+
+    def _run_of(self, work: Work, command: Command, over: Over | None) -> Run:
+        """Return what is kept of a run, with a line of the worker that says why it failed."""
+        started, ended, worker = work.begun, work.clock.now_s(), work.worker
+        if over is None:
+            logger.error(
+                "list %s of %s: the process that runs the commands was killed", work.commands.name, work.project
+            )
+            err = Output.of(b"the process that runs the commands was killed, and this command with it\n")
+            return Run(worker=worker, started=started, ended=ended, exit_code=KILLED, err=err)
+        if over.left:
+            processes = "1 process" if over.left == 1 else f"{over.left} processes"
+            logger.info("command %s of %s left %s behind: killed", command.id, work.project, processes)
+        if over.others:
+            pids = ", ".join(map(str, over.others))
+            logger.warning(
+                "command %s of %s left processes of other users behind, which can't be killed: %s",
+                command.id,
+                work.project,
+                pids,
+            )
+        code, verdict = self._verdict(command, over)
+        return Run(
+            worker=worker,
+            started=started,
+            ended=ended,
+            duration_ms=round(over.took_s * 1_000),
+            exit_code=code,
+            out=over.out,
+            err=with_line(over.err, verdict) if verdict else over.err,
+        )
+
+    def _verdict(self, command: Command, over: Over) -> tuple[int, str]:
+        """Return the exit code of a command as shells have it, and why it failed."""
+        match over.why:
+            case Why.NOT_STARTED:
+                return CAN_NOT_RUN, f"could not be started: {over.text}"
+            case Why.TIME:
+                return KILLED, f"took longer than {self._times.limit_s(command):g} s and was killed"
+            case Why.MEMORY:
+                return KILLED, f"used more than {(self._setup.memory_bytes or 0) / MEGABYTE:g} MiB and was killed"
+        if over.code < 0:
+            return 128 - over.code, f"killed by signal {-over.code}"
+        return over.code, f"ended with {over.code}" if over.code else ""
+
+    def _is_to_stop(self, work: Work) -> bool:
         left_s = work.lease_left_s()
         if work.lost.is_set() or left_s <= 0 or self._is_interrupted:
-            return Order.STOP
-        if work.runs and left_s < min(CLOSE_EARLY_S, work.lease_s / 10):
-            # Keep what is done. A single command that takes longer gets the next lease, which is longer.
-            return Order.STOP
-        return Order.FINISH if self._engine.stopping.is_set() else None
+            return True
+        # Keep what is done. A single command that takes longer gets the next lease, which is longer.
+        return bool(work.runs) and left_s < min(CLOSE_EARLY_S, work.lease_s / 10)
 
     def _close(self, work: Work) -> None:
         """Close the list. Retries while the store is unavailable and the lease lasts."""
@@ -256,6 +331,13 @@ def list_of(task: Task) -> CommandList:
     return found
 
 
+def with_line(output: Output, line: str) -> Output:
+    """Return the output with a line of the worker appended."""
+    kept = output.kept
+    is_begun = bool(kept) and not kept.endswith(b"\n")
+    return Output.of(kept + ("\n" * is_begun + line + "\n").encode(), cut_at=output.cut_at, missing=output.missing)
+
+
 def _say_lost(work: Work, why: object) -> None:
     logger.warning(
         "list %s of %s belongs to another worker now, so its results are discarded: %s",
@@ -272,7 +354,7 @@ class OutputTask:
         self.work = work
         self.task_id = 0  # 0: not written yet.
         self.is_gone = False  # Someone deleted it, so it is not written again.
-        self.written: tuple[int, Wrote | None] | None = None  # The content of the last write.
+        self.written: tuple[int, News | None] | None = None  # The content of the last write.
         self.seen_at = time.monotonic()  # When the worker last knew that it held the list.
 
 
@@ -310,7 +392,7 @@ class Live:
                     self._change.notify_all()
 
     def _write(self, shown: OutputTask) -> None:
-        news, live = (len(shown.work.runs), shown.work.wrote), shown.work.live()
+        news, live = (len(shown.work.runs), shown.work.news), shown.work.live()
         try:
             if live and news != shown.written and not shown.is_gone:
                 self._commit(shown, *live)

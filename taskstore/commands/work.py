@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ..types.command_record import (
     Command,
@@ -21,19 +21,34 @@ from ..types.command_record import (
     list_labels,
 )
 from ..types.tasks import Change, NewTask
+from ..worker.children import Child, News
 from ..worker.handlers import Result
 from ..worker.lease_keeper import Held
-from .messages import Clock, Ran, Wrote
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
-    from .runner_link import RunnerLink
 
 MARGIN_S = 10.0  # A lease exceeds the longest time limit by this, to kill the command and report it.
 MOST_DOUBLINGS = 6
 LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected durations beyond the range of a lease.
 
 LEFT_BYTES = 4 * 2**10  # Kept of each output when the store rejects the whole.
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The store's time, learned from a claim, because this machine's clock may be days off."""
+
+    ahead_s: float  # Ahead of the monotonic clock.
+
+    @classmethod
+    def of_claim(cls, task: Task, duration_ms: int) -> Self:
+        """Return the clock according to a task that was just claimed for that long."""
+        return cls((task.available_at_ms - duration_ms) / 1_000 - time.monotonic())
+
+    def now_s(self) -> int:
+        """Return whole seconds since the Epoch."""
+        return int(time.monotonic() + self.ahead_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +83,15 @@ class Work:
     started: int  # By the store's clock.
     lease_s: float
     lease_ends_at: float  # By the monotonic clock; math.inf: it is renewed.
-    link: RunnerLink | None = None
+    child: Child | None = None
     runs: dict[int, Run] = field(default_factory=dict)  # By the position of the command in the list.
-    wrote: Wrote | None = None  # The latest output of the running command.
+    begun: int = 0  # When the running command was started.
+    news: News | None = None  # The latest output of the running command.
     lost: threading.Event = field(default_factory=threading.Event)
 
     @property
     def task(self) -> Task:
         return self.held.task
-
-    def receive(self, message: Wrote | Ran) -> None:
-        if isinstance(message, Ran):
-            self.runs[message.place] = message.run
-            self.wrote = None
-        else:
-            self.wrote = message
 
     @property
     def is_renewed(self) -> bool:
@@ -116,7 +125,7 @@ class Work:
         place = self.running_place()
         if place is None:
             return None
-        wrote = self.wrote  # None for a command that has just started.
+        news = self.news  # None for a command that has just started.
         command = self.commands.commands[place]
         shown = LiveOutput(
             list=self.commands.name,
@@ -124,9 +133,9 @@ class Work:
             command=command.id,
             at=self.clock.now_s(),
             done=len(self.runs),
-            due=wrote.started + command.expected_duration if wrote else 0,
-            out=wrote.out if wrote else Output(),
-            err=wrote.err if wrote else Output(),
+            due=self.begun + command.expected_duration if news else 0,
+            out=news.out if news else Output(),
+            err=news.err if news else Output(),
         )
         return command, shown
 

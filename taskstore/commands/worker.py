@@ -15,8 +15,7 @@ from ..types.command_record import CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
 from ..worker.store import Store
-from .executor import Lists
-from .messages import Setup
+from .executor import Lists, Setup
 from .work import Times, Work
 
 OUTPUT_BYTES = 256 * 2**10

@@ -1,37 +1,59 @@
-"""The executor of jobs. A fork server runs each job in a process, and one thread records the results.
+"""The executor of jobs. One thread hears of the processes that run them, and one records the results.
 
-So no two changes of a job are ever in progress. That thread waits for an unavailable store, while another one keeps
-receiving from the fork server, so that a stopping worker knows when its jobs have ended.
+So no two changes of a job are ever in progress. The thread that records waits for an unavailable store, while the other
+one goes on, so that a stopping worker knows when its jobs have ended.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
-import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CommitRefused, InvalidInput
-from ..types.job_record import DEFAULT_QUEUE, Attempt, How, JobError, JobRecord, queue_of
+from ..types.command_record import Output
+from ..types.job_record import (
+    DEFAULT_QUEUE,
+    LONGEST_LOG,
+    Attempt,
+    How,
+    JobError,
+    JobRecord,
+    queue_of,
+)
 from ..types.tasks import Change
+from ..worker import children
+from ..worker.children import Child, Children, Event, Gone, News, Over, Serve
 from ..worker.engine import PATIENCE_S
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
+from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
-from .fork_server_link import ForkServerLink, Message
-from .messages import Assignment, RunOutcome, Setup, now_ms
-from .orphans import LOOK_EVERY_S, JobStore, Orphans, whereabouts
-from .processes import end_group
-from .verdicts import FAILURES, Verdict, after, change_of, is_over, lost_before, no_job
+from .orphans import LOOK_EVERY_S, JobStore, Orphans
+from .process import Assignment, packed
+from .verdicts import (
+    FAILURES,
+    Outcome,
+    Verdict,
+    after,
+    change_of,
+    is_over,
+    lost_before,
+    no_job,
+    now_ms,
+    outcome_of,
+)
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -43,7 +65,18 @@ QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one 
 AHEAD = 8  # The number of jobs to queue for each process while jobs are quick.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
-STOPPED = "its worker stopped"
+MEGABYTE = 2**20
+
+
+class Setup(NamedTuple):
+    """How jobs are run."""
+
+    prepare: Callable[[], Serve]
+    processes: int  # At the same time.
+    jobs_per_process: int
+    spawn: bool
+    kill_after_s: float
+    memory_bytes: int | None  # The limit of jobs that don't set one.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,7 +88,7 @@ class Work:
     queue: str
     record: JobRecord
     held: Held
-    link: ForkServerLink
+    child: Child | None = None  # None: it waits for a process, or has ended.
     taken_at: float = field(default_factory=time.monotonic)
     started_ms: int = 0  # 0: not started.
     pid: int = 0
@@ -76,10 +109,10 @@ class Work:
             return now - self.taken_at > QUICK_S
         return self.log != self.written_log and now - self.written_at > logs_every_s
 
-    def assignment(self, worker: str, memory_bytes: int | None) -> Assignment:
-        record = self.record
-        return Assignment(
-            key=self.key,
+    def run(self, child: Child, worker: str, setup: Setup) -> None:
+        """Have a process run the job."""
+        record, options = self.record, self.record.options
+        assigned = Assignment(
             function=record.function,
             job_id=self.job_id,
             args=record.args,
@@ -87,28 +120,34 @@ class Work:
             attempt=1 + sum(attempt.how in FAILURES for attempt in record.counted),
             is_last=is_over(record, Attempt(how=How.FAILED)),
             worker=worker,
-            timeout_ms=record.options.timeout_ms,
-            memory_bytes=record.options.memory_bytes or memory_bytes,
+            has_limit=options.timeout_ms is not None,
         )
-
-    def outcome(self, how: How, text: str) -> RunOutcome:
-        """Return the outcome of a job whose fork server no longer reports it."""
-        error = JobError(type={How.LOST: "WorkerLost"}.get(how, "Stopped"), message=text)
-        return RunOutcome(key=self.key, how=how, pid=self.pid, started=self.started_ms, error=error, log=self.log)
+        limits = children.Work(
+            limit_s=None if options.timeout_ms is None else options.timeout_ms / 1_000,
+            memory_bytes=options.memory_bytes or setup.memory_bytes,
+            kill_after_s=setup.kill_after_s,
+            tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
+        )
+        self.child, self.started_ms = child, now_ms()
+        child.run(limits, packed(asdict(assigned)))
 
 
 class Jobs:
-    """Runs jobs. `groups`: those of the queues. `memory_bytes`: the memory limit of jobs that don't set one."""
+    """Runs jobs. `groups`: those of the queues."""
 
-    def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup, *, memory_bytes: int | None) -> None:
-        self._store, self._groups, self._setup, self._memory_bytes = store, groups, setup, memory_bytes
+    def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup) -> None:
+        self._store, self._groups, self._setup = store, groups, setup
         self._ahead = setup.processes * min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._is_over = False
         self._has_heard_all = False
-        self.end_s = setup.kill_after_ms / 1_000 + 1
+        self.end_s = setup.kill_after_s + 1
         self.at_once = setup.processes
         self._ends_at = math.inf  # When to stop waiting for an unavailable store.
+        self._turn = threading.Lock()  # Guards the next three.
+        self._waiting: deque[Work] = deque()
+        self._idle: list[Child] = []
+        self._running: dict[Child, Work] = {}
 
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
@@ -116,10 +155,12 @@ class Jobs:
         self._reports = Reports(self._store)
         orphans = Orphans(self._store, self._groups, engine.settling)
         self.chores: Sequence[Chore] = [(LOOK_EVERY_S, orphans.look), (SEND_EVERY_S, self._reports.send)]
-        self._link = self._new_server()
-        self._heard: SimpleQueue[tuple[Work, RunOutcome] | None] = SimpleQueue()  # None: check the jobs, or end.
+        self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
+        self._children.start()
+        self._idle = [self._children.new() for _ in range(self._setup.processes)]
+        self._heard: SimpleQueue[tuple[Work, Outcome] | None] = SimpleQueue()  # None: check the jobs, or end.
         self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
-        self._listening = threading.Thread(target=self._listen, name="fork server", daemon=True)
+        self._listening = threading.Thread(target=self._listen, name="processes", daemon=True)
         for thread in (self._writing, self._listening):
             thread.start()
 
@@ -149,28 +190,26 @@ class Jobs:
                 queue=queue,
                 record=verdict.record if verdict else record,
                 held=self._engine.keeper.keep(task, partial(self._lose, task.id, task.origin)),
-                link=self._link,
             )
             if not self._engine.begin(task.id, work, partial(self._run, work)):
-                entries += self._settled(work, work.outcome(How.GIVEN_BACK, STOPPED))
+                entries += self._settled(work, Outcome.given_back())
         self._engine.settling.write(entries)
 
     def stop(self) -> None:
         """Do nothing: queued jobs start soon or are taken back."""
 
     def interrupt(self) -> None:
-        self._ends_at = time.monotonic() + self._setup.kill_after_ms / 1_000 + PATIENCE_S
+        self._ends_at = time.monotonic() + self._setup.kill_after_s + PATIENCE_S
         for work in list(self._engine.works.values()):
-            work.link.stop(work.key)
+            self._stop(work)
 
     def end(self) -> None:
         """Wait a few seconds until all results are written."""
         self._is_over = True
-        self._link.hang_up()
+        self._children.end()
         self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
         if self._writing.is_alive():
             logger.warning("the store is not responding: other workers get unreported jobs when their leases end")
-        self._link.end()
 
     def info(self) -> Mapping[str, Any]:
         """Return the `info` of a heartbeat, from which other workers on this machine learn whether this one is dead."""
@@ -179,81 +218,100 @@ class Jobs:
         return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
 
     def _run(self, work: Work) -> None:
-        # `begin` holds the lock that replacing the server needs, so no job is lost with a dead server.
-        work.link = self._link
-        work.link.run(work.assignment(self._place.worker, self._memory_bytes))
+        with self._turn:
+            self._waiting.append(work)
+        self._start_what_waits()
+
+    def _start_what_waits(self) -> None:
+        while True:
+            with self._turn:
+                if not (self._idle and self._waiting):
+                    return
+                child, work = self._idle.pop(), self._waiting.popleft()
+                self._running[child] = work
+                work.run(child, self._place.worker, self._setup)
+
+    def _take_back(self, work: Work) -> bool:
+        """Return a job that has not started."""
+        with self._turn:
+            if work not in self._waiting:
+                return False
+            self._waiting.remove(work)
+        self._end_work(work, Outcome.given_back())
+        return True
+
+    def _stop(self, work: Work) -> None:
+        if not self._take_back(work) and (child := work.child):
+            child.stop()
 
     def _lose(self, key: int, job_id: int) -> None:
         _say_lost(job_id)
         if work := self._engine.works.get(key):
-            work.link.stop(key)
+            self._stop(work)
 
-    def _new_server(self) -> ForkServerLink:
-        link = ForkServerLink(self._setup)
-        if link.threads_found > 1:
-            logger.warning("the jobs' modules started threads, which forked processes lack: use spawn")
-        return link
-
-    # ---- The thread that listens to the server
+    # ---- The thread that listens to the processes
 
     def _listen(self) -> None:
         try:
-            while True:
-                link = self._link
-                while (messages := link.receive()) is not None:
-                    for message in messages:
-                        self._hear(message)
-                self._leave(link)
-                if link is self._link:
-                    return  # There is no other server.
+            while (heard := self._children.receive()) is not None:
+                for child, event in heard:
+                    self._hear(child, event)
+                if heard:
+                    self._start_what_waits()
+            for child in list(self._running):
+                self._hear(child, Gone())
+            for work in list(self._waiting):
+                self._take_back(work)
         except Exception as problem:
             self._engine.fail(problem)
         finally:
             self._has_heard_all = True
             self._heard.put(None)
 
-    def _hear(self, message: Message) -> None:
-        works = self._engine.works
-        if "how" in message:
-            outcome = RunOutcome.of(message)
-            if work := works.get(outcome.key):
-                if outcome.started:  # Not for a job that was taken back or could not start.
-                    self._average_ms += (outcome.ended - outcome.started - self._average_ms) / 10
-                self._end_work(work, outcome)
-        elif "started" in message and (work := works.get(message["started"])):
-            work.pid, work.started_ms = message["pid"], now_ms()
-            self._heard.put(None)
-        elif "log" in message and (work := works.get(message["log"])):
-            work.log = message["text"]
-        elif "progress" in message and (work := works.get(message["progress"])):
-            self._reports.note(work.job_id, message["done"], message["text"])
+    def _hear(self, child: Child, event: Event) -> None:
+        work = self._running.get(child)
+        if isinstance(event, bytes):
+            if work:
+                done, text = json.loads(event)
+                self._reports.note(work.job_id, done, text)
+        elif isinstance(event, News):
+            if work:
+                work.pid, work.log = event.pid, text_of(event.out)
+                self._heard.put(None)
+        else:
+            with self._turn:
+                self._running.pop(child, None)
+                if isinstance(event, Over):
+                    self._idle.append(child)
+                else:
+                    self._idle = [each for each in self._idle if each is not child]
+            if isinstance(event, Gone) and not (self._is_over or self._engine.stopping.is_set()):
+                new = self._children.new()
+                with self._turn:
+                    self._idle.append(new)
+            if work:
+                self._end(work, event)
 
-    def _end_work(self, work: Work, outcome: RunOutcome) -> None:
+    def _end(self, work: Work, event: Over | Gone) -> None:
+        work.child = None
+        if isinstance(event, Over):
+            self._average_ms += (event.took_s * 1_000 - self._average_ms) / 10
+            outcome = outcome_of(event, text_of(event.out), work.record.options.timeout_ms, self._memory_of(work))
+        elif self._is_over:
+            outcome = Outcome.given_back()
+        else:
+            error = JobError(type="WorkerLost", message="its parent process died")
+            outcome = Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
+        self._end_work(work, outcome)
+
+    def _memory_of(self, work: Work) -> int | None:
+        return work.record.options.memory_bytes or self._setup.memory_bytes
+
+    def _end_work(self, work: Work, outcome: Outcome) -> None:
         # Before `done`: once no task is in progress, the writer only waits for what was received until then.
         work.has_ended = True
         self._heard.put((work, outcome))
         self._engine.done(work.key)
-
-    def _leave(self, link: ForkServerLink) -> None:
-        """Handle the end of a fork server, with which all its processes end."""
-        link.end()
-        if not self._engine.stopping.is_set():
-            logger.error("the process that starts the jobs has died and is being replaced")
-            try:
-                new = self._new_server()
-            except Exception as problem:
-                self._engine.fail(problem)
-            else:
-                with self._engine.change:
-                    self._link = new
-        how, text = How.LOST, "its parent process died"
-        if self._is_over:
-            how, text = How.GIVEN_BACK, STOPPED
-        for work in [work for work in list(self._engine.works.values()) if work.link is link]:
-            if work.pid:
-                end_group(work.pid, signal.SIGKILL)
-            # A job that had not started is given back unchanged.
-            self._end_work(work, work.outcome(how if work.started_ms else How.GIVEN_BACK, text))
 
     # ---- The thread that writes
 
@@ -266,7 +324,7 @@ class Jobs:
         except Exception as problem:
             self._engine.fail(problem)
 
-    def _ended(self) -> Iterator[tuple[Work, RunOutcome]]:
+    def _ended(self) -> Iterator[tuple[Work, Outcome]]:
         """Yield the jobs that have ended. Waits until there is something to write or to check."""
         patience_s = QUICK_S if self._engine.works else None
         with suppress(Empty):
@@ -282,7 +340,7 @@ class Jobs:
         entries = []
         for work in list(self._engine.works.values()):
             if work.is_late(now):
-                work.link.take_back(work.key)
+                self._take_back(work)
             if not work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
                 continue
             work.written_at, work.written_log = now, work.log
@@ -307,15 +365,15 @@ class Jobs:
         else:  # For example, its log makes it too large for the store.
             self._keep_on(work, [work.held.task])
 
-    def _settled(self, work: Work, outcome: RunOutcome) -> Sequence[Entry]:
+    def _settled(self, work: Work, outcome: Outcome) -> Sequence[Entry]:
         """Return the result of a job to write, unless its lease is lost."""
         task = self._engine.keeper.let_go(work.held)
         if work.held.lost.is_set():
             return ()
         attempt = replace(
             self._place,
-            started=outcome.started,
-            ended=outcome.ended or now_ms(),
+            started=work.started_ms,
+            ended=now_ms(),
             how=outcome.how,
             pid=outcome.pid,
             error=outcome.error,
@@ -348,3 +406,8 @@ class Jobs:
 
 def _say_lost(job_id: int, problem: Exception | None = None) -> None:
     logger.warning("job %d belongs to another worker now, so its result is discarded. %s", job_id, problem or "")
+
+
+def text_of(output: Output) -> str:
+    """Return the end of what a job wrote. Invalid UTF-8 becomes the replacement character."""
+    return output.kept.decode(errors="replace")[-LONGEST_LOG:]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..types.job_record import Attempt, JobRecord, queue_of
 from ..types.tasks import Change, NewTask
+from ..worker.process_tree import has_ended, machine
 from ..worker.settling import Entry, Settling
 from ..worker.store import ClientStatus, Store
-from .messages import now_ms
-from .processes import born, has_ended, machine
-from .verdicts import change_of, lost_while_held
+from .verdicts import change_of, lost_while_held, now_ms
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -70,11 +69,6 @@ def is_dead(heard: ClientStatus) -> bool:
     """Whether the worker ran on this machine and its process has ended without a goodbye."""
     known = heard.info.get("machine") == machine() and not heard.info.get("stopped")
     return bool(known and heard.pid and has_ended(heard.pid, heard.info.get("born")))
-
-
-def whereabouts(pid: int) -> dict[str, Any]:
-    """Return the part of a heartbeat by which other workers can tell whether this process is dead."""
-    return {"machine": machine(), "born": born(pid)}
 
 
 def given_back(task: Task, heard: ClientStatus) -> NewTask | Change | None:

@@ -43,10 +43,6 @@ class JobContext:
         self.report(done, text)
 
 
-class Stopped(BaseException):
-    """Raised in a job that must end: it timed out, its lease is lost, or its worker stops. Don't catch it."""
-
-
 _current: ContextVar[JobContext] = ContextVar("taskstore_job")
 
 

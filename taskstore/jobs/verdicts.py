@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ..types.job_record import Attempt, How, JobError, JobRecord, JobStatus, OnLost, finished_group, not_recorded
 from ..types.tasks import Change, NewTask
+from ..worker.children import Over, Why, cause_of_death
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 LONGEST_BACKOFF_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the run of a job ended."""
+
+    how: How
+    result: Any = None
+    error: JobError | None = None
+    pid: int = 0
+    log: str = ""
+
+    @classmethod
+    def given_back(cls) -> Self:
+        """Return the outcome of a job that its worker no longer runs."""
+        return cls(How.GIVEN_BACK)
+
+
+def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int | None) -> Outcome:
+    """Return the outcome of a job whose process has answered or ended."""
+    answer = json.loads(over.answer) if over.answer else {}
+    if answer.get("how") == How.SUCCEEDED and over.why is not Why.TIME:
+        # Also while its worker was stopping.
+        return Outcome(How.SUCCEEDED, result=answer["result"], pid=over.pid, log=log)
+    error = JobError(**answer["error"]) if "error" in answer else None
+    how = How.FAILED if error else How.DIED
+    if over.why is Why.NOT_STARTED:
+        how, kind, message = How.LOST, "OSError", f"no process could be started for it: {over.text}"
+    elif over.why is Why.STOPPED or over.was_signalled:
+        how, kind, message = How.GIVEN_BACK, "GivenBack", "its worker stopped"
+    elif over.why is Why.TIME:
+        limit = f"it took longer than {timeout_ms / 1_000:g} s" if timeout_ms else "its exit handlers did not end"
+        how, kind, message = How.TIMED_OUT, "TimedOut", limit
+    elif over.why is Why.MEMORY:
+        how, kind, message = How.DIED, "MemoryLimit", f"it used more than {memory_bytes} bytes of memory"
+    elif over.why is Why.SIGNAL:
+        how, kind, message = How.DIED, "Died", "its process received SIGTERM or SIGINT"
+    elif not error:
+        kind, message = "Died", cause_of_death(over.code)
+    else:
+        return Outcome(How.FAILED, error=error, pid=over.pid, log=log)
+    # The traceback shows where the job was interrupted.
+    made = JobError(type=kind, message=message, traceback=error.traceback if error else "")
+    return Outcome(how, error=made, pid=over.pid, log=log)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,16 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 from ..client.client import Client
 from ..types.job_record import DEFAULT_QUEUE, queue_group
 from ..types.tasks import Order
 from ..worker.engine import Engine
-from .executor import Jobs, Work
-from .messages import Setup
+from .executor import Jobs, Setup, Work
 from .orphans import JobStore
+from .process import prepare
 from .registry import REGISTERED
 
 KILL_AFTER_MS = 5_000  # The time from SIGTERM to SIGKILL.
@@ -56,16 +57,17 @@ class JobWorker(Engine[Work]):
         wait_ms: int = 20_000,
     ) -> None:
         setup = Setup(
-            runner=runner,
+            prepare=partial(prepare, runner, jobs_per_process),
             processes=processes or os.cpu_count() or 1,
             jobs_per_process=jobs_per_process,
             spawn=start == "spawn",
-            kill_after_ms=kill_after_ms,
+            kill_after_s=kill_after_ms / 1_000,
+            memory_bytes=memory_bytes,
         )
         groups = [queue_group(queue) for queue in queues]
         super().__init__(
             store,
-            Jobs(store, groups, setup, memory_bytes=memory_bytes),
+            Jobs(store, groups, setup),
             groups,
             name=name or f"{socket.gethostname()}:{os.getpid()}",
             lease_ms=lease_ms,

@@ -1,186 +1,394 @@
-"""Processes that call functions which would block other threads or may crash."""
+"""The processes of a worker or a server: functions, jobs, shell commands, and the helper for large requests.
+
+    owner ── fork server ── runner ── a process that works, and all that it starts
+
+The fork server is a new interpreter, without the threads and connections of its owner. It imports what the work needs
+and forks a runner for each piece of work at a time. A runner has one thread. It starts a process for the work, keeps
+what it writes, enforces its limits, adopts and ends what it leaves behind, and ends when its owner does.
+
+The owner decides when work stops: a service manager signals all processes, and only the owner knows what follows.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import logging
 import os
+import pickle
+import select
 import signal
+import socket
+import struct
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from multiprocessing.connection import Connection
-from pickle import PickleError
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import NamedTuple
 
 from ..errors import TaskStoreError
-from ..types.progress import Progress
-from .functions import Attempt
-from .handlers import Context, Handler, How, Outcome
+from ..types.command_record import Output
+from .captures import AT_ONCE
 
-if TYPE_CHECKING:
-    from ..types.tasks import Task
+logger = logging.getLogger(__name__)
 
-# Not fork: in a fork of a process with threads, a lock that one of them held stays locked.
-SPAWN = multiprocessing.get_context("spawn")
+LENGTH = struct.Struct("<Q")
 START_S = 60.0  # Includes the imports of the program.
-END_S = 5.0
-LOOK_S = 1.0  # How often to check that the process lives, because its own children may keep the pipe open.
+RETIRE_S, END_S = 3.0, 5.0
+EXIT_S = 60.0  # For the threads and exit handlers of work without a time limit.
 
-STARTED = "started"
-END = None
-
-
-class ChildDidNotStart(TaskStoreError):
-    """A process for functions ended while it started. Its output says why.
-
-    A common cause: the program runs its worker when it is imported, not only under `if __name__ == "__main__":`.
-    """
-
-    code = "child_did_not_start"
+STOPS = (signal.SIGTERM, signal.SIGINT)
+# Raises Stopped in a process that works. Not SIGTERM, which may come from others.
+INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 
 
-def refuse_in_children() -> None:
-    """Raise ChildDidNotStart in a process that imports the program only for its functions."""
-    # The internal mark by which multiprocessing itself rejects nested starts.
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise ChildDidNotStart(
-            'start the worker below `if __name__ == "__main__":`, because its processes import the program'
-        )
+class NotPrepared(TaskStoreError):
+    """The processes of a worker can't be started: for example, a module can't be imported. The message says why."""
+
+    code = "not_prepared"
 
 
-class Child:
-    """A process that runs one task after the other for a thread of the worker, and is replaced if it dies."""
+class Stopped(BaseException):
+    """Raised in work that must end: it timed out, its lease is lost, or its worker stops. Don't catch it."""
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
-        self._handlers = handlers
+
+class Shell(NamedTuple):
+    """A command line for a shell."""
+
+    program: str
+    line: str
+    env: Mapping[str, str]
+
+
+class Work(NamedTuple):
+    """What a runner is to do: a command line, or what the functions of a Python process are told."""
+
+    shell: Shell | None = None
+    messages: int = 0  # How many follow for the Python process.
+    limit_s: float | None = None
+    memory_bytes: int | None = None  # With all processes that it starts.
+    kill_after_s: float = 0  # After an interrupt. 0: kill at once.
+    linger_s: float = 0  # For the processes that it leaves behind.
+    head_bytes: int = 0  # Kept from the beginning of each output.
+    tail_bytes: int = 2**16  # Kept from its end.
+
+
+class Why(StrEnum):
+    """Why work was ended."""
+
+    TIME = "time"
+    MEMORY = "memory"
+    STOPPED = "stopped"  # By the owner.
+    SIGNAL = "signal"  # Somebody sent SIGTERM or SIGINT to its process alone.
+    NOT_STARTED = "not started"
+
+
+class News(NamedTuple):
+    """What work has written so far."""
+
+    pid: int
+    out: Output
+    err: Output
+    progress: tuple[float, str] | None
+
+
+class Over(NamedTuple):
+    """The end of work. `answer` and `text` are empty if its process did not say or leave any."""
+
+    answer: bytes
+    pid: int
+    code: int  # As in `subprocess`. 0 if the process is kept for further work.
+    took_s: float
+    why: Why | None
+    text: str  # Why it was not started.
+    was_signalled: bool  # SIGTERM or SIGINT was sent to all processes meanwhile, so it is no failure of the work.
+    out: Output
+    err: Output
+    left: int  # How many of its processes outlived it and were killed.
+    others: Sequence[int]  # Its processes that belong to other users and can't be killed. The runner ends.
+
+
+class Gone:
+    """The runner has ended, and with it what it ran."""
+
+
+class Setup(NamedTuple):
+    """What a fork server is told."""
+
+    prepare: bytes | None
+    spawn: bool
+    captures: bool
+    cwd: str | None
+
+
+Event = News | Over | Gone | bytes  # bytes: a message of a Python process.
+Serve = Callable[["Desk"], None]  # Does the work that arrives in a Python process.
+
+
+class Channel:
+    """One end of a socket for messages. It is read without waiting, except by `wait`, and written with waiting."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self.is_open = True  # Until the other end is found closed.
+        self._unread = bytearray()
+        self._read: deque[bytes] = deque()
         self._sending = threading.Lock()
-        self._starting = threading.Lock()
-        self._process: Any = None
-        self._is_busy = False
-        self._is_over = False
 
-    def start(self) -> None:
-        """Start the process. Raises ChildDidNotStart."""
-        with self._starting:
-            if self._is_over:
-                return
-            self._connection, theirs = SPAWN.Pipe()
-            handlers = {group: handler for group, handler in self._handlers.items() if not handler.is_coroutine}
-            process = SPAWN.Process(target=serve, args=(theirs, handlers), name="functions")
-            try:
-                process.start()
-            except (AttributeError, TypeError, PickleError) as problem:
-                raise ChildDidNotStart(f"functions for processes must belong to a module: {problem}") from problem
-            self._process = process
-            theirs.close()
-        if not self._connection.poll(START_S) or self._answer() != STARTED:
-            raise ChildDidNotStart(f"a process for functions did not start: {self._death()}")
+    def fileno(self) -> int:
+        return self.end.fileno()
 
-    def run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt and wait for its outcome. If the process dies, the attempt has failed."""
-        if not self._process.is_alive():
-            self.start()
-        task = attempt.task
-        self._is_busy = True
-        self._send((task, attempt.number, attempt.context.worker))
-        attempt.on_interrupt(lambda: self._send(task.id))
-        outcome = self._wait(attempt)
-        self._is_busy = False
-        return outcome or Outcome(how=How.FAILED, error=f"ProcessDied: {self._death()}")
-
-    def end(self) -> None:
-        """End the process. A busy one is killed, because its task has been given back."""
-        with self._starting:
-            self._is_over = True
-        if self._process:
-            self._process.kill() if self._is_busy else self._send(END)
-            self._process.join(END_S)
-
-    def _send(self, message: object) -> None:
-        """Send a message; `_wait` notices a process that has died."""
+    def send(self, *messages: bytes) -> None:
+        """Send messages together. A closed channel is noticed by reading."""
+        small = b""  # Sent together with what follows. Large messages are not copied.
         with self._sending, suppress(OSError):
-            self._connection.send(message)
+            for message in messages:
+                small += LENGTH.pack(len(message))
+                if len(message) < AT_ONCE:
+                    small += message
+                else:
+                    self.end.sendall(small)
+                    self.end.sendall(message)
+                    small = b""
+            self.end.sendall(small)
 
-    def _wait(self, attempt: Attempt) -> Outcome | None:
-        """Return the outcome of the attempt, or None if the process dies. Passes on its progress meanwhile."""
-        while True:
-            if self._connection.poll(LOOK_S):
-                answer: Outcome | Progress | None = self._answer()
-                if not isinstance(answer, Progress):
-                    return answer
-                attempt.context.progress(answer.done, answer.text)
-            elif not self._process.is_alive():
-                return None
+    def receive(self) -> list[bytes]:
+        """Return the messages that have arrived."""
+        self._take(socket.MSG_DONTWAIT)
+        found = [*self._read]
+        self._read.clear()
+        return found
 
-    def _answer(self) -> Any:
-        try:
-            return self._connection.recv()
-        except (EOFError, OSError):
-            return None
+    def wait(self) -> bytes | None:
+        """Wait for the next message. None: the other end is closed."""
+        while self.is_open and not self._read:
+            self._take(0)
+        return self._read.popleft() if self._read else None
 
-    def _death(self) -> str:
-        """Describe how the process died, and kill it if it is alive but not responding."""
-        self._process.join(END_S)
-        code = self._process.exitcode
-        if code is None:
-            self._process.kill()
-            return "it did not respond"
-        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+    def close(self) -> None:
+        self.is_open = False
+        with suppress(OSError):
+            self.end.shutdown(socket.SHUT_RDWR)
+        self.end.close()
+
+    def _take(self, flags: int) -> None:
+        while self.is_open:
+            try:
+                some = self.end.recv(AT_ONCE, flags)
+            except BlockingIOError:
+                break
+            except OSError:
+                some = b""
+            self.is_open = bool(some)
+            self._unread += some
+            if len(some) < AT_ONCE:
+                break
+        at = 0
+        with memoryview(self._unread) as unread:
+            while len(unread) >= at + LENGTH.size:
+                start = at + LENGTH.size
+                end = start + LENGTH.unpack_from(unread, at)[0]
+                if len(unread) < end:
+                    break
+                self._read.append(bytes(unread[start:end]))
+                at = end
+        del self._unread[:at]
 
 
-def serve(connection: Connection, handlers: Mapping[str, Handler]) -> None:
-    """Run tasks in the child process until the worker ends."""
-    # Signals to the whole process group arrive here too, but the worker decides when to end. Not SIG_IGN, which
-    # programs started by the functions would inherit.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    Desk(connection, handlers).run()
+SAYS, ANSWERS, LEAVES = b"s", b"a", b"l"  # What the messages of a Python process begin with.
 
 
 class Desk:
-    """Runs the tasks that arrive. A second thread watches for lost leases and for the death of the worker."""
+    """Where the functions of a Python process get their work and answer it."""
 
-    def __init__(self, connection: Connection, handlers: Mapping[str, Handler]) -> None:
-        self._connection, self._handlers = connection, handlers
-        self._orders: SimpleQueue[tuple[Task, Context] | None] = SimpleQueue()
-        self._doing: tuple[int, Context] | None = None  # The id of the current task, and its context.
-        self._sending = threading.Lock()
+    def __init__(self, channel: Channel, note: int) -> None:
+        self._channel, self.note = channel, note
 
-    def run(self) -> None:
-        threading.Thread(target=self._listen, name="listener", daemon=True).start()
-        self._connection.send(STARTED)
-        while order := self._orders.get():
-            task, context = order
-            outcome = self._handlers[task.group].attempt(task, context)
-            with self._sending:
-                self._doing = None  # Before the answer, after which the next task may arrive.
-            self._answer(outcome)
+    def next(self) -> bytes | None:
+        """Wait for the next message of the owner. None: there is none, and the process is to end."""
+        return self._channel.wait()
 
-    def _report(self, task_id: int, done: float, text: str) -> None:
-        # Threads of a function may outlive it: the next task must not get their reports.
-        with self._sending, suppress(OSError):
-            if self._doing and self._doing[0] == task_id:
-                self._connection.send(Progress(done=done, text=text))
+    def say(self, message: bytes) -> None:
+        """Send a message to the owner while the work goes on."""
+        self._channel.send(SAYS + message)
 
-    def _answer(self, outcome: Outcome) -> None:
-        with self._sending, suppress(OSError):  # The worker has died.
-            try:
-                self._connection.send(outcome)
-            except (AttributeError, TypeError, PickleError) as problem:  # The return value can't be pickled.
-                self._connection.send(Outcome.of(problem))
+    def answer(self, message: bytes, *, is_last: bool = False) -> None:
+        """End the work with an answer. After the last one the process ends, and only then the work is over."""
+        self._channel.send((LEAVES if is_last else ANSWERS) + message)
 
-    def _listen(self) -> None:
+    def keep(self) -> list[str]:
+        """Keep the descriptors open in a new interpreter, and return them as arguments for it."""
+        for descriptor in (self._channel.fileno(), self.note):
+            os.set_inheritable(descriptor, True)
+        return [str(self._channel.fileno()), str(self.note)]
+
+
+# ---- The owner
+
+
+class Children:
+    """A fork server and its runners.
+
+    `prepare` is called once where the work runs, by default in the fork server, and returns the function that serves;
+    None: there are only shells. `spawn`: start a new interpreter for each process instead of forking the fork server.
+    `captures`: whether to keep the outputs of Python processes. `cwd`: the directory of the processes.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[], Serve] | None = None,
+        *,
+        spawn: bool = False,
+        captures: bool = True,
+        cwd: str | None = None,
+    ) -> None:
+        self._setup = Setup(None if prepare is None else pickled(prepare), spawn, captures, cwd)
+        self._turn = threading.Lock()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._children: set[Child] = set()
+        self._is_over = False
+        self._wakeup, self._wake = os.pipe()
+        os.set_blocking(self._wakeup, False)
+
+    def start(self) -> None:
+        """Start the fork server. Raises NotPrepared."""
+        with self._turn:
+            if self._start() > 1 and not self._setup.spawn:
+                logger.warning("the modules start threads when they are imported: each process is a new interpreter")
+                self._setup = self._setup._replace(spawn=True)
+                self._start()
+
+    def new(self) -> Child:
+        """Start a runner, and the fork server if there is none."""
+        with self._turn:
+            if self._server is None or self._server.poll() is not None:
+                self._start()
+            ours, theirs = socket.socketpair()
+            with theirs, suppress(OSError):  # Otherwise the child is found to be gone.
+                socket.send_fds(self._control.end, [b"r"], [theirs.fileno()])
+            child = Child(Channel(ours))
+            self._children.add(child)
+        os.write(self._wake, b".")
+        return child
+
+    def receive(self, patience_s: float | None = None) -> list[tuple[Child, Event]] | None:
+        """Return what the children say within that time. Only one thread may call it. None after `end`."""
+        if self._is_over:
+            return None
+        children = {child.channel.fileno(): child for child in list(self._children)}
+        poller = select.poll()
+        for descriptor in (*children, self._wakeup):
+            poller.register(descriptor, select.POLLIN)
+        found: list[tuple[Child, Event]] = []
+        for descriptor, _ in poller.poll(None if patience_s is None else patience_s * 1_000):
+            if child := children.get(descriptor):
+                found += [(child, event) for event in child.events()]
+                if not child.channel.is_open:
+                    self.discard(child)
+            else:
+                with suppress(OSError):
+                    os.read(self._wakeup, AT_ONCE)
+        return found
+
+    def discard(self, child: Child) -> None:
+        """End a runner with everything that it runs."""
+        with self._turn:
+            self._children.discard(child)
+        child.channel.close()
+
+    def end(self) -> None:
+        """End all processes and wait for them."""
+        self._is_over = True
+        os.write(self._wake, b".")
+        with self._turn:
+            children, self._children = self._children, set()
+            for child in children:
+                child.channel.close()
+            self._end_server()
+
+    def _start(self) -> int:
+        """Return how many threads the fork server has after all imports."""
+        self._end_server()
+        ours, theirs = socket.socketpair()
+        words = [*interpreter(f"{__package__}.runner", "main"), str(theirs.fileno())]
+        with theirs:
+            # A new session, so that Ctrl-C reaches only the owner.
+            self._server = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            )
+        self._control = Channel(ours)
+        self._control.send(pickle.dumps(self._setup))
+        ours.settimeout(START_S)
+        said = self._control.wait()
+        ours.settimeout(None)
+        answer = pickle.loads(said) if said else "the process that starts the others has ended or does not respond"  # noqa: S301
+        if isinstance(answer, str):
+            self._end_server()
+            raise NotPrepared(answer)
+        threads: int = answer
+        return threads
+
+    def _end_server(self) -> None:
+        server, self._server = self._server, None
+        if server is None:
+            return
+        self._control.close()
         try:
-            while (message := self._connection.recv()) is not END:
-                if isinstance(message, tuple):
-                    task, number, worker = message
-                    self._doing = task.id, Context(number, worker, partial(self._report, task.id))
-                    self._orders.put((task, self._doing[1]))
-                elif self._doing and self._doing[0] == message:
-                    self._doing[1].lost.set()
-        except (EOFError, OSError):
-            if self._doing:
-                os._exit(1)  # The worker has died, so the result can't be committed.
-        self._orders.put(None)
+            server.wait(END_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+class Child:
+    """A runner, as its owner sees it. Any thread may send to it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def run(self, work: Work, *messages: bytes) -> None:
+        """Hand over work, when the last one is over, with messages for the Python process."""
+        self.channel.send(pickle.dumps(work._replace(messages=len(messages))), *messages)
+
+    def tell(self, message: bytes) -> None:
+        """Send a message to the Python process that works."""
+        self.channel.send(pickle.dumps(message))
+
+    def stop(self) -> None:
+        """End the work. Its end is received like any other."""
+        self.channel.send(pickle.dumps(None))
+
+    def wait(self, patience_s: float | None = None) -> list[Event]:
+        """Return what it says within that time, for a thread that has only this one."""
+        poller = select.poll()
+        poller.register(self.channel, select.POLLIN)
+        return self.events() if poller.poll(None if patience_s is None else patience_s * 1_000) else []
+
+    def events(self) -> list[Event]:
+        """Return what it has said."""
+        found: list[Event] = [pickle.loads(message) for message in self.channel.receive()]  # noqa: S301 - of a runner.
+        return found if self.channel.is_open else [*found, Gone()]
+
+
+def pickled(functions: object) -> bytes:
+    """Raises NotPrepared for a function that belongs to no module."""
+    try:
+        return pickle.dumps(functions)
+    except (AttributeError, TypeError, pickle.PickleError) as problem:
+        raise NotPrepared(f"functions for processes must belong to a module: {problem}") from problem
+
+
+def interpreter(module: str, function: str) -> list[str]:
+    """Return the command of a new Python with this one's module path that calls a function with the arguments."""
+    start = f"import sys; sys.path[:] = {sys.path!r}; from {module} import {function}; {function}(*sys.argv[1:])"
+    return [sys.executable, "-c", start]
+
+
+def cause_of_death(code: int) -> str:
+    """Describe how a process ended, given its exit code as in `subprocess`."""
+    if code >= 0:
+        return f"its process ended with code {code} before the function returned"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ": by a person, or by the system when memory ran out" if -code == signal.SIGKILL else ""
+    return f"its process was ended by {name}{hint}"

@@ -18,6 +18,7 @@ from ..client.errors import NotAllowed
 from ..errors import CommitRefused, InvalidInput
 from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
+from .function_processes import InProcess, started
 from .handlers import Context, Handler, How, Outcome, Result
 from .heartbeat import SEND_EVERY_S, Chore, Reports
 from .lease_keeper import Held, named, nothing
@@ -112,33 +113,27 @@ class EventLoop:
 class Place(Protocol):
     """Where a thread calls functions: in itself or in a child process."""
 
-    def start(self) -> None: ...
     def run(self, attempt: Attempt) -> Outcome: ...
-    def end(self) -> None: ...
 
 
 class Here:
     """Calls functions in the thread itself."""
 
-    def start(self) -> None: ...
-
     def run(self, attempt: Attempt) -> Outcome:
         return attempt.handler.attempt(attempt.task, attempt.context)
 
-    def end(self) -> None: ...
-
 
 class Functions:
-    """Calls functions in one thread for each place, and commits their results. Coroutine functions share a loop.
+    """Calls functions in threads or in processes, and commits their results. Coroutine functions share a loop.
 
-    `ended` counts attempts by outcome. `batch`: how many tasks a claim may take even if fewer places are free.
+    `ended` counts attempts by outcome. `batch`: how many tasks a claim may take even if fewer of them are free.
     """
 
     end_s = 0.0  # Threads can't be interrupted.
 
-    def __init__(self, handlers: Mapping[str, Handler], places: Sequence[Place], *, batch: int) -> None:
-        self._handlers, self._places, self._batch = handlers, places, batch
-        self.at_once = len(places)
+    def __init__(self, handlers: Mapping[str, Handler], *, threads: int, processes: int, batch: int) -> None:
+        self._handlers, self._processes, self._batch = handlers, processes, batch
+        self.at_once = processes or threads
         self._waiting: SimpleQueue[Attempt] = SimpleQueue()
         self._unfinished: list[Attempt] = []  # At the end.
         self._counting = threading.Lock()
@@ -149,11 +144,13 @@ class Functions:
         self._reports = Reports(engine.store)
         self.chores: Sequence[Chore] = [(SEND_EVERY_S, self._reports.send)]
         self._loop.start()
-        for number, place in enumerate(self._places, 1):
+        self._children = started(self._handlers) if self._processes else None
+        for number in range(1, self.at_once + 1):
+            place = InProcess(self._children) if self._children else Here()
             threading.Thread(target=self._work, args=[place], name=f"worker {number}", daemon=True).start()
 
     def room(self, in_work: int) -> int:
-        free = len(self._places) - in_work
+        free = self.at_once - in_work
         return max(free, self._batch) if free > 0 else 0
 
     def take(self, tasks: Sequence[Task]) -> None:
@@ -180,8 +177,8 @@ class Functions:
 
     def end(self) -> None:
         """Kill processes. Threads can't be ended and go on."""
-        for place in self._places:
-            place.end()
+        if self._children:
+            self._children.end()
         self._loop.end()
         self._give_back_in_time(self._unfinished)
 
@@ -227,10 +224,9 @@ class Functions:
 
     def _work(self, place: Place) -> None:
         try:
-            place.start()
             while True:
                 self._do(self._waiting.get(), place)
-        except Exception as problem:  # ChildDidNotStart.
+        except Exception as problem:  # NotPrepared, if the fork server had to be replaced.
             self._engine.fail(problem)
 
     def _do(self, attempt: Attempt, place: Place) -> None:
@@ -257,7 +253,11 @@ class Functions:
             return Outcome(how=How.LOST)
         if attempt.number > attempt.handler.max_attempts:
             return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
-        return self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
+        outcome = self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
+        if outcome.how is How.FAILED and self._engine.stopping.is_set():
+            # What ends the worker may have been sent to all processes, and have ended those of the function.
+            return replace(outcome, how=How.GIVEN_BACK)
+        return outcome
 
     def _entry(self, attempt: Attempt, task: Task, outcome: Outcome) -> Entry:
         return Entry(
@@ -316,6 +316,8 @@ def noted(task: Task, lease_ms: int) -> Change:
 def verdict(task: Task, handler: Handler, attempt: int, outcome: Outcome, claimed_id: int) -> Result:
     """Return the commit for an outcome. `claimed_id`: the id by which the function knows the task."""
     match outcome.how:
+        case How.GIVEN_BACK:
+            return given_back(task, attempt)
         case How.DONE:
             return _done(task, outcome.result, claimed_id)
         case How.DISCARDED:

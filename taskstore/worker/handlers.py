@@ -102,6 +102,7 @@ class How(StrEnum):
     DISCARDED = "discarded"
     SAVED = "saved"
     LOST = "lost"
+    GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..types.tasks import Order
-from .children import Child, refuse_in_children
 from .engine import Engine
-from .functions import Attempt, Functions, Here, Place
+from .function_processes import refuse_in_children
+from .functions import Attempt, Functions
 from .handlers import Function, Handler
 from .store import Store
 
@@ -53,8 +53,7 @@ class Worker(Engine[Attempt]):
         if not isinstance(lease_ms, int) or lease_ms < 1:
             raise ValueError(f"lease_ms: must be a whole number of milliseconds above 0, not {lease_ms!r}")
         self._handlers: dict[str, Handler] = {}
-        places: list[Place] = [Child(self._handlers) for _ in range(processes)] or [Here() for _ in range(threads)]
-        self._functions = Functions(self._handlers, places, batch=batch)
+        self._functions = Functions(self._handlers, threads=threads, processes=processes, batch=batch)
         super().__init__(
             store,
             self._functions,

@@ -14,7 +14,7 @@ import pytest
 
 from lab.testing import PROJECT
 from taskstore import Client, CommitRefused, Task, Worker
-from taskstore.worker.children import ChildDidNotStart
+from taskstore.worker.children import NotPrepared
 from tests.served import Served
 
 from .fakes import FakeStore
@@ -108,7 +108,7 @@ def test_functions_in_processes(served, store, token):
     with mailer(served, token, lease_ms=2_000, grace_s=0.1, processes=1) as working:
         wait_for(lambda: len(failed(store)) == 2, "the end of both")
         assert {task.origin: task.error for task in failed(store)} == {
-            added[0].id: "ProcessDied: it ended with exit code 3",
+            added[0].id: "ProcessDied: its process ended with code 3 before the function returned",
             added[1].id: "TypeError: cannot pickle 'generator' object",
         }
         store.add("watched")
@@ -147,7 +147,7 @@ def test_processes_end_with_their_worker(served, store, token):
 def test_processes_that_can_not_start_end_it(served, token, tmp_path):
     worker = Worker(FakeStore(), processes=1)
     worker.handle("mail")(lambda task: None)
-    with pytest.raises(ChildDidNotStart, match="must belong to a module"):
+    with pytest.raises(NotPrepared, match="must belong to a module"):
         worker.run()
     unguarded = tmp_path / "unguarded.py"
     unguarded.write_text(MAILER.read_text().replace('if __name__ == "__main__":', "if True:"))

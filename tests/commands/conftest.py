@@ -1,4 +1,4 @@
-"""A runner, and a server of ours with workers beside it."""
+"""A server of ours with workers beside it."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,7 @@ from taskstore import Client
 from tests.served import Served
 from tests.server.conftest import copies, started_once, store  # noqa: F401 - fixtures
 
-from .lines import Lines
 from .projects import Project
-
-
-@pytest.fixture
-def lines(tmp_path) -> Iterator[Lines]:
-    with Lines(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -10,18 +10,18 @@ from tasks_app.commands import reopen
 from tasks_app.models import Scope
 from taskstore import Client, NotAllowed
 from taskstore.commands import work
-from taskstore.commands.runner_link import RunnerLink
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
+from taskstore.worker.children import Children
 from tests.client.fakes import FakeStore
 from tests.jobs.workers import eventually
+from tests.worker.children import is_alive
 
 from .breaking import Breaking, Elsewhere
 from .projects import NAME, wait_for_threads
-from .test_runner import is_alive
 
 pytestmark = pytest.mark.once
 
@@ -39,6 +39,29 @@ def test_it_closes_a_list_with_the_results(project):
     assert (first.run.out.text, first.run.exit_code, first.run.worker) == ("A\nB\n", 0, "ann")
     assert (second.run.err.text, second.run.exit_code) == ("ended with 3\n", 3)
     assert project.tasks(OPEN) == project.live() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("exit 3", 3, "ended with 3\n"),
+        ("printf oh >&2; exit 3", 3, "oh\nended with 3\n"),
+        ("kill -9 $$", 137, "killed by signal 9\n"),
+        ("echo oh >&2", 0, "oh\n"),
+        ("sleep 1000", 137, "took longer than 1 s and was killed\n"),
+        (
+            f"python3 -c 'import time; some = bytearray({200 << 20}); time.sleep(1000)'",
+            137,
+            "used more than 100 MiB and was killed\n",
+        ),
+    ],
+)
+def test_it_says_in_the_error_output_how_a_line_failed(project, line, code, said):
+    project.add_list(line, expected_duration=0)
+    with project.worker(least_timeout_s=1, memory_bytes=100 * 2**20):
+        [closed] = project.closed()
+    [command] = closed.commands
+    assert (command.run.exit_code, command.run.err.text, command.run.failed) == (code, said, True)
 
 
 def test_the_closed_list_goes_on_with_the_trail_of_the_open_one(project):
@@ -151,11 +174,11 @@ def test_what_is_no_list_is_laid_aside(project):
 def test_a_line_that_kills_its_runner_has_failed(project):
     project.add_list("echo a", "kill -9 $PPID; sleep 1000", "echo b")
     with project.worker():
-        closed = project.closed(2)
-    runs = {command.id: command.run for each in closed for command in each.commands}
-    assert (runs["1000_0"].out.text, runs["1002_0"].out.text) == ("a\n", "b\n")
-    assert runs["1001_0"].exit_code == 137
-    assert runs["1001_0"].err.text.startswith("the process that runs the commands has ended with -9")
+        [closed] = project.closed()
+    first, second, third = (command.run for command in closed.commands)
+    assert (first.out.text, third.out.text) == ("a\n", "b\n")
+    assert second.exit_code == 137
+    assert second.err.text.startswith("the process that runs the commands was killed")
 
 
 # ---- Leases
@@ -288,7 +311,7 @@ def test_a_list_is_open_at_once_when_no_runner_can_be_started(project, monkeypat
     def fail(self):
         raise OSError("no memory")
 
-    monkeypatch.setattr(RunnerLink, "_start", fail)
+    monkeypatch.setattr(Children, "new", fail)
     project.add_list("echo a")
     with pytest.raises(OSError, match="no memory"):
         CommandWorker(project.store, [NAME], wait_ms=100, least_lease_s=1_000).run()

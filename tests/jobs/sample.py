@@ -1,11 +1,17 @@
 """What the workers of these tests run."""
 
+import atexit
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 
 from taskstore import current_job, job
@@ -89,8 +95,10 @@ def clean_up_when_told(folder):
 
 @job
 def ignore_everything(seconds):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(seconds)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        with suppress(BaseException):
+            time.sleep(seconds)
 
 
 @job
@@ -119,3 +127,61 @@ def get_half_way(pages):
 @job
 def claim_too_much():
     current_job().progress(1.5)
+
+
+@job
+def sleep_in_threads(number):
+    """Each thread reserves 8 MiB for its stack, and uses little of it."""
+    threads = [threading.Thread(target=time.sleep, args=[0.6]) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    return len(threads)
+
+
+@job
+def allocate(size):
+    some = bytearray(size)
+    time.sleep(600)
+    return len(some)
+
+
+@job
+def own_oom_score():
+    return int(Path("/proc/self/oom_score_adj").read_text())
+
+
+@job
+def use_a_pool():
+    with ProcessPoolExecutor(1) as pool:
+        squares = list(pool.map(square, range(3)))
+        [process] = pool._processes.values()
+        process.terminate()
+        try:
+            pool.submit(square, 1).result()
+        except BrokenProcessPool as problem:
+            broken = type(problem).__name__
+    process = multiprocessing.Process(target=time.sleep, args=[600])
+    process.start()
+    process.terminate()
+    process.join()
+    return {"squares": squares, "broken": broken, "exitcode": process.exitcode}
+
+
+def square(number):
+    return number * number
+
+
+@job
+def leave_a_thread(folder, seconds):
+    def work():
+        time.sleep(seconds)
+        Path(folder, "thread").touch()
+
+    atexit.register(Path(folder, "exit").touch)
+    threading.Thread(target=work, name="sleepy").start()
+    return "left"
+
+
+@job
+def hang_at_exit():
+    atexit.register(time.sleep, 600)

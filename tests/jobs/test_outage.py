@@ -5,8 +5,8 @@ from contextlib import contextmanager
 import pytest
 
 from taskstore import Client
-from taskstore.jobs.processes import born
 from taskstore.types.job_record import How
+from taskstore.worker.process_tree import born
 from tests.client.breaking import proxy_to
 from tests.client.patience import wait_for_last_requests
 

@@ -1,19 +1,12 @@
 """A worker of jobs: real processes, a real server."""
 
-from queue import SimpleQueue
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
 from tasks_app.core.actors import Actor
 from tasks_app.models import Task
-from taskstore.jobs.executor import Jobs
-from taskstore.jobs.messages import RunOutcome, Setup, tree_of
-from taskstore.jobs.processes import born
 from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
 from taskstore.types.tasks import Ending
-from tests.client.fakes import FakeStore
+from taskstore.worker.process_tree import born
 
 from .workers import PATIENCE_S, eventually
 
@@ -37,16 +30,6 @@ def test_an_idle_worker_begins_at_once(queue):
     with queue.worker_process():
         queue.finished(queue.enqueue("add", 1, 1))
         queue.finished(queue.enqueue("add", 1, 1), patience_s=5)
-
-
-def test_a_job_that_never_began_says_nothing_about_how_long_jobs_take():
-    setup = Setup(runner=[], processes=1, jobs_per_process=20, spawn=False, kill_after_ms=100)
-    store: Any = FakeStore()
-    jobs: Any = Jobs(store, ["jobs"], setup, memory_bytes=None)
-    jobs._engine, jobs._heard = SimpleNamespace(works={7: SimpleNamespace(key=7)}, done=lambda key: None), SimpleQueue()
-    before = jobs.room(0)
-    jobs._hear(tree_of(RunOutcome(key=7, how=How.GIVEN_BACK)))
-    assert jobs.room(0) == before
 
 
 def test_a_worker_that_stops_does_not_get_again_what_it_gives_back(queue):

@@ -11,9 +11,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from tasks_app.tasks_backend.backend import of_alias
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
 from tasks_app.tasks_backend.watched_store import WatchedStore
-from taskstore.jobs.fork_server_link import NotPrepared
 from taskstore.jobs.worker import JobWorker
 from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
+from taskstore.worker.children import NotPrepared
 
 RESOLVER = "tasks_app.tasks_backend.functions:Functions"
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from taskstore.jobs.processes import born, has_ended
+from taskstore.worker.process_tree import born, has_ended
 
 pytestmark = pytest.mark.once
 
@@ -26,5 +26,5 @@ def test_a_pid_that_is_used_again_is_another_process():
 def test_a_process_that_can_not_be_seen_may_live(monkeypatch):
     """As with those of other users, where the system hides them."""
     since = born(os.getpid())
-    monkeypatch.setattr("taskstore.jobs.processes._stat", lambda pid: [])
+    monkeypatch.setattr("taskstore.worker.process_tree._stat", lambda pid: [])
     assert not has_ended(os.getpid(), since)

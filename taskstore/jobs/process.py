@@ -1,0 +1,168 @@
+"""What runs in the process of a job: it receives jobs, calls their functions, and answers each."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any, NoReturn
+
+from ..types.job_record import LONGEST_LOG, How
+from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
+from ..worker.handlers import Report, unreported
+from .registry import Functions, JobContext, enter, resolve, why_not
+
+OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """A job to run, as sent to its process."""
+
+    function: str
+    job_id: int = 0
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+    is_last: bool = False
+    worker: str = ""
+    has_limit: bool = False  # Of time: otherwise what it leaves running has EXIT_S.
+
+
+class ResultNotJson(Exception):
+    """A function returned a value that JSON can't represent."""
+
+
+class ThreadsLeft(Exception):
+    """A job has returned, but threads that it started did not end in time."""
+
+
+def prepare(runner: Sequence[str], jobs: int) -> Serve:
+    """Return the function that runs up to `jobs` jobs in a process. Raises NotPrepared."""
+    try:
+        functions = resolve(runner)
+    except Exception as problem:
+        raise NotPrepared(why_not(problem)) from problem
+    return partial(run_jobs, functions, jobs)
+
+
+def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
+    signal.signal(INTERRUPT, lambda *_: None)
+    for left in range(jobs - 1, -1, -1):
+        message = desk.next()
+        if message is None:
+            return
+        assigned = Assignment(**json.loads(message))
+        answer = answer_to(assigned, functions, lambda done, text: desk.say(packed([done, text])))
+        has_left_threads = answer.get("error", {}).get("type") == ThreadsLeft.__name__
+        flush()
+        desk.answer(packed(answer), is_last=not left or has_left_threads)
+        if has_left_threads:
+            os._exit(0)  # They would keep the process from ending.
+
+
+def answer_to(assigned: Assignment, functions: Functions, report: Report = unreported) -> Answer:
+    """Run the job and return its answer. An exception of any kind becomes a failure."""
+    try:
+        with interrupted_by_signal():
+            context = JobContext(
+                job_id=assigned.job_id,
+                attempt=assigned.attempt,
+                is_last=assigned.is_last,
+                worker=assigned.worker,
+                report=report,
+            )
+            enter(context)
+            result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)
+            join_threads(math.inf if assigned.has_limit else EXIT_S)
+        try:
+            json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise ResultNotJson(f"the result must be JSON: {problem}") from None
+        return {"how": How.SUCCEEDED, "result": result}
+    except BaseException as problem:
+        return {"how": How.FAILED, "error": described(problem)}
+
+
+@contextmanager
+def interrupted_by_signal() -> Iterator[None]:
+    """Raise Stopped at an interrupt, so that the job can clean up."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise Stopped("it was interrupted")
+
+    signal.signal(INTERRUPT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(INTERRUPT, lambda *_: None)
+
+
+def join_threads(patience_s: float) -> None:
+    """Wait for the threads that the job started, as at the end of a program. Raises ThreadsLeft."""
+    until = time.monotonic() + patience_s
+    try:
+        while left := threads():
+            left[0].join(min(1, until - time.monotonic()))
+            if time.monotonic() >= until:
+                raise Stopped
+    except Stopped:
+        names = ", ".join(thread.name for thread in threads())
+        raise ThreadsLeft(f"it has returned, but not in time the threads that it started: {names}") from None
+
+
+def threads() -> list[threading.Thread]:
+    ours = threading.current_thread()
+    return [thread for thread in threading.enumerate() if thread is not ours and not thread.daemon]
+
+
+def described(problem: BaseException) -> Mapping[str, str]:
+    """Return the members of a JobError, whose traceback contains only the frames of the job's own code."""
+    kind = type(problem)
+    is_ours = isinstance(problem, ResultNotJson | ThreadsLeft | Stopped)
+    name = kind.__qualname__ if is_ours or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(problem)
+    except Exception as worse:
+        message = f"(it has no text: {type(worse).__name__})"
+    return {"type": name, "message": _readable(message), "traceback": _readable(_traceback(problem))}
+
+
+def _traceback(problem: BaseException) -> str:
+    frames = problem.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(OUR_OWN):
+        frames = frames.tb_next
+    if isinstance(problem, ResultNotJson | ThreadsLeft) or frames is None:
+        return ""
+    try:
+        return "".join(traceback.format_exception(type(problem), problem, frames))
+    except Exception:
+        return "".join(traceback.format_tb(frames))
+
+
+def _readable(text: str) -> str:
+    """Return the end of the text, with what UTF-8 can't encode escaped."""
+    return text[-LONGEST_LOG:].encode(errors="backslashreplace").decode()
+
+
+def packed(message: Any) -> bytes:
+    """Encode a message as JSON. ASCII, because text may contain lone surrogates."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii")
+
+
+def flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()

@@ -1,0 +1,600 @@
+"""The fork server, the runners that it forks, and the Python processes that these fork (see children.py)."""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from ..types.command_record import Output
+from . import process_tree as tree
+from .captures import AT_ONCE, Capture, ProgressLines
+from .children import (
+    END_S,
+    EXIT_S,
+    INTERRUPT,
+    LEAVES,
+    RETIRE_S,
+    SAYS,
+    STOPS,
+    Channel,
+    Desk,
+    News,
+    NotPrepared,
+    Over,
+    Serve,
+    Setup,
+    Shell,
+    Why,
+    Work,
+    cause_of_death,
+    interpreter,
+)
+
+LIVE_BYTES = 8 * 2**10  # The size of a live output.
+FIRST_NEWS_S, NEWS_S = 0.2, 1.0
+MEMORY_S = 0.25
+LEFTOVERS_S = 0.01
+PROBLEM, CUT = 100, "\f"  # The exit code of a new interpreter that can't be prepared, and what precedes the reason.
+SIGNALS_S = 0.05  # For a signal to reach the runner, if it was sent to all processes.
+# The shell must start with the defaults: Python or the runner changed these.
+DEFAULTS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, INTERRUPT)
+
+
+# ---- The fork server
+
+
+def main(descriptor: str) -> NoReturn:
+    """Run a fork server."""
+    for number in (*STOPS, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # The owner decides.
+    tree.adopt_orphans()  # Those of a runner that was killed.
+    control = Channel(socket.socket(fileno=int(descriptor)))
+    os.set_inheritable(control.fileno(), False)
+    said = control.wait()
+    if said is None:
+        os._exit(1)
+    setup: Setup = pickle.loads(said)  # noqa: S301 - of the owner.
+    serve = problem = None
+    if setup.prepare and setup.spawn:
+        problem = tried(setup.prepare)
+    elif setup.prepare:
+        serve, problem = prepared(setup.prepare)
+    if problem:
+        control.send(pickle.dumps(problem))
+        os._exit(1)
+    # Keep the garbage collector of the forks from touching, and so copying, the shared pages.
+    gc.collect()
+    gc.freeze()
+    control.send(pickle.dumps(threading.active_count()))
+    fork_runners(control, setup, serve)
+    os._exit(0)  # Skip the exit handlers and non-daemon threads of imported modules.
+
+
+def prepared(prepare: bytes) -> tuple[Serve | None, str]:
+    """Return the function that serves, or why there is none."""
+    try:
+        return pickle.loads(prepare)(), ""  # noqa: S301 - of the owner.
+    except NotPrepared as problem:
+        return None, str(problem)
+    except Exception as problem:
+        return None, f"{type(problem).__name__}: {problem}"
+
+
+def tried(prepare: bytes) -> str:
+    """Return why a new interpreter can't be prepared; "" if it can."""
+    words = interpreter(__name__, "try_to_prepare")
+    done = subprocess.run(words, input=prepare, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    said = done.stdout.decode(errors="replace").rstrip()
+    if done.returncode in (0, PROBLEM):
+        return said.rpartition(CUT)[2] if done.returncode else ""
+    return f"{cause_of_death(done.returncode)}\n{said}".rstrip()
+
+
+def try_to_prepare() -> None:
+    _, problem = prepared(sys.stdin.buffer.read())
+    if problem:
+        print(CUT, problem, sep="", flush=True)
+        os._exit(PROBLEM)
+
+
+def fork_runners(control: Channel, setup: Setup, serve: Serve | None) -> None:
+    runners: set[int] = set()
+    wakeups, wake = os.pipe()
+    for end in (wakeups, wake):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poller = select.poll()
+    for source in (control.fileno(), wakeups):
+        poller.register(source, select.POLLIN)
+
+    def reap() -> bool:
+        return tree.reap(lambda pid, _: runners.discard(pid))
+
+    def strangers() -> Iterator[int]:
+        """Find what has lost its runner, and so has become a child of this process."""
+        for pid in [pid for pid in tree.children(os.getpid()) if pid not in runners]:
+            yield from (pid, *tree.descendants(pid))
+
+    while True:
+        ready = {source for source, _ in poller.poll()}
+        if wakeups in ready:
+            os.read(wakeups, AT_ONCE)
+            tree.kill_all(strangers, reap)
+        if control.fileno() in ready:
+            said, ends, *_ = socket.recv_fds(control.end, 1, 1)
+            if not said:
+                break
+            for end in ends:
+                os.set_inheritable(end, False)  # Otherwise a command could write to the owner.
+                with socket.socket(fileno=end) as owner, suppress(OSError):  # No memory, or too many processes.
+                    pid = os.fork()
+                    if not pid:
+                        run_as_runner(control, Channel(owner), setup, serve, (wakeups, wake))
+                    runners.add(pid)
+    until = time.monotonic() + END_S
+    while runners and time.monotonic() < until:
+        reap()
+        time.sleep(tree.PAUSE_S)
+    tree.kill_all()
+
+
+def run_as_runner(
+    control: Channel, owner: Channel, setup: Setup, serve: Serve | None, pipes: Iterable[int]
+) -> NoReturn:
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for pipe in (control.fileno(), *pipes):
+            os.close(pipe)
+        if setup.cwd:
+            os.chdir(setup.cwd)
+        Runner(owner, setup, serve).run()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+# ---- The runner
+
+
+class Process:
+    """The process that works. `notes`: it writes a byte there when it receives SIGTERM or SIGINT."""
+
+    def __init__(self, pid: int, outputs: Sequence[Capture], channel: Channel | None, notes: int | None) -> None:
+        self.pid, self.outputs, self.channel, self.notes = pid, outputs, channel, notes
+        self.end = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        self.code: int | None = None  # None: it lives.
+
+    def descriptors(self) -> list[int]:
+        channel = [self.channel.fileno()] if self.channel else []
+        others = [each for each in (self.notes, self.end) if each is not None]
+        return [*(output.descriptor for output in self.outputs), *channel, *others]
+
+    def close(self) -> None:
+        for descriptor in self.descriptors():
+            os.close(descriptor)
+        if self.channel:
+            self.channel.end.detach()
+
+
+class Runner:
+    def __init__(self, owner: Channel, setup: Setup, serve: Serve | None) -> None:
+        self._owner, self._setup, self._serve = owner, setup, serve
+        self._poller = select.poll()
+        self._poller.register(owner, select.POLLIN)
+        self._process: Process | None = None
+        self._work: Work | None = None
+        self._to_pass_on = 0  # So many of the next messages are for the process.
+        self._signalled_at = -1.0  # When this process received SIGTERM or SIGINT.
+        tree.adopt_orphans()
+        for number in STOPS:
+            signal.signal(number, self._on_signal)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def run(self) -> None:
+        """Do what the owner says until it has ended, or until there are processes that can't be killed."""
+        while self._owner.is_open:
+            ready = {descriptor for descriptor, _ in self._poller.poll(self._patience_ms())}
+            if self._process:
+                self._read(self._process, ready)
+            if self._owner.fileno() in ready:
+                for message in self._owner.receive():
+                    self._obey(message)
+            if not self._look_after():
+                return
+        if self._process and self._process.channel and not self._work:
+            self._retire(self._process.channel)
+        tree.kill_all()
+
+    def _retire(self, channel: Channel) -> None:
+        """Have a process without work end by itself."""
+        channel.end.shutdown(socket.SHUT_RDWR)
+        until = time.monotonic() + RETIRE_S
+        while self._reap() and time.monotonic() < until:
+            time.sleep(tree.PAUSE_S)
+
+    def _on_signal(self, *_: object) -> None:
+        self._signalled_at = time.monotonic()
+
+    def _obey(self, message: bytes) -> None:
+        if self._to_pass_on:
+            self._to_pass_on -= 1
+            self._tell(message)
+            return
+        order: Work | bytes | None = pickle.loads(message)  # noqa: S301 - of the owner.
+        if isinstance(order, Work):
+            self._to_pass_on = order.messages
+            self._begin(order)
+        elif order is None:
+            self._interrupt(Why.STOPPED)
+        else:
+            self._tell(order)
+
+    def _tell(self, message: bytes) -> None:
+        if self._process and self._process.channel:
+            self._process.channel.send(message)
+
+    # ---- Beginning
+
+    def _begin(self, work: Work) -> None:
+        self._work, self._why = work, None
+        self._answer = b""
+        self._began = time.monotonic()
+        self._ended: float | None = None
+        self._ends_at = None if work.limit_s is None else self._began + work.limit_s
+        self._kills_at: float | None = None
+        self._noted_at: float | None = None
+        self._left, self._others = tree.NONE_KILLED
+        self._news_at, self._memory_at = self._began + FIRST_NEWS_S, self._began + MEMORY_S
+        self._has_news = True
+        self._progress = ProgressLines()
+        try:
+            if work.shell:
+                self._process = self._shell(work, work.shell)
+            elif self._process and self._process.code is None:
+                for output in self._process.outputs:
+                    output.read()
+                    output.forget()
+            else:
+                self._process = self._python(work)
+        except (OSError, ValueError) as problem:  # A NUL in the line is a ValueError.
+            self._why = Why.NOT_STARTED
+            self._finish(str(problem))
+            return
+
+    def _shell(self, work: Work, shell: Shell) -> Process:
+        pipes = [os.pipe() for _ in range(2)]
+        try:
+            pid = os.posix_spawn(
+                shell.program,
+                [shell.program, "-c", shell.line],
+                shell.env,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    *((os.POSIX_SPAWN_DUP2, pipe, place) for place, (_, pipe) in enumerate(pipes, 1)),
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=DEFAULTS,
+            )
+        except BaseException:
+            for end, _ in pipes:
+                os.close(end)
+            raise
+        finally:
+            for _, end in pipes:
+                os.close(end)
+        tree.prefer_for_oom_kill(pid)
+        out, err = (end for end, _ in pipes)
+        captures = [
+            Capture(out, work.head_bytes, work.tail_bytes, self._progress),
+            Capture(err, work.head_bytes, work.tail_bytes),
+        ]
+        return self._watched(Process(pid, captures, None, None))
+
+    def _python(self, work: Work) -> Process:
+        ours, theirs = socket.socketpair()
+        notes, note = os.pipe()
+        output, written = os.pipe() if self._setup.captures else (None, None)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            pid = os.fork()
+        except OSError:
+            for end in (ours, theirs):
+                end.close()
+            for pipe in (notes, note, output, written):
+                if pipe is not None:
+                    os.close(pipe)
+            raise
+        if not pid:
+            ours.close()
+            self._owner.end.close()
+            work_in_process(parent, Desk(Channel(theirs), note), self._serve, written)
+        theirs.close()
+        for pipe in (note, written):
+            if pipe is not None:
+                os.close(pipe)
+        outputs = [] if output is None else [Capture(output, work.head_bytes, work.tail_bytes)]
+        channel = Channel(ours)
+        if self._setup.spawn and self._setup.prepare:
+            channel.send(self._setup.prepare)
+        return self._watched(Process(pid, outputs, channel, notes))
+
+    def _watched(self, process: Process) -> Process:
+        for descriptor in process.descriptors():
+            self._poller.register(descriptor, select.POLLIN)
+        return process
+
+    # ---- Reading
+
+    def _read(self, process: Process, ready: set[int]) -> None:
+        for output in process.outputs:
+            if output.descriptor in ready and not output.read():
+                self._poller.unregister(output.descriptor)
+        if process.notes in ready:
+            if not os.read(process.notes, AT_ONCE):
+                self._poller.unregister(process.notes)
+            else:
+                self._noted_at = self._noted_at or time.monotonic()
+        if process.channel and process.channel.fileno() in ready:
+            self._hear(process.channel)
+
+    def _hear(self, channel: Channel) -> None:
+        for message in channel.receive():
+            kind, text = message[:1], message[1:]
+            if kind == SAYS:
+                self._owner.send(pickle.dumps(text))
+            elif self._work:
+                self._answer = text
+                if kind == LEAVES:
+                    self._ends_at = self._ends_at or time.monotonic() + EXIT_S
+                elif self._why:
+                    self._kill()  # It may be in disorder.
+                else:
+                    self._finish()
+        if not channel.is_open:
+            with suppress(KeyError):
+                self._poller.unregister(channel)
+
+    def _reap(self) -> bool:
+        """Reap what has ended. Returns whether there are other processes."""
+
+        def ended(pid: int, status: int) -> None:
+            if self._process and pid == self._process.pid:
+                self._process.code = os.waitstatus_to_exitcode(status)
+
+        return tree.reap(ended)
+
+    # ---- Limits and the end
+
+    def _look_after(self) -> bool:
+        """Enforce limits, tell news, and clean up. Returns False if there are processes that can't be killed."""
+        process = self._process
+        if process is None:
+            return True
+        now = time.monotonic()
+        are_there = self._reap()
+        if process.code is not None:
+            return self._clean_up(process, process.code, now, are_there)
+        if not self._work:
+            return True
+        if self._noted_at and now > self._noted_at + SIGNALS_S:
+            self._noted_at = None
+            if not self._was_signalled():
+                self._interrupt(Why.SIGNAL)
+        if self._kills_at and now > self._kills_at:
+            self._kill()
+        elif self._ends_at and now > self._ends_at and not self._why:
+            self._interrupt(Why.TIME)
+        elif self._work.memory_bytes and now > self._memory_at and not self._why:
+            self._memory_at = now + MEMORY_S
+            if tree.is_above(self._work.memory_bytes, tree.descendants(os.getpid())):
+                self._interrupt(Why.MEMORY)
+        if now > self._news_at:
+            self._news_at = now + NEWS_S
+            self._tell_news(process)
+        return True
+
+    def _patience_ms(self) -> float | None:
+        process = self._process
+        if process is None:
+            return None
+        if process.code is not None or process.end is None or self._noted_at:
+            return LEFTOVERS_S * 1_000
+        if not self._work:
+            return None
+        times = [self._news_at, self._kills_at, None if self._why else self._ends_at]
+        if self._work.memory_bytes:
+            times.append(self._memory_at)
+        return max(0.0, min(each for each in times if each) - time.monotonic()) * 1_000 + 1
+
+    def _interrupt(self, why: Why) -> None:
+        """Raise Stopped in the work, and kill it if it does not end in time."""
+        if self._why or not self._work or not self._process:
+            return
+        self._why = why
+        if not self._work.kill_after_s:
+            self._kill()
+            return
+        self._kills_at = time.monotonic() + self._work.kill_after_s
+        # First the work itself, so that it does not take the end of what it started for a failure.
+        tree.send(self._process.pid, INTERRUPT)
+        for pid in tree.descendants(self._process.pid):
+            tree.send(pid, signal.SIGTERM)
+
+    def _kill(self) -> None:
+        self._kills_at = None
+        self._ended = time.monotonic()
+        _, self._others = tree.kill_all(are_there=self._reap)
+        if self._process and self._process.code is None:
+            self._process.code = -signal.SIGKILL
+
+    def _was_signalled(self) -> bool:
+        return self._signalled_at >= self._began
+
+    def _clean_up(self, process: Process, code: int, now: float, are_there: bool) -> bool:
+        """After the end of the process: wait for what it left behind, end that, and report."""
+        self._ended = self._ended or now
+        if process.end is not None:
+            with suppress(KeyError):
+                self._poller.unregister(process.end)
+        if self._work:
+            is_stopped = self._noted_at or code in (*(-number for number in STOPS), *(128 + number for number in STOPS))
+            if is_stopped and not self._was_signalled() and now < self._ended + SIGNALS_S:
+                return True
+            if are_there and not self._others and now < self._ended + self._work.linger_s:
+                return True
+        if are_there and not self._others:
+            self._left, self._others = tree.kill_all(are_there=self._reap)
+        if process.channel:
+            self._hear(process.channel)  # It may have answered before it ended.
+        if self._work:
+            self._finish()
+        for descriptor in process.descriptors():
+            with suppress(KeyError):
+                self._poller.unregister(descriptor)
+        process.close()
+        self._process = None
+        return not self._others
+
+    def _finish(self, text: str = "") -> None:
+        """Tell the owner that the work is over."""
+        process = self._process
+        for output in process.outputs if process else ():
+            output.read()
+        out, err = self._outputs(Capture.output)
+        over = Over(
+            answer=self._answer,
+            pid=process.pid if process else 0,
+            code=(process.code or 0) if process else 0,
+            took_s=(self._ended or time.monotonic()) - self._began,
+            why=self._why,
+            text=text,
+            was_signalled=self._was_signalled(),
+            out=out,
+            err=err,
+            left=self._left,
+            others=self._others,
+        )
+        self._work = None
+        self._owner.send(pickle.dumps(over))
+
+    def _tell_news(self, process: Process) -> None:
+        if not self._has_news and not any(output.has_news for output in process.outputs):
+            return
+        poller = select.poll()
+        poller.register(self._owner, select.POLLOUT)
+        if poller.poll(0):  # Otherwise the owner is stopped, and limits go on.
+            self._has_news = False
+            out, err = self._outputs(lambda output: output.end(LIVE_BYTES))
+            self._owner.send(pickle.dumps(News(process.pid, out, err, self._progress.latest)))
+
+    def _outputs(self, what: Callable[[Capture], Output]) -> tuple[Output, Output]:
+        out, err, *_ = (*map(what, self._process.outputs if self._process else ()), Output(), Output())
+        return out, err
+
+
+# ---- The Python process that works
+
+
+def work_in_process(runner: int, desk: Desk, serve: Serve | None, output: int | None) -> NoReturn:
+    """Serve in a process that was just forked by the runner, and end it as Python ends a program."""
+    code = 1
+    try:
+        os.setsid()
+        tree.die_with(runner)
+        tree.prefer_for_oom_kill()
+        for number in DEFAULTS:
+            signal.signal(number, signal.SIG_DFL)
+        if output is not None:
+            redirect_outputs(output)
+        if serve is None:
+            words = [*interpreter(__name__, "work_in_new_interpreter"), *desk.keep()]
+            os.execv(words[0], words)  # noqa: S606 - there is no shell.
+        code = serve_until_end(desk, serve)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def work_in_new_interpreter(channel: str, note: str) -> None:
+    desk = Desk(Channel(socket.socket(fileno=int(channel))), int(note))
+    for descriptor in map(int, (channel, note)):
+        os.set_inheritable(descriptor, False)
+    faulthandler.enable()
+    serve: Serve = pickle.loads(desk.next() or b"")()  # noqa: S301 - of the runner.
+    os._exit(serve_until_end(desk, serve))
+
+
+def serve_until_end(desk: Desk, serve: Serve) -> int:
+    def note(*_: object) -> None:
+        with suppress(OSError):
+            os.write(desk.note, b".")
+
+    # Not SIG_IGN, which programs started by the functions would inherit.
+    for number in STOPS:
+        signal.signal(number, note)
+    fork_plainly()
+    serve(desk)
+    with suppress(AttributeError):
+        threading._shutdown()  # type: ignore[attr-defined]  # Joins threads that are not daemons, as at the end of a program.
+    atexit._run_exitfuncs()
+    return 0
+
+
+def fork_plainly() -> None:
+    """Give processes that the work forks the signals of plain Python."""
+    kept = threading.local()
+
+    def before() -> None:
+        # What arrives before the handlers are removed would be lost.
+        kept.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*STOPS, INTERRUPT))
+
+    def after() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, kept.mask)
+
+    def after_in_child() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, INTERRUPT):
+            signal.signal(number, signal.SIG_DFL)
+        after()
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=after_in_child)
+
+
+def redirect_outputs(output: int) -> None:
+    """Send standard output and error of this process to the pipe, line by line, and close standard input."""
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    # The old stream objects may have been opened for files, and would buffer.
+    sys.stdout, sys.stderr = (
+        open(standard, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for standard in (1, 2)
+    )
+    faulthandler.enable()  # Crashes in C code leave a traceback in the log.

@@ -1,0 +1,92 @@
+"""Processes for the tests of them: of shells, and of Python functions that are named by their path."""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from taskstore.jobs.process import Assignment, packed, prepare
+from taskstore.jobs.registry import REGISTERED
+from taskstore.worker.children import Children, Gone, Over, Shell, Work
+
+SAMPLE = "tests.jobs.sample"
+PATIENCE_S = 30
+
+
+class Runs:
+    """Runs work in processes, and keeps what was heard of it."""
+
+    def __init__(self, children: Children) -> None:
+        self.children = children
+        self.child = children.new()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.children.end()
+
+    def begin(self, work) -> None:
+        self.child.run(*work)
+
+    def hear(self, kind=Over):
+        """The next event of this kind."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            for event in self.child.wait(PATIENCE_S):
+                if isinstance(event, kind):
+                    return event
+                assert not isinstance(event, Gone | Over), event
+        raise AssertionError(f"no {kind.__name__} was heard")
+
+    def over(self, work) -> Over:
+        self.begin(work)
+        return self.hear()
+
+
+class Shells(Runs):
+    def __init__(self, folder, **env) -> None:
+        super().__init__(Children(cwd=str(folder)))
+        self._env = {**os.environ, **env}
+
+    def work(self, line, *, program="/bin/sh", **limits):
+        limits = {"linger_s": 0.5, "head_bytes": 1_000, "tail_bytes": 1_000, **limits}
+        return [Work(Shell(program, line, self._env), **limits)]
+
+    def run(self, line, **limits):
+        return self.over(self.work(line, **limits))
+
+
+class Functions(Runs):
+    def __init__(self, *modules, jobs=1, **how) -> None:
+        children = Children(partial(prepare, [REGISTERED, *(modules or [SAMPLE])], jobs), **how)
+        children.start()
+        super().__init__(children)
+
+    def work(self, function, *args, kill_after_s=0.3, limit_s=None, memory_bytes=None, **more):
+        assigned = Assignment(function=f"{SAMPLE}.{function}", args=args, has_limit=limit_s is not None, **more)
+        limits = Work(limit_s=limit_s, memory_bytes=memory_bytes, kill_after_s=kill_after_s)
+        return [limits, packed(asdict(assigned))]
+
+    def run(self, function, *args, **more):
+        return self.over(self.work(function, *args, **more))
+
+    def answer(self, function, *args, **more):
+        return answer_of(self.run(function, *args, **more))
+
+
+def answer_of(over: Over):
+    return json.loads(over.answer)
+
+
+def is_alive(pid) -> bool:
+    return state_of(pid) not in ("", "Z")
+
+
+def state_of(pid) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
