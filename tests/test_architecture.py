@@ -29,14 +29,14 @@ MAY_IMPORT = {
     "taskstore.client": TYPES | {"taskstore.endpoints"},
     "taskstore.worker": TYPES | {"taskstore.client"},
     "taskstore.jobs": TYPES | {"taskstore.client", "taskstore.worker"},
-    "taskstore.commands": TYPES | {"taskstore.client", "taskstore.worker", "taskstore.jobs"},
+    "taskstore.commands": TYPES | {"taskstore.client", "taskstore.worker"},
     "taskstore.cli": TYPES | {"taskstore.client", "taskstore.commands", "taskstore.units", "taskstore.whole_files"},
     "taskstore": TYPES | {"taskstore.client", "taskstore.worker", "taskstore.jobs"},
     # The store: from the pure rules up to the models with their managers.
     "tasks_app.core": TYPES,
     "tasks_app.conf": set(),
     "tasks_app.database": VALUES | {"tasks_app.conf"},
-    "tasks_app.offload": TYPES,
+    "tasks_app.offload": TYPES | {"taskstore.worker"},
     "tasks_app.writer": VALUES | {"tasks_app.conf", "tasks_app.database", "tasks_app.offload"},
     "tasks_app.models": VALUES | {"tasks_app.conf", "tasks_app.database", "tasks_app.writer"},
     # The verbs on it.
@@ -60,12 +60,13 @@ MAY_IMPORT = {
     "tasks_app.templatetags": VERBS | {"tasks_app.console", "taskstore.units"},
     "tasks_app.local_store": VERBS | {"tasks_app.schedules", "taskstore.client"},
     "tasks_app.tasks_backend": VERBS
-    | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs"},
+    | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs", "taskstore.worker"},
     # Django's, and what begins and ends with a server.
     "tasks_app": set(),
     "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"},
     "tasks_app.checks": STORE | {"tasks_app.reading"},
-    "tasks_app.management": {"tasks_app.database", "tasks_app.tasks_backend", "taskstore.jobs", "taskstore.types"},
+    "tasks_app.management": TYPES
+    | {"tasks_app.database", "tasks_app.tasks_backend", "taskstore.jobs", "taskstore.worker"},
     "tasks_app.migrations": {"tasks_app.database", "tasks_app.models"},
     "tasks_app.serving": STORE | BY_ITSELF | {"tasks_app.access", "tasks_app.control", "tasks_app.grpc_api"},
 }

@@ -51,6 +51,13 @@ def family(pid: int) -> set[int]:
     return members
 
 
+def signal_all(pid: int, number: int) -> None:
+    """Send a signal to a process and its descendants, as service managers do."""
+    for member in family(pid):
+        with suppress(ProcessLookupError):
+            os.kill(member, number)
+
+
 def kill_family(process: subprocess.Popen[bytes]) -> None:
     """Kill a process with all its descendants, and wait until they are gone."""
     # Stop it first, because it would replace a killed child.

@@ -65,7 +65,6 @@ QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one 
 AHEAD = 8  # The number of jobs to queue for each process while jobs are quick.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
-MEGABYTE = 2**20
 
 
 class Setup(NamedTuple):
@@ -106,7 +105,7 @@ class Work:
         if not self.started_ms or self.has_ended or self.held.lost.is_set():
             return False
         if self.written_at is None:
-            return now - self.taken_at > QUICK_S
+            return bool(self.pid) and now - self.taken_at > QUICK_S
         return self.log != self.written_log and now - self.written_at > logs_every_s
 
     def run(self, child: Child, worker: str, setup: Setup) -> None:

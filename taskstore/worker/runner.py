@@ -47,11 +47,12 @@ from .children import (
 LIVE_BYTES = 8 * 2**10  # The size of a live output.
 FIRST_NEWS_S, NEWS_S = 0.2, 1.0
 MEMORY_S = 0.25
+FULL_S = 1.0  # For work that uses too much memory to clean up.
 LEFTOVERS_S = 0.01
 PROBLEM, CUT = 100, "\f"  # The exit code of a new interpreter that can't be prepared, and what precedes the reason.
 SIGNALS_S = 0.05  # For a signal to reach the runner, if it was sent to all processes.
-# The shell must start with the defaults: Python or the runner changed these.
-DEFAULTS = (*STOPS, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ, INTERRUPT)
+CHANGED = (*STOPS, signal.SIGHUP, signal.SIGCHLD, INTERRUPT)  # By the fork server and the runner.
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # By Python, but not by a shell.
 
 
 # ---- The fork server
@@ -292,7 +293,7 @@ class Runner:
                 ],
                 setsid=True,
                 setsigmask=(),
-                setsigdef=DEFAULTS,
+                setsigdef=(*CHANGED, *IGNORED),
             )
         except BaseException:
             for end, _ in pipes:
@@ -435,7 +436,8 @@ class Runner:
         if not self._work.kill_after_s:
             self._kill()
             return
-        self._kills_at = time.monotonic() + self._work.kill_after_s
+        patience_s = self._work.kill_after_s
+        self._kills_at = time.monotonic() + (min(patience_s, FULL_S) if why is Why.MEMORY else patience_s)
         # First the work itself, so that it does not take the end of what it started for a failure.
         tree.send(self._process.pid, INTERRUPT)
         for pid in tree.descendants(self._process.pid):
@@ -523,7 +525,7 @@ def work_in_process(runner: int, desk: Desk, serve: Serve | None, output: int | 
         os.setsid()
         tree.die_with(runner)
         tree.prefer_for_oom_kill()
-        for number in DEFAULTS:
+        for number in CHANGED:
             signal.signal(number, signal.SIG_DFL)
         if output is not None:
             redirect_outputs(output)

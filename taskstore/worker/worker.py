@@ -107,5 +107,6 @@ class Worker(Engine[Attempt]):
 
     @property
     def ended(self) -> Mapping[str, int]:
-        """The number of attempts by outcome: `done`, `failed`, `discarded`, `saved`, `lost`."""
+        """The number of attempts by outcome: `done`, `failed`, `discarded`, `saved`, `lost`,
+        `given back`."""
         return dict(self._functions.ended)

@@ -1,6 +1,7 @@
 """A worker as people write it, for tests that stop and kill it: mailer.py URL TOKEN LEASE_MS GRACE_S PROCESSES."""
 
 import os
+import subprocess
 import sys
 import time
 from typing import Any
@@ -19,6 +20,11 @@ def send(task: Task) -> NewTask:
     print("sending", os.getpid(), flush=True)
     time.sleep(float(task.text))
     return NewTask(group="sent", data=str(os.getpid()).encode())
+
+
+@worker.handle("program", max_attempts=1)
+def wait_for_a_program(task: Task) -> None:
+    subprocess.run(["sh", "-c", "echo sending $$; exec sleep 600"], check=True)
 
 
 @worker.handle("fatal", max_attempts=2, backoff_ms=0)

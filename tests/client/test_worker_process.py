@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.testing import PROJECT
+from lab.testing.processes import signal_all
 from taskstore import Client, CommitRefused, Task, Worker
 from taskstore.worker.children import NotPrepared
 from tests.served import Served
@@ -134,6 +135,17 @@ def is_taken_away(store: Client) -> bool:
     except CommitRefused:
         return False
     return True
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_signal_to_all_processes_is_a_stop_of_the_worker(served, store, token, processes):
+    store.add("program")
+    with mailer(served, token, processes=processes) as stopped:
+        stopped.begins()
+        signal_all(stopped.process.pid, signal.SIGTERM)
+        assert stopped.ends() == 0
+    [given_back] = store.group("program")
+    assert (given_back.owner, given_back.error, dict(given_back.labels)) == (0, "", {})
 
 
 def test_processes_end_with_their_worker(served, store, token):

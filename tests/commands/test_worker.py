@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lab.testing.processes import signal_all
 from tasks_app.access import tokens
 from tasks_app.commands import reopen
 from tasks_app.models import Scope
@@ -280,6 +281,18 @@ def test_sigterm_ends_it(project, tmp_path):
         assert process.wait(60) == 0
     assert not is_alive(*pids(tmp_path))
     assert len(project.lists(CLOSED)) == len(project.lists(OPEN)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_is_no_failure_of_a_command(project, tmp_path, number):
+    project.add_list("echo $$ >pids; sleep 1000", "echo b")
+    with project.worker_process(cwd=str(tmp_path), grace_s=5) as process:
+        assert eventually(lambda: pids(tmp_path))
+        signal_all(process.pid, number)
+        assert process.wait(60) == 0
+    [given_back] = project.lists(OPEN)
+    assert [command.fails for command in given_back.commands] == [0, 0]
+    assert project.tasks(CLOSED) == []
 
 
 def test_what_a_killed_worker_ran_is_killed_too(project, tmp_path):

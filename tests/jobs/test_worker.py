@@ -1,7 +1,10 @@
 """A worker of jobs: real processes, a real server."""
 
+import signal
+
 import pytest
 
+from lab.testing.processes import signal_all
 from tasks_app.core.actors import Actor
 from tasks_app.models import Task
 from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
@@ -125,6 +128,19 @@ def test_sigterm_lets_jobs_finish(queue):
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
     assert queue.record(job).result == "slept"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_is_a_stop_of_the_worker(queue, number):
+    """As by systemd's default, by Heroku, and by Ctrl-C. What fails by it is given back, the rest has its grace."""
+    jobs = [queue.enqueue(*call, max_attempts=1) for call in (("wait_for_a_program",), ("sleep", 2), ("sleep", 60))]
+    with queue.worker_process(processes=3, grace_s=3) as process:
+        assert eventually(lambda: all(queue.record(job).under_way for job in jobs))
+        signal_all(process.pid, number)
+        assert process.wait(PATIENCE_S) == 0
+    ends = [[attempt.how for attempt in queue.record(job).attempts] for job in jobs]
+    assert ends == [[How.GIVEN_BACK], [How.SUCCEEDED], [How.GIVEN_BACK]]
+    assert [queue.status(job) for job in jobs] == [JobStatus.PENDING, JobStatus.SUCCEEDED, JobStatus.PENDING]
 
 
 @pytest.mark.parametrize(

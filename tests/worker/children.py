@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from taskstore.jobs.process import Assignment, packed, prepare
 from taskstore.jobs.registry import REGISTERED
@@ -31,7 +32,7 @@ class Runs:
     def begin(self, work) -> None:
         self.child.run(*work)
 
-    def hear(self, kind=Over):
+    def hear(self, kind=Over) -> Any:
         """The next event of this kind."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
@@ -41,7 +42,7 @@ class Runs:
                 assert not isinstance(event, Gone | Over), event
         raise AssertionError(f"no {kind.__name__} was heard")
 
-    def over(self, work) -> Over:
+    def over(self, work):
         self.begin(work)
         return self.hear()
 

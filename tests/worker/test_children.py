@@ -3,10 +3,10 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
+from lab.testing.processes import family, signal_all
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
@@ -31,8 +31,8 @@ def functions():
 
 @pytest.fixture(params=["process per job", "reuse", "spawn"])
 def any_functions(request):
-    how = {"reuse": {"jobs": 100}, "spawn": {"spawn": True}}.get(request.param, {})
-    with Functions(**how) as functions:
+    jobs = 100 if request.param == "reuse" else 1
+    with Functions(jobs=jobs, spawn=request.param == "spawn") as functions:
         yield functions
 
 
@@ -289,7 +289,7 @@ def test_an_exit_handler_that_hangs_does_not_succeed(functions):
 def test_a_signal_to_all_processes_is_no_failure_of_the_work(shells, tmp_path):
     shells.begin(shells.work("echo $$ >pid; sleep 1000"))
     assert eventually((tmp_path / "pid").exists)
-    signal_all(shells, signal.SIGTERM)
+    signal_all(shells.children._server.pid, signal.SIGTERM)
     over = shells.hear()
     assert (over.code, over.was_signalled, over.why) == (-15, True, None)
 
@@ -298,26 +298,10 @@ def test_a_job_goes_on_when_all_processes_get_a_signal(any_functions):
     any_functions.begin(any_functions.work("sleep", 1.5))
     any_functions.hear(News)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal_all(any_functions, number)
+        signal_all(any_functions.children._server.pid, number)
     over = any_functions.hear()
     assert (answer_of(over)["result"], over.was_signalled) == ("slept", True)
     assert any_functions.answer("add", 1, 2)["result"] == 3
-
-
-def signal_all(runs, number):
-    """As systemd does by default: all processes of the service, the fork server first."""
-    server = runs.children._server.pid
-    for pid in [server, *descendants(server)]:
-        os.kill(pid, number)
-
-
-def descendants(pid):
-    waiting = [pid]
-    while waiting:
-        each = waiting.pop()
-        found = [int(child) for child in Path(f"/proc/{each}/task/{each}/children").read_text().split()]
-        yield from found
-        waiting += found
 
 
 # ---- The end of a runner, of the fork server and of the owner
@@ -347,7 +331,7 @@ def test_everything_ends_with_the_owner(tmp_path, way):
     with Shells(tmp_path) as shells:
         shells.begin(shells.work("setsid sleep 1000 & echo $! $$ >pids; sleep 1000"))
         assert eventually(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
-        everything = [shells.children._server.pid, *descendants(shells.children._server.pid)]
+        everything = family(shells.children._server.pid)
         if way == "kill":
             for channel in (shells.child.channel, shells.children._control):
                 channel.end.close()  # As the system does.
