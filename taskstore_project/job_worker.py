@@ -34,6 +34,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--memory-mb", type=AT_LEAST_ONE, metavar="N", help="Memory limit of a job that sets none itself.")
 @click.option("--start", type=click.Choice(["fork", "spawn"]), default="fork", show_default=True,
               help="Use spawn for modules that start threads when imported.")  # fmt: skip
+@click.option("--burst", "until_empty", is_flag=True, help="Stop when no job is due.")
 @click.option("--name", default="", metavar="TEXT", help="Name shown in the console [default: host and process].")
 @click.pass_obj
 def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: int | None, **options: Any) -> None:
@@ -44,7 +45,7 @@ def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: 
     if files := [module for module in modules if module.endswith(".py") or "/" in module]:
         raise Mistake(f"{files[0]} is a file: name its module, such as reports.jobs for reports/jobs.py")
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    logging.getLogger("taskstore.worker").setLevel(logging.INFO)  # For its start and stop.
+    logging.getLogger("taskstore").setLevel(logging.INFO)
     memory_bytes = None if memory_mb is None else memory_mb * 2**20
     try:
         with Client(**session.where) as store:

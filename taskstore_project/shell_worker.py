@@ -46,6 +46,7 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
 @click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,
               metavar="TIME", help="Minimum lease of a list.")  # fmt: skip
 @click.option("--renew", is_flag=True, help="Renew the lease of a list while it runs.")
+@click.option("--burst", "until_empty", is_flag=True, help="Stop when no list is open.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then its list is given back.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
@@ -61,15 +62,15 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
     for name in ("least_timeout", "least_lease", "grace"):
         options[f"{name}_s"] = options.pop(f"{name}_ms") / 1_000
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
-    for package in ("taskstore.worker", "taskstore.commands"):
-        logging.getLogger(package).setLevel(logging.INFO)  # For its start and stop, and the processes that it kills.
+    logging.getLogger("taskstore").setLevel(logging.INFO)
+    until_empty = options.pop("until_empty")
     with Client(**session.where) as store:
         try:
             made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})
         except InvalidInput as problem:
             raise Mistake(str(problem)) from None
         session.note(warning(made.projects))
-        made.run()
+        made.run(until_empty=until_empty)
 
 
 def warning(projects: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from ..types.commands import CommandSeen, Submission
 from . import parameter_types
 from .base import Scope, Session, as_json, command, now_ms, telling
 from .commands_group import commands, project
-from .files import MOST_LINES, pieces
+from .files import MOST_LINES, counts, pieces, without_mark
 from .tables import number
 
 FIELD = re.compile(r"^commands\[(\d+)\]\.")
@@ -41,7 +41,7 @@ def seconds(text: str) -> int:
     "--file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Read commands from a file, one per line; - for standard input.",
+    help="File with a command per line; skips blank lines and those that begin with #. - for standard input.",
 )
 @click.option(
     "--from-line", type=parameter_types.Number(min=1), default=1, metavar="N", help="First line of the file to submit."
@@ -92,10 +92,10 @@ def submit_file(
 ) -> None:
     """Submit a file in requests of up to 1 000 lines, each applied whole or not at all."""
     count, newest = 0, list[CommandSeen]()
-    wanted = (line for place, line in enumerate(file, 1) if place >= from_line)
+    wanted = (line for place, line in enumerate(without_mark(file), 1) if place >= from_line)
     with session.progress() as progress:
         bar = progress.add_task("submitting", total=None)
-        for first, piece in pieces(wanted, MOST_BYTES):
+        for first, piece in pieces(wanted, MOST_BYTES, counts):
             begin = first + from_line - 1
             so_far = f"{number(count)} commands were submitted; continue with --from-line {begin}"
             with telling(session, count, so_far):
@@ -104,14 +104,14 @@ def submit_file(
             progress.update(bar, completed=count)
             session.tell(map(as_json, newest))
     if count == 0:
-        raise click.UsageError("the file must have at least one line")
+        raise click.UsageError("the file must have at least one line that is neither blank nor begins with #")
     session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
-    """Yield the lines that are not blank as text, with their numbers."""
+    """Yield the lines that are neither blank nor comments as text, with their numbers."""
     for place, line in enumerate(piece, begin):
-        if line.strip():
+        if counts(line):
             try:
                 yield place, line.rstrip(b"\r\n").decode()
             except UnicodeDecodeError:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,21 +24,34 @@ MOST_LINES = 1_000
 MOST_BYTES = 2**24
 
 
-def pieces(lines: Iterable[bytes], most_bytes: int = MOST_BYTES) -> Iterator[tuple[int, list[bytes]]]:
+def counts(line: bytes) -> bool:
+    """Whether a line is neither blank nor a comment."""
+    return bool(line.strip()) and not line.startswith(b"#")
+
+
+def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file without the byte order mark that some editors write."""
+    for place, line in enumerate(lines):
+        yield line if place else line.removeprefix(codecs.BOM_UTF8)
+
+
+def pieces(
+    lines: Iterable[bytes], most_bytes: int = MOST_BYTES, counts: Callable[[bytes], object] = bytes.strip
+) -> Iterator[tuple[int, list[bytes]]]:
     """Split lines into pieces of up to MOST_LINES and `most_bytes`, each with the number of its first line.
 
-    Leaves out pieces of blank lines only.
+    Leaves out pieces without a line that `counts`, by default those of blank lines.
     """
     piece: list[bytes] = []
     first, size = 1, 0
     for place, line in enumerate(lines, 1):
         if piece and (len(piece) == MOST_LINES or size + len(line) > most_bytes):
-            if any(line.strip() for line in piece):
+            if any(map(counts, piece)):
                 yield first, piece
             first, piece, size = place, [], 0
         piece.append(line)
         size += len(line)
-    if any(line.strip() for line in piece):
+    if any(map(counts, piece)):
         yield first, piece
 
 

@@ -18,7 +18,7 @@ from ..units import duration
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms, telling
 from .change import nothing_found
-from .files import pieces
+from .files import counts, pieces, without_mark
 from .read import added, held_by, tasks_table, whole
 from .tables import number
 
@@ -36,7 +36,12 @@ data_type = click.option(
 @parameter_types.group
 @click.argument("data", required=False)
 @file
-@click.option("--lines", "by_line", is_flag=True, help="Add one task per line of the file or of standard input.")
+@click.option(
+    "--lines",
+    "by_line",
+    is_flag=True,
+    help="Add one task per line of the file or of standard input, except blank ones and those that begin with #.",
+)
 @parameter_types.labels
 @parameter_types.priority_of_new
 @click.option(
@@ -66,12 +71,12 @@ def add(
 
 
 def add_lines(session: Session, like: NewTask, lines: IO[bytes]) -> None:
-    """Add a task for each line that is not blank, in pieces that are applied whole."""
+    """Add a task for each line that is neither blank nor a comment, in pieces that are applied whole."""
     count = 0
     with session.progress() as progress:
         bar = progress.add_task("adding", total=None)
-        for first, piece in pieces(lines):
-            data = [line.rstrip(b"\r\n") for line in piece if line.strip()]
+        for first, piece in pieces(without_mark(lines), counts=counts):
+            data = [line.rstrip(b"\r\n") for line in piece if counts(line)]
             with telling(session, count, f"{number(count)} tasks were added, from the lines before line {first}"):
                 tasks = session.store.commit(adds=[replace(like, data=each) for each in data])
             count += len(tasks)

@@ -88,6 +88,9 @@ class Lists:
         self._reports = Reports(engine.store)
         self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write), (SEND_EVERY_S, self._reports.send)]
 
+    def is_idle(self) -> bool:
+        return True  # A list is closed before it is done.
+
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
 
@@ -193,6 +196,7 @@ class Lists:
             is_undone = over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))
             if not work.lost.is_set() and not is_undone:
                 work.runs[place] = run
+                self._say_ended(work, command, run)
                 bytes_left -= sum(
                     len(json.dumps(output.text, ensure_ascii=False).encode()) + len(output.base64)
                     for output in (run.out, run.err)
@@ -258,6 +262,11 @@ class Lists:
             out=over.out,
             err=with_line(over.err, verdict) if verdict else over.err,
         )
+
+    def _say_ended(self, work: Work, command: Command, run: Run) -> None:
+        """Log the outcome of a command, how long it took, and why it failed."""
+        level, how = (logging.WARNING, f"failed: {run.complaint}") if run.failed else (logging.INFO, "succeeded")
+        logger.log(level, "command %s of %s: after %.3g s %s", command.id, work.project, run.duration_ms / 1_000, how)
 
     def _verdict(self, command: Command, over: Over) -> tuple[int, str]:
         """Return the exit code of a command as shells have it, and why it failed."""

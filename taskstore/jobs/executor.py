@@ -140,6 +140,7 @@ class Jobs:
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._is_over = False
         self._has_heard_all = False
+        self._unwritten: set[Work] = set()  # That have ended.
         self.end_s = setup.kill_after_s + 1
         self.at_once = setup.processes
         self._ends_at = math.inf  # When to stop waiting for an unavailable store.
@@ -162,6 +163,9 @@ class Jobs:
         self._listening = threading.Thread(target=self._listen, name="processes", daemon=True)
         for thread in (self._writing, self._listening):
             thread.start()
+
+    def is_idle(self) -> bool:
+        return not self._unwritten
 
     def room(self, in_work: int) -> int:
         if in_work >= self._setup.processes:  # Leave jobs to other workers while slow ones occupy all processes.
@@ -309,6 +313,7 @@ class Jobs:
     def _end_work(self, work: Work, outcome: Outcome) -> None:
         # Before `done`: once no task is in progress, the writer only waits for what was received until then.
         work.has_ended = True
+        self._unwritten.add(work)
         self._heard.put((work, outcome))
         self._engine.done(work.key)
 
@@ -320,6 +325,7 @@ class Jobs:
                 ended = list(self._ended())
                 entries = [entry for work, outcome in ended for entry in self._settled(work, outcome)]
                 self._engine.settling.write([*entries, *self._look_after_works()])
+                self._unwritten.difference_update(work for work, _ in ended)
         except Exception as problem:
             self._engine.fail(problem)
 
@@ -385,7 +391,11 @@ class Jobs:
             change = change_of(task, work.queue, verdict)
         except (TypeError, ValueError) as problem:
             return self._not_written(work, task, verdict, problem)
-        return Entry.of(change, refused=partial(self._not_written, work, task, verdict))
+        return Entry.of(
+            change,
+            written=lambda _: _say_ended(work, verdict),
+            refused=partial(self._not_written, work, task, verdict),
+        )
 
     def _not_written(self, work: Work, task: Task, verdict: Verdict, problem: Exception) -> Entry | None:
         if isinstance(problem, CommitRefused):
@@ -401,6 +411,24 @@ class Jobs:
             attempt = replace(verdict.record.attempts[-1], how=How.FAILED, error=error, final=False)
             return self._entry(work, task, after(work.record, attempt))
         return None
+
+
+def _say_ended(work: Work, verdict: Verdict) -> None:
+    """Log the outcome of a job, how long it took, and its error."""
+    attempt = verdict.record.attempts[-1]
+    error = f": {attempt.error.line}" if attempt.error else ""
+    again = f"; again in {verdict.in_ms / 1_000:g} s" if verdict.in_ms else ""
+    logger.log(
+        logging.INFO if attempt.how in (How.SUCCEEDED, How.GIVEN_BACK) else logging.WARNING,
+        "job %d of %s, %s: %s after %.3g s%s%s",
+        work.job_id,
+        work.queue,
+        work.record.function,
+        attempt.how,
+        max(0, attempt.ended - attempt.started) / 1_000 if attempt.started else 0,
+        error,
+        again,
+    )
 
 
 def _say_lost(job_id: int, problem: Exception | None = None) -> None:

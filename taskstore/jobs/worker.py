@@ -82,9 +82,10 @@ def run_worker(
     *,
     queues: Sequence[str] = (),
     store: Client | None = None,
+    until_empty: bool = False,
     **options: Any,
 ) -> None:
-    """Run the jobs of these modules until SIGTERM or SIGINT. Options: those of JobWorker.
+    """Run the jobs of these modules until SIGTERM or SIGINT, or until no job is due. Options: those of JobWorker.
 
     Raises NotPrepared, which names the module that can't be imported or contains no jobs, and the errors of a Client.
     """
@@ -92,4 +93,4 @@ def run_worker(
         # Python puts the directory of the installed command on the path, but users expect the current one.
         sys.path.insert(0, os.getcwd())
     runner = [REGISTERED, *modules]
-    JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options).run()
+    JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options).run(until_empty=until_empty)

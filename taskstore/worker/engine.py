@@ -45,6 +45,9 @@ class Executor(Protocol[W]):
     at_once: int  # How many tasks may run at the same time.
     chores: Sequence[Chore]  # Called by the heartbeat thread.
 
+    def is_idle(self) -> bool:
+        """Whether all results of tasks that have ended are written."""
+
     def start(self, engine: Engine[W]) -> None:
         """Get ready before the first claim. Raises an error if tasks can't be run."""
 
@@ -104,12 +107,16 @@ class Engine(Generic[W]):
         # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
 
-    def run(self) -> None:
+    def run(self, *, until_empty: bool = False) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
-        Signals are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the
-        token is not valid or not sufficient.
+        `until_empty`: work only until no task is available, without waiting for those that are due later or that other
+        workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
+        NotAllowed if the token is not valid or not sufficient.
         """
+        self._until_empty = until_empty
+        if until_empty:
+            self._wait_ms = 0
         self._executor.start(self)
         with stopping_by_signals(self.stop):
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
@@ -166,11 +173,18 @@ class Engine(Generic[W]):
                     room = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
                 if self.stopping.is_set():
                     return
-                self._claim(room)
+                was_idle = not self.works and self._executor.is_idle()
+                if self._claim(room) == 0 and self._until_empty:
+                    if was_idle:
+                        self.stop()
+                        return
+                    with self.change:  # What ends may add tasks.
+                        self.change.wait_for(lambda: self.stopping.is_set() or not self.works, SOON_S)
         except Exception as problem:
             self.fail(problem)
 
-    def _claim(self, limit: int) -> None:
+    def _claim(self, limit: int) -> int | None:
+        """Return how many tasks were claimed; None: the store is unavailable."""
         self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S
         try:
             tasks = self._claiming.claim(
@@ -180,12 +194,14 @@ class Engine(Generic[W]):
             self._passing = (*AWAY, UnexpectedAnswer)
             self.keeper.outage.end()
             self._executor.take(tasks)
+            return len(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
             if self.stopping.is_set():
-                return
+                return None
             self.keeper.outage.begin(problem)
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
+            return None
 
     # ---- The thread of `run`
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -47,6 +48,7 @@ class Attempt:
         self.context = Context(attempt_of(task), worker, partial(reports.note, task.origin))
         self._interrupt: Callable[[], object] = nothing
         self._settling = threading.Lock()
+        self.began_at = time.monotonic()
 
     @property
     def number(self) -> int:
@@ -149,6 +151,9 @@ class Functions:
             place = InProcess(self._children) if self._children else Here()
             threading.Thread(target=self._work, args=[place], name=f"worker {number}", daemon=True).start()
 
+    def is_idle(self) -> bool:
+        return True  # A result is written before its task is done.
+
     def room(self, in_work: int) -> int:
         free = self.at_once - in_work
         return max(free, self._batch) if free > 0 else 0
@@ -249,6 +254,7 @@ class Functions:
             self._engine.done(attempt.task.id)
 
     def _outcome(self, attempt: Attempt, place: Place) -> Outcome:
+        attempt.began_at = time.monotonic()
         if attempt.is_lost:
             return Outcome(how=How.LOST)
         if attempt.number > attempt.handler.max_attempts:
@@ -281,16 +287,17 @@ class Functions:
     def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
         with self._counting:
             self.ended[outcome.how] += 1
-        if outcome.how is not How.DONE:
-            task = attempt.task
-            logger.warning(
-                "task %d of %s, attempt %d: %s %s",
-                task.id,
-                task.group,
-                attempt.number,
-                outcome.how,
-                outcome.traceback or outcome.error,
-            )
+        task = attempt.task
+        logger.log(
+            logging.INFO if outcome.how in (How.DONE, How.GIVEN_BACK) else logging.WARNING,
+            "task %d of %s, attempt %d: %s after %.3g s %s",
+            task.id,
+            task.group,
+            attempt.number,
+            outcome.how,
+            time.monotonic() - attempt.began_at,
+            outcome.traceback or outcome.error,
+        )
 
 
 def _say_not_settled(problem: Exception) -> None:

@@ -94,16 +94,17 @@ class Worker(Engine[Attempt]):
 
         return keep
 
-    def run(self) -> None:
+    def run(self, *, until_empty: bool = False) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
-        Signals are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the
-        token is not valid or not sufficient; ValueError without a registered function.
+        `until_empty`: work only until no task is available, without waiting for those that are due later or that other
+        workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
+        NotAllowed if the token is not valid or not sufficient; ValueError without a registered function.
         """
         if not self._handlers:
             raise ValueError("no function handles any group: decorate one with worker.handle(GROUP)")
         refuse_in_children()
-        super().run()
+        super().run(until_empty=until_empty)
 
     @property
     def ended(self) -> Mapping[str, int]:

@@ -99,6 +99,23 @@ def test_what_a_function_returns_is_committed_with_the_end_of_its_task(store, wo
     assert (sorted(texts(store, "sent")), texts(store, "written")) == (["A", "B"], ["mailer 1"])
 
 
+def test_a_worker_may_end_when_no_task_is_available(store, worker, caplog):
+    """What its functions add is done, too."""
+    caplog.set_level("INFO", logger="taskstore")
+
+    @worker.handle("pages")
+    def write(task):
+        left = int(task.text)
+        time.sleep(0.05)
+        return [NewTask(group="pages", data=str(left - 1).encode())] if left else None
+
+    store.add("pages", "5"), store.add("pages", "1", timespec_ms=-3_600_000)
+    worker.run(until_empty=True)
+    assert texts(store, "pages") == ["1"]
+    assert worker.ended == {"done": 6}
+    assert sum("of pages, attempt 1: done after 0.0" in each for each in caplog.messages) == 6
+
+
 def test_a_function_may_take_longer_than_the_lease(store, worker):
     added = store.add("mail", "slow")
     claimed = []

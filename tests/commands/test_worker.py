@@ -273,6 +273,18 @@ def test_a_list_of_which_nothing_is_done_is_given_back_as_it_was(project, tmp_pa
     assert project.store.claim(group_of(NAME, OPEN))
 
 
+def test_it_may_end_when_no_list_is_open(project, caplog):
+    caplog.set_level("INFO", logger="taskstore")
+    for name in ("1000", "2000", "3000"):
+        project.add_list("true", "echo oh >&2; exit 3", name=name)
+    CommandWorker(project.store, [NAME], name="ann").run(until_empty=True)
+    assert len(project.lists(CLOSED)) == 3
+    said = "\n".join(caplog.messages)
+    assert "command 1000_0 of default: after 0" in said
+    assert "s succeeded" in said
+    assert "s failed: oh" in said
+
+
 def test_sigterm_ends_it(project, tmp_path):
     project.add_list("echo a", "echo $$ >pids; sleep 1000")
     with project.worker_process(cwd=str(tmp_path), grace_s=0.5) as process:

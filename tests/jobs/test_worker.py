@@ -11,7 +11,7 @@ from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
 from taskstore.types.tasks import Ending
 from taskstore.worker.process_tree import born
 
-from .workers import PATIENCE_S, eventually
+from .workers import PATIENCE_S, SAMPLE, eventually
 
 # They speak HTTP alone. test_killing.py has workers on each database.
 pytestmark = pytest.mark.once
@@ -154,6 +154,25 @@ def test_what_is_no_job_is_laid_aside(queue, data, error):
         assert eventually(lambda: queue.status(task.origin) == JobStatus.FAILED)
     assert queue.task(task.origin).text == data
     assert error in queue.task(task.origin).error
+
+
+def test_a_worker_may_end_when_nothing_is_due(queue, caplog):
+    """Not before what it has begun is recorded, retries included."""
+    caplog.set_level("INFO", logger="taskstore")
+    later = queue.store.jobs.enqueue(f"{SAMPLE}.add", [1], at_ms=-3_600_000)
+    quick, slow, failing = (
+        queue.enqueue("add", 1, 1),
+        queue.enqueue("sleep", 1),
+        queue.enqueue("fail", "oh", max_attempts=3, backoff_ms=0),
+    )
+    worker = queue.new_worker(processes=2)
+    worker.run(until_empty=True)
+    assert [queue.status(job) for job in (quick, slow, failing)] == ["succeeded", "succeeded", "failed"]
+    assert queue.status(later.id) == JobStatus.PENDING
+    said = [message for message in caplog.messages if "after" in message]
+    assert sum(f"job {failing} of default, tests.jobs.sample.fail: failed after" in each for each in said) == 3
+    assert any(each.startswith(f"job {slow} of default, tests.jobs.sample.sleep: succeeded after 1") for each in said)
+    assert any(each.endswith("ValueError: oh") for each in said)
 
 
 def test_quick_jobs_may_share_processes(queue):

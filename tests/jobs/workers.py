@@ -50,10 +50,13 @@ class Queue:
         assert is_finished(self.status(job_id))
         return self.record(job_id)
 
+    def new_worker(self, **options):
+        options = {"processes": 2, "kill_after_ms": 300, "wait_ms": 100, **options}
+        return JobWorker(self.store, runner=[REGISTERED, SAMPLE], **options)
+
     @contextmanager
     def worker(self, **options):
-        options = {"processes": 2, "kill_after_ms": 300, "wait_ms": 100, **options}
-        worker = JobWorker(self.store, runner=[REGISTERED, SAMPLE], **options)
+        worker = self.new_worker(**options)
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -47,6 +48,7 @@ class Command(BaseCommand):
             help="seconds until other workers get the tasks of a dead machine (default: 30)",
         )
         add("--spawn", action="store_true", help="start each process as a new interpreter, not as a copy")
+        add("--burst", action="store_true", help="stop when no task is due")
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
 
@@ -68,12 +70,22 @@ class Command(BaseCommand):
                 name=options["name"],
             )
             if options["verbosity"]:
+                show_log()
                 self.stdout.write(f"{worker.name} works for {', '.join(queues)}")
                 self.stdout.flush()
             try:
-                worker.run()
+                worker.run(until_empty=options["burst"])
             except NotPrepared as problem:
                 raise CommandError(str(problem)) from None
+
+
+def show_log() -> None:
+    """Log a line for each task, unless the project's settings say otherwise."""
+    logger = logging.getLogger("taskstore")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        logging.basicConfig(format="%(levelname)s %(message)s")
 
 
 def _queue(text: str) -> str:

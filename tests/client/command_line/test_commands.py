@@ -51,8 +51,8 @@ def test_a_time_may_be_from_now_on(commands):
 
 
 @pytest.mark.parametrize("way", ["file", "standard input", "a dash"])
-def test_each_line_of_a_file_that_is_not_blank_is_a_command(commands, tmp_path, way):
-    text = "echo 1\n\n  # 2\r\necho ä"
+def test_each_line_of_a_file_is_a_command_unless_it_is_blank_or_a_comment(commands, tmp_path, way):
+    text = "\ufeffecho 1\n\n# nothing\n  # 2\r\necho ä"
     (tmp_path / "lines").write_text(text, newline="")
     arguments = {"file": ["--file", str(tmp_path / "lines")], "standard input": ["--file", "-"], "a dash": ["-"]}
     told = commands("submit", *arguments[way], stdin=text)
@@ -79,6 +79,7 @@ def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands)
         (["-", "a"], "b", "either LINEs"),
         (["a", "--from-line", "2"], None, "--from-line needs"),
         (["-"], "\n\n", "at least one line"),
+        (["-"], "\ufeff# a\n", "neither blank nor begins with #"),
         (["-"], b"a\n\xff\n", "line 2"),
         ([""], None, "line 1: cmd"),
         (["a", "--until", "soon"], None, "must be a time such as"),

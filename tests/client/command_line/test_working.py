@@ -21,7 +21,7 @@ def test_tasks_are_added_from_an_argument_a_file_and_standard_input(command, ann
 
 
 def test_each_line_is_a_task(command, ann):
-    told = command("add", "mail", "--lines", "--at", "+1h", stdin="one\r\n\n" + "more\n" * 1_500)
+    told = command("add", "mail", "--lines", "--at", "+1h", stdin="\ufeffone\r\n\n# none\n" + "more\n" * 1_500)
     assert told.out == "added 1 501 tasks to mail\n"
     stats = ann.stats().groups[0]
     assert (stats.ready, stats.scheduled) == (0, 1_501)
