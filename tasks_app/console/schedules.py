@@ -33,7 +33,6 @@ from ..models import Task
 from ..schedules import (
     PlannedJob,
     PlannedTask,
-    ScheduledJobOptions,
     SchedulePlan,
     Timetable,
     problems_of,
@@ -78,7 +77,6 @@ NEW = {
     "catch_up": CatchUp.SKIP,
     "adds": "task",
     "queue": DEFAULT_QUEUE,
-    "max_attempts": "1",
     "priority": "0",
 }
 
@@ -131,8 +129,9 @@ class ScheduleForm(forms.Form):
     def clean_labels(self) -> Mapping[str, str]:
         return labels_in(self.cleaned_data["labels"])
 
-    def clean_max_attempts(self) -> int:
-        return number_in("max_attempts", self.cleaned_data["max_attempts"] or "1", least=1, most=1_000)
+    def clean_max_attempts(self) -> int | None:
+        text = self.cleaned_data["max_attempts"]
+        return number_in("max_attempts", text, least=1, most=1_000) if text else None
 
     def clean_timeout_s(self) -> int | None:
         """Return milliseconds."""
@@ -182,8 +181,8 @@ class ScheduleForm(forms.Form):
         before = self._before.job if self._before else UNSET
         job = PlannedJob(function="") if before is UNSET else before
         timeout_ms = given["timeout_s"] or UNSET
-        options: ScheduledJobOptions = msgspec.structs.replace(
-            job.options, max_attempts=given["max_attempts"], timeout_ms=timeout_ms
+        options = msgspec.structs.replace(
+            job.options, max_attempts=given["max_attempts"] or UNSET, timeout_ms=timeout_ms
         )
         return PlannedJob(
             function=given["function"],
@@ -209,7 +208,7 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "arguments": json.dumps(plan.adds.args, ensure_ascii=False) if plan.adds.args else "",
         "named_arguments": json.dumps(plan.adds.kwargs, ensure_ascii=False) if plan.adds.kwargs else "",
         "queue": plan.adds.queue,
-        "max_attempts": plan.adds.options.max_attempts,
+        "max_attempts": plan.adds.options.options().max_attempts or "",
         "timeout_s": "" if timeout_ms is UNSET else f"{Decimal(timeout_ms).scaleb(-3).normalize():f}",
     }
 

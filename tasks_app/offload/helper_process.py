@@ -124,12 +124,12 @@ class Helper:
             children.end()
 
 
-def prepare() -> Serve:
+def prepare() -> tuple[Serve, None]:
     """Set up the process, as the environment says."""
     import django
 
     django.setup()
-    return serve
+    return serve, None
 
 
 def serve(desk: Desk) -> None:

@@ -1,6 +1,6 @@
 """Cron-like schedules: tasks and jobs that are added when they are due."""
 
-from taskstore.types.schedules import PlannedJob, PlannedTask, ScheduledJobOptions, SchedulePlan
+from taskstore.types.schedules import PlannedJob, PlannedTask, SchedulePlan
 
 from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
 from .running import Scheduler, work
@@ -13,7 +13,6 @@ __all__ = [
     "PlannedTask",
     "SchedulePlan",
     "ScheduleRecord",
-    "ScheduledJobOptions",
     "Scheduler",
     "Timetable",
     "delete",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,7 @@ from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from taskstore.jobs.registry import JobContext, Runnable, UnknownFunction
+from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
 
 from .backend import TaskStoreBackend, find_task, of_alias
@@ -37,7 +39,7 @@ class Functions:
 
     def __init__(self, alias: str) -> None:
         django.setup()
-        backend = of_alias(alias)
+        backend = self._backend = of_alias(alias)
         self._modules = backend.modules
         self._runs = Runs(backend)
         # Once here, and not in each process.
@@ -51,6 +53,17 @@ class Functions:
             if hasattr(connection, "close_pool"):
                 connection.close_pool()
             connection.settings_dict["OPTIONS"].pop("pool", None)
+
+    def declared(self) -> Mapping[str, JobOptions]:
+        """Return the options of the tasks in all modules that are imported."""
+        found = {}
+        for module in list(sys.modules.values()):
+            for member in list(getattr(module, "__dict__", {}).values()):
+                # Not isinstance, which would set up lazy objects.
+                if issubclass(type(member), Task):
+                    with suppress(ValueError):  # Of invalid options, which `enqueue` rejects.
+                        found[member.module_path] = self._backend.job_options(member)
+        return found
 
     def find(self, function: str) -> Runnable:
         try:

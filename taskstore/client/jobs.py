@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import endpoints
-from ..errors import InvalidInput
-from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus
+from ..errors import InvalidInput, refuse
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, JobStatus, new_task, problems_of
 from ..types.jobs import Job, JobRequest, JobsPage, OptionsRequest, RequeueRequest
+from ..types.tasks import NewTask
 from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
 from .errors import NotFound
+from .working import CommitOnTheWire, committing
 
 PAGE = 50
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
@@ -57,11 +59,20 @@ class JobCalls:
             queue=queue,
             timespec=at_ms,
             priority=priority,
-            options=OptionsRequest(**given(**asdict(options or JobOptions()))),
+            options=OptionsRequest.of(options or JobOptions()),
             unique_for=unique_for_ms,
             **given(unique=unique),
         )
         return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
+
+    def enqueue_many(self, calls: Iterable[JobCall]) -> Call[list[int]]:
+        """Enqueue jobs in one commit, all or none: `enqueue_many([add.call(1, 2), add.call(3, 4)])`. Returns their ids.
+
+        Raises InvalidInput, which names the first invalid job by its place.
+        """
+        adds = [task_of(place, call) for place, call in enumerate(calls)]
+        sent = CommitOnTheWire(self.id, adds)
+        return committing(sent, lambda tasks: [task.origin or task.id for task in tasks])
 
     def get(self, id: int) -> Call[Job | None]:
         """Return the job with this id, or None if it does not exist or was deleted."""
@@ -99,10 +110,25 @@ class JobCalls:
         return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, once=True)
 
 
+def task_of(place: int, call: JobCall) -> NewTask:
+    """Return the task of a job. Raises InvalidInput."""
+    record = JobRecord(function=call.function, args=call.args, kwargs=call.kwargs, options=call.options)
+    refuse((f"jobs[{place}].{name}", why) for name, why in problems_of(call.queue, record))
+    return new_task(
+        record,
+        queue=call.queue,
+        at_ms=call.at_ms,
+        priority=call.priority,
+        unique=call.unique,
+        unique_for_ms=call.unique_for_ms,
+    )
+
+
 class Jobs(Part[JobCalls]):
     """The jobs of the store."""
 
     enqueue = verb(JobCalls.enqueue)
+    enqueue_many = verb(JobCalls.enqueue_many)
     get = verb(JobCalls.get)
     list = verb(JobCalls.list)
     delete = verb(JobCalls.delete)
@@ -125,6 +151,7 @@ class AsyncJobs(AsyncPart[JobCalls]):
     """The jobs of the store, for `AsyncClient`."""
 
     enqueue = async_verb(JobCalls.enqueue)
+    enqueue_many = async_verb(JobCalls.enqueue_many)
     get = async_verb(JobCalls.get)
     list = async_verb(JobCalls.list)
     delete = async_verb(JobCalls.delete)

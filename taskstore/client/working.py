@@ -219,7 +219,7 @@ class Working:
         longer exist or are leased to another client.
         """
         owner = self.id if client_id is None else client_id
-        return _committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list)
+        return committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list)
 
     def add(
         self,
@@ -289,7 +289,7 @@ class Working:
         Raises CommitRefused if one no longer exists or another client holds it.
         """
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
-        return _committing(CommitOnTheWire(self.id, deletes=ids), lambda tasks: None)
+        return committing(CommitOnTheWire(self.id, deletes=ids), lambda tasks: None)
 
     def import_tasks(self, lines: bytes | str | Iterable[NewTask], group: str = "") -> Call[Imported]:
         """Add all of these tasks or none: lines of NDJSON as `export_tasks` writes them, or NewTask values.
@@ -348,10 +348,10 @@ class Working:
             [task] = tasks
             return task
 
-        return _committing(CommitOnTheWire(self.id, adds, updates), only)
+        return committing(CommitOnTheWire(self.id, adds, updates), only)
 
 
-def _committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
+def committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
     return Call.of(
         endpoints.UPDATE,
         body=sent.body,

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -29,12 +29,13 @@ from ..types.job_record import (
     Attempt,
     How,
     JobError,
+    JobOptions,
     JobRecord,
     queue_of,
 )
 from ..types.tasks import Change
 from ..worker import children
-from ..worker.children import Child, Children, Event, Gone, News, Over, Serve
+from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare
 from ..worker.engine import PATIENCE_S
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
@@ -70,7 +71,7 @@ MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 class Setup(NamedTuple):
     """How jobs are run."""
 
-    prepare: Callable[[], Serve]
+    prepare: Prepare
     processes: int  # At the same time.
     jobs_per_process: int
     spawn: bool
@@ -110,7 +111,7 @@ class Work:
 
     def run(self, child: Child, worker: str, setup: Setup) -> None:
         """Have a process run the job."""
-        record, options = self.record, self.record.options
+        record, options = self.record, self.record.options.filled()
         assigned = Assignment(
             function=record.function,
             job_id=self.job_id,
@@ -179,7 +180,7 @@ class Jobs:
         for task in tasks:
             queue = queue_of(task.group) or DEFAULT_QUEUE
             try:
-                record = JobRecord.decode(task.data)
+                record = self._declared(JobRecord.decode(task.data))
                 verdict = lost_before(task, record, now_ms())
                 finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
             except (TypeError, ValueError) as problem:  # Includes NotAJob.
@@ -197,6 +198,11 @@ class Jobs:
             if not self._engine.begin(task.id, work, partial(self._run, work)):
                 entries += self._settled(work, Outcome.given_back())
         self._engine.settling.write(entries)
+
+    def _declared(self, record: JobRecord) -> JobRecord:
+        """Return the record with the options that its function declares, where none were given."""
+        declared: JobOptions = self._children.about.get(record.function, JobOptions())
+        return replace(record, options=JobOptions(**asdict(record.options.over(declared).filled())))
 
     def stop(self) -> None:
         """Do nothing: queued jobs start soon or are taken back."""

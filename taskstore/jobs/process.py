@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
-from ..types.job_record import LONGEST_LOG, How
+from ..types.job_record import LONGEST_LOG, How, JobOptions
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
 from ..worker.handlers import Report, unreported
 from .registry import Functions, JobContext, enter, resolve, why_not
@@ -49,13 +49,16 @@ class ThreadsLeft(Exception):
     """A job has returned, but threads that it started did not end in time."""
 
 
-def prepare(runner: Sequence[str], jobs: int) -> Serve:
-    """Return the function that runs up to `jobs` jobs in a process. Raises NotPrepared."""
+def prepare(runner: Sequence[str], jobs: int) -> tuple[Serve, Mapping[str, JobOptions]]:
+    """Return the function that runs up to `jobs` jobs in a process, and the options that functions declare.
+
+    Raises NotPrepared.
+    """
     try:
         functions = resolve(runner)
     except Exception as problem:
         raise NotPrepared(why_not(problem)) from problem
-    return partial(run_jobs, functions, jobs)
+    return partial(run_jobs, functions, jobs), functions.declared()
 
 
 def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:

@@ -12,10 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ..errors import refuse
-from ..types.job_record import DEFAULT_QUEUE, JobOptions, OnLost, why_no_queue
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
 from ..worker.handlers import Report, unreported
 
@@ -105,13 +105,20 @@ class Functions(Protocol):
     def find(self, function: str) -> Runnable:
         """Raises UnknownFunction."""
 
+    def declared(self) -> Mapping[str, JobOptions]:
+        """Return the options that functions declare, by the name of the function."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @dataclass(frozen=True, kw_only=True)
-class JobFunction:
+class JobFunction(Generic[P, R]):
     """A function that workers run as a job. Calling it directly runs it in this process."""
 
     path: str  # Its dotted path: `module.qualname`.
-    function: Callable[..., Any]
+    function: Callable[P, R]
     queue: str = DEFAULT_QUEUE
     priority: int = 0
     options: JobOptions = field(default_factory=JobOptions)
@@ -119,7 +126,7 @@ class JobFunction:
     unique: str | None = None  # As in `Jobs.enqueue`.
     unique_for_ms: int = 0
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def using(
@@ -131,7 +138,7 @@ class JobFunction:
         unique: str | None = None,
         unique_for: timedelta | None = None,
         **options: Any,
-    ) -> JobFunction:
+    ) -> JobFunction[P, R]:
         """Return a copy that is enqueued with other settings.
 
         `at`: when the job is due; raises ValueError without a time zone. `unique`: a key; while an unfinished job of
@@ -150,12 +157,12 @@ class JobFunction:
             options=replace(self.options, **in_ms(options)),
         )
 
-    def enqueue(self, client: Client, *args: Any, **kwargs: Any) -> Job:
-        """Enqueue a job that calls the function with these arguments, which must be JSON. Raises InvalidInput."""
-        return client.jobs.enqueue(
-            self.path,
-            args,
-            kwargs,
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall:
+        """Return a job that calls the function with these arguments, for `client.jobs.enqueue_many`."""
+        return JobCall(
+            function=self.path,
+            args=args,
+            kwargs=kwargs,
             queue=self.queue,
             at_ms=self.at_ms,
             priority=self.priority,
@@ -164,39 +171,69 @@ class JobFunction:
             unique_for_ms=self.unique_for_ms,
         )
 
+    def enqueue(self, client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a job that calls the function with these arguments, which must be JSON. Raises InvalidInput."""
+        return client.jobs.enqueue(**vars(self.call(*args, **kwargs)))
 
-functions: dict[str, JobFunction] = {}  # The functions decorated with `job`, by path.
+
+functions: dict[str, JobFunction[..., Any]] = {}  # The functions decorated with `job`, by path.
 
 
 @overload
-def job(function: Callable[..., Any], /) -> JobFunction: ...
+def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
 @overload
-def job(*, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any) -> Callable[..., JobFunction]: ...
+def job(
+    *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any
+) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
 
 def job(
     function: Callable[..., Any] | None = None, /, *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any
-) -> JobFunction | Callable[..., JobFunction]:
+) -> Any:
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     Options: `max_attempts`, `backoff` and `timeout` (timedelta), `memory_bytes`, `on_lost` ("retry" or "fail")
-    and `max_lost`; see JobOptions. Raises TypeError for an unknown option, ValueError for an invalid queue name.
+    and `max_lost`; see RunOptions. They hold for all jobs that are enqueued without these options.
+
+    Raises TypeError for an unknown option; ValueError for an invalid queue name, for a function that a worker could not
+    find by its name, and for a name that another function has.
     """
 
-    def register(function: Callable[..., Any]) -> JobFunction:
-        made = JobFunction(
-            path=path_of(function),
-            function=function,
-            queue=checked(queue),
-            priority=priority,
-            options=JobOptions(**in_ms(options)),
-        )
+    checked(queue)
+    given = JobOptions(**in_ms(options))
+
+    def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
+        path = free_path_of(function)
+        made = JobFunction(path=path, function=function, queue=queue, priority=priority, options=given)
         functions[made.path] = made
         return made
 
     return register if function is None else register(function)
+
+
+def free_path_of(function: Callable[..., Any]) -> str:
+    """Return the dotted path of a function that may become a job. Raises ValueError."""
+    path = path_of(function)
+    if "<" in path:
+        raise ValueError(
+            f"a worker can't find {path} by its name: define the function at the top level of a module, "
+            "and use functools.wraps in decorators below @job"
+        )
+    known = functions.get(path)
+    # The same function again, when its module is reloaded.
+    if known and place_of(known.function) != place_of(function):
+        raise ValueError(
+            f"{path} is the name of another job already, at {place_of(known.function)}: "
+            "give each function its own name, and use functools.wraps in decorators below @job"
+        )
+    return path
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(function)
 
 
 def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,6 +273,9 @@ class Registered:
             importlib.import_module(module)
         if not functions:
             raise UnknownFunction(f"no function in {', '.join(modules)} is a job: decorate functions with @job")
+
+    def declared(self) -> Mapping[str, JobOptions]:
+        return {path: function.options for path, function in functions.items()}
 
     def find(self, function: str) -> Runnable:
         found = functions.get(function)

@@ -87,12 +87,12 @@ def after(record: JobRecord, attempt: Attempt, *, result: Any = None, log: str =
     if attempt.how not in FAILURES:
         return Verdict(record=kept)
     doublings = min(_times(kept, FAILURES) - 1, 40)
-    return Verdict(record=kept, in_ms=min(record.options.backoff_ms << doublings, LONGEST_BACKOFF_MS))
+    return Verdict(record=kept, in_ms=min(record.options.filled().backoff_ms << doublings, LONGEST_BACKOFF_MS))
 
 
 def is_over(record: JobRecord, attempt: Attempt) -> bool:
     """Whether a job has used up the attempts that its options allow, if this attempt failed."""
-    options = record.options
+    options = record.options.filled()
     if attempt.how is How.LOST:
         return options.on_lost is OnLost.FAIL or _times(record, frozenset({How.LOST})) + 1 >= options.max_lost
     return attempt.how in FAILURES and _times(record, FAILURES) + 1 >= options.max_attempts

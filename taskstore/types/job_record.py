@@ -8,7 +8,7 @@ the id of the job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -89,13 +89,13 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """How to run a job. Durations are in milliseconds.
+class RunOptions:
+    """How a worker runs a job. Durations are in milliseconds.
 
     `max_attempts`: the maximum number of attempts. `backoff_ms`: the pause before the second attempt, which doubles for
     each further one up to an hour. `timeout_ms`: the time limit of one attempt, if there is one. `memory_bytes`: the
-    memory limit of its process, if there is one. `on_lost`: retry the job or fail it if its worker dies. `max_lost`:
-    how many workers may die before the job fails.
+    memory limit of all its processes, if there is one. `on_lost`: retry the job or fail it if its worker dies.
+    `max_lost`: how many workers may die before the job fails.
     """
 
     max_attempts: int = 1
@@ -104,6 +104,34 @@ class JobOptions:
     memory_bytes: int | None = None
     on_lost: OnLost = OnLost.RETRY
     max_lost: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """The options that were given for a job, with the meaning of those of RunOptions.
+
+    None: as the function's decorator says, otherwise the default.
+    """
+
+    max_attempts: int | None = None
+    backoff_ms: int | None = None
+    timeout_ms: int | None = None
+    memory_bytes: int | None = None
+    on_lost: OnLost | None = None
+    max_lost: int | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not None."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+
+    def over(self, declared: JobOptions) -> JobOptions:
+        """Return these options, with those of the function where none are given."""
+        return replace(declared, **self.given)
+
+    def filled(self) -> RunOptions:
+        """Return them with the defaults."""
+        return RunOptions(**self.given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +179,21 @@ class JobRecord(records.Record):
         """Return the record with an attempt added, replacing one under way, and other members changed."""
         before = self.attempts[:-1] if self.under_way else self.attempts
         return replace(self, attempts=(*before, attempt), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCall:
+    """A job to enqueue, with the arguments of `Jobs.enqueue`."""
+
+    function: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = DEFAULT_QUEUE
+    at_ms: int = 0
+    priority: int = 0
+    options: JobOptions = JobOptions()
+    unique: str | None = None
+    unique_for_ms: int = 0
 
 
 def queue_group(queue: str) -> str:

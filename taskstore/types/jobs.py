@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
@@ -31,6 +31,7 @@ Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
+Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -90,23 +91,33 @@ class JobsPage(Struct, frozen=True, kw_only=True):
 
 
 class OptionsRequest(Asked, frozen=True, kw_only=True):
-    """How a job is run."""
+    """How a job is run. What is absent is as its function declares, otherwise the default."""
 
-    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts.")] = 1
-    backoff_ms: Annotated[
-        Milliseconds,
-        Meta(description="The pause before the second attempt; it doubles before each further one, up to an hour."),
-    ] = 1_000
-    timeout_ms: (
-        Annotated[Limit, Meta(description="The time limit of one attempt; unlimited if absent.")] | UnsetType
+    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts; default 1.")] | UnsetType = UNSET
+    backoff_ms: (
+        Annotated[
+            Milliseconds,
+            Meta(description="The pause before the second attempt, doubled for each further one; default 1000."),
+        ]
+        | UnsetType
     ) = UNSET
+    timeout_ms: Annotated[Limit, Meta(description="The time limit of one attempt; default unlimited.")] | UnsetType = (
+        UNSET
+    )
     memory_bytes: (
-        Annotated[Limit, Meta(description="The memory limit of its process; unlimited if absent.")] | UnsetType
+        Annotated[Bytes, Meta(description="The memory limit of its processes; default unlimited.")] | UnsetType
     ) = UNSET
-    on_lost: Annotated[OnLost, Meta(description="What happens to the job if its worker dies.")] = OnLost.RETRY
-    max_lost: Annotated[
-        Milliseconds, Meta(description="The number of times its worker may die before the job fails.")
-    ] = 3
+    on_lost: (
+        Annotated[OnLost, Meta(description="What happens to the job if its worker dies; default retry.")] | UnsetType
+    ) = UNSET
+    max_lost: (
+        Annotated[Times, Meta(description="The number of times its worker may die before the job fails; default 3.")]
+        | UnsetType
+    ) = UNSET
+
+    @classmethod
+    def of(cls, options: JobOptions) -> Self:
+        return cls(**options.given)
 
     def options(self) -> JobOptions:
         return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -12,10 +11,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import asdict
 
 from . import sentences
-from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, OnLost, new_task, problems_of, queue_group
+from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, new_task, problems_of, queue_group
+from .jobs import OptionsRequest
 from .records import MOST
 from .requests import Asked
-from .scalars import LATEST_MS, Int64, Labels, Limits, Priority, Reason, prepare
+from .scalars import Int64, Labels, Limits, Priority, Reason, prepare
 from .sentences import is_utf8
 from .tasks import NewTask, Problem
 
@@ -25,8 +25,6 @@ SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of the tasks that a schedule ad
 LONGEST_DATA = 64 * 2**10  # Bytes, because one transaction may add a thousand such tasks.
 
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
-Length = Annotated[int, Meta(ge=1, le=LATEST_MS // 2, description="Milliseconds.")]
-Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
 
 
 class ScheduleState(StrEnum):
@@ -120,36 +118,15 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
         return NewTask(group=self.group, data=self.data.encode(), labels=self.labels, priority=self.priority)
 
 
-class ScheduledJobOptions(Asked, frozen=True, kw_only=True):
-    """The options of a scheduled job."""
-
-    max_attempts: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of attempts.")] = 1
-    backoff_ms: Annotated[int, Meta(ge=0, le=LATEST_MS // 2, description="The pause before the second attempt.")] = (
-        1_000
-    )
-    timeout_ms: Annotated[
-        Length | UnsetType, Meta(description="The time limit of one attempt; unlimited if absent.")
-    ] = UNSET
-    memory_bytes: Annotated[
-        Bytes | UnsetType, Meta(description="The memory limit of its process; unlimited if absent.")
-    ] = UNSET
-    on_lost: OnLost = OnLost.RETRY
-    max_lost: Annotated[
-        int, Meta(ge=1, le=1_000, description="The number of times its worker may die before the job fails.")
-    ] = 3
-
-
 class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     args: tuple[Any, ...] = ()
-    # Options that are not given are absent; in the options of a job they are null.
-    options: ScheduledJobOptions = ScheduledJobOptions()  # type: ignore[assignment]
+    options: OptionsRequest = OptionsRequest()  # type: ignore[assignment]
 
     @classmethod
     def of(cls, job: DueJob) -> Self:
-        options = {name: value for name, value in dataclasses.asdict(job.options).items() if value is not None}
-        return cls(**{**asdict(job), "options": ScheduledJobOptions(**options)})
+        return cls(**{**asdict(job), "options": OptionsRequest.of(job.options)})
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         wrong = list(problems_of(self.queue, self.record))
@@ -159,8 +136,7 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 
     @property
     def record(self) -> JobRecord:
-        options = {name: value for name, value in asdict(self.options).items() if value is not UNSET}
-        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=JobOptions(**options))
+        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
 
     def new_task(self) -> NewTask:
         return new_task(self.record, queue=self.queue, priority=self.priority)

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import TaskStoreError
 from ..types.command_record import Output
@@ -124,6 +124,7 @@ class Setup(NamedTuple):
 
 Event = News | Over | Gone | bytes  # bytes: a message of a Python process.
 Serve = Callable[["Desk"], None]  # Does the work that arrives in a Python process.
+Prepare = Callable[[], tuple[Serve, Any]]  # Returns also what the owner is told of the functions.
 
 
 class Channel:
@@ -230,14 +231,15 @@ class Desk:
 class Children:
     """A fork server and its runners.
 
-    `prepare` is called once where the work runs, by default in the fork server, and returns the function that serves;
-    None: there are only shells. `spawn`: start a new interpreter for each process instead of forking the fork server.
-    `captures`: whether to keep the outputs of Python processes. `cwd`: the directory of the processes.
+    `prepare` is called once where the work runs, by default in the fork server. It returns the function that serves,
+    and what `about` is to be here. None: there are only shells. `spawn`: start a new interpreter for each process
+    instead of forking the fork server. `captures`: whether to keep the outputs of Python processes. `cwd`: the
+    directory of the processes.
     """
 
     def __init__(
         self,
-        prepare: Callable[[], Serve] | None = None,
+        prepare: Prepare | None = None,
         *,
         spawn: bool = False,
         captures: bool = True,
@@ -248,6 +250,7 @@ class Children:
         self._server: subprocess.Popen[bytes] | None = None
         self._children: set[Child] = set()
         self._is_over = False
+        self.about: Any = None
         self._wakeup, self._wake = os.pipe()
         os.set_blocking(self._wakeup, False)
 
@@ -326,7 +329,8 @@ class Children:
         if isinstance(answer, str):
             self._end_server()
             raise NotPrepared(answer)
-        threads: int = answer
+        threads: int
+        threads, self.about = answer
         return threads
 
     def _end_server(self) -> None:

@@ -73,13 +73,13 @@ def outcome_of(over: Over) -> Outcome:
 # ---- In the processes
 
 
-def prepare(main: dict[str, Any], handlers: bytes) -> Serve:
+def prepare(main: dict[str, Any], handlers: bytes) -> tuple[Serve, None]:
     """Import the program and return the function that serves."""
     process: Any = multiprocessing.current_process()
     process._inheriting = True
     try:
         spawn.prepare(main)
-        return partial(serve, pickle.loads(handlers))  # noqa: S301 - of the owner.
+        return partial(serve, pickle.loads(handlers)), None  # noqa: S301 - of the owner.
     finally:
         del process._inheriting
 

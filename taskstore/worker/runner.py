@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..types.command_record import Output
 from . import process_tree as tree
@@ -49,7 +49,6 @@ FIRST_NEWS_S, NEWS_S = 0.2, 1.0
 MEMORY_S = 0.25
 FULL_S = 1.0  # For work that uses too much memory to clean up.
 LEFTOVERS_S = 0.01
-PROBLEM, CUT = 100, "\f"  # The exit code of a new interpreter that can't be prepared, and what precedes the reason.
 SIGNALS_S = 0.05  # For a signal to reach the runner, if it was sent to all processes.
 CHANGED = (*STOPS, signal.SIGHUP, signal.SIGCHLD, INTERRUPT)  # By the fork server and the runner.
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # By Python, but not by a shell.
@@ -69,47 +68,62 @@ def main(descriptor: str) -> NoReturn:
     if said is None:
         os._exit(1)
     setup: Setup = pickle.loads(said)  # noqa: S301 - of the owner.
-    serve = problem = None
-    if setup.prepare and setup.spawn:
-        problem = tried(setup.prepare)
-    elif setup.prepare:
-        serve, problem = prepared(setup.prepare)
-    if problem:
-        control.send(pickle.dumps(problem))
+    serve = about = None
+    try:
+        if setup.prepare and setup.spawn:
+            about = tried(setup.prepare)
+        elif setup.prepare:
+            serve, about = prepared(setup.prepare)
+    except NotPrepared as problem:
+        control.send(pickle.dumps(str(problem)))
         os._exit(1)
     # Keep the garbage collector of the forks from touching, and so copying, the shared pages.
     gc.collect()
     gc.freeze()
-    control.send(pickle.dumps(threading.active_count()))
+    control.send(pickle.dumps((threading.active_count(), about)))
     fork_runners(control, setup, serve)
     os._exit(0)  # Skip the exit handlers and non-daemon threads of imported modules.
 
 
-def prepared(prepare: bytes) -> tuple[Serve | None, str]:
-    """Return the function that serves, or why there is none."""
+def prepared(prepare: bytes) -> tuple[Serve, Any]:
+    """Return the function that serves, and what its owner is to know. Raises NotPrepared."""
     try:
-        return pickle.loads(prepare)(), ""  # noqa: S301 - of the owner.
-    except NotPrepared as problem:
-        return None, str(problem)
+        found: tuple[Serve, Any] = pickle.loads(prepare)()  # noqa: S301 - of the owner.
+        return found
+    except NotPrepared:
+        raise
     except Exception as problem:
-        return None, f"{type(problem).__name__}: {problem}"
+        raise NotPrepared(f"{type(problem).__name__}: {problem}") from problem
 
 
-def tried(prepare: bytes) -> str:
-    """Return why a new interpreter can't be prepared; "" if it can."""
-    words = interpreter(__name__, "try_to_prepare")
-    done = subprocess.run(words, input=prepare, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    said = done.stdout.decode(errors="replace").rstrip()
-    if done.returncode in (0, PROBLEM):
-        return said.rpartition(CUT)[2] if done.returncode else ""
-    return f"{cause_of_death(done.returncode)}\n{said}".rstrip()
-
-
-def try_to_prepare() -> None:
-    _, problem = prepared(sys.stdin.buffer.read())
+def tried(prepare: bytes) -> Any:
+    """Return what the owner of a new interpreter is to know. Raises NotPrepared."""
+    answer, written = os.pipe()
+    words = [*interpreter(__name__, "try_to_prepare"), str(written)]
+    done = subprocess.run(
+        words, input=prepare, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[written], check=False
+    )
+    os.close(written)
+    with open(answer, "rb") as answered:
+        said = answered.read()
+    if not said:
+        text = done.stdout.decode(errors="replace")
+        raise NotPrepared(f"{cause_of_death(done.returncode)}\n{text}".rstrip())
+    about, problem = pickle.loads(said)  # noqa: S301 - of our own process.
     if problem:
-        print(CUT, problem, sep="", flush=True)
-        os._exit(PROBLEM)
+        raise NotPrepared(problem)
+    return about
+
+
+def try_to_prepare(answer: str) -> None:
+    about, why = None, ""
+    try:
+        _, about = prepared(sys.stdin.buffer.read())
+    except NotPrepared as problem:
+        why = str(problem)
+    with open(int(answer), "wb") as written:
+        written.write(pickle.dumps((about, why)))
+    os._exit(0)
 
 
 def fork_runners(control: Channel, setup: Setup, serve: Serve | None) -> None:
@@ -547,7 +561,7 @@ def work_in_new_interpreter(channel: str, note: str) -> None:
     for descriptor in map(int, (channel, note)):
         os.set_inheritable(descriptor, False)
     faulthandler.enable()
-    serve: Serve = pickle.loads(desk.next() or b"")()  # noqa: S301 - of the runner.
+    serve, _ = prepared(desk.next() or b"")
     os._exit(serve_until_end(desk, serve))
 
 

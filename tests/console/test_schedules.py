@@ -10,6 +10,7 @@ from tasks_app.alerts.attention import Kind, notices
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
+from taskstore.types.jobs import OptionsRequest
 from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import NewTask
 
@@ -109,7 +110,7 @@ def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator
     assert isinstance(job, PlannedJob)
     assert (job.args, job.kwargs, job.queue) == ((1, None), {"to": None}, "slow")
     assert (job.options.max_attempts, job.options.timeout_ms) == (3, 90_000)
-    options = schedules.ScheduledJobOptions(max_lost=9)
+    options = OptionsRequest(max_lost=9)
     schedules.put("report", SchedulePlan(cron="@daily", job=PlannedJob(function="f", options=options)), Actor("x"))
     operator.post("/console/schedules/report/edit", JOB)
     after = record_of(now("report")).adds
@@ -132,9 +133,9 @@ def fields_of(answer):
         {"task": PlannedTask(group="mail", data="a\r\nb", labels={"tier": " gold\nor silver "}, priority=3)},
         {"task": PlannedTask(group="mail", data="a\0b", labels={"a": "b"})},
         {"task": PlannedTask(group="mail", data="a\r\n\nb\n")},
-        {"job": PlannedJob(function="f", options=schedules.ScheduledJobOptions(timeout_ms=90_500))},
-        {"job": PlannedJob(function="f", options=schedules.ScheduledJobOptions(timeout_ms=5))},
-        {"job": PlannedJob(function="f", args=(None, 2**70), options=schedules.ScheduledJobOptions(timeout_ms=90_000))},
+        {"job": PlannedJob(function="f", options=OptionsRequest(timeout_ms=90_500))},
+        {"job": PlannedJob(function="f", options=OptionsRequest(timeout_ms=5))},
+        {"job": PlannedJob(function="f", args=(None, 2**70), options=OptionsRequest(timeout_ms=90_000))},
     ],
 )
 def test_what_the_form_does_not_show_it_does_not_change(operator, adds):

@@ -24,7 +24,7 @@ def test_a_job_is_enqueued_and_found(api):
         "pending", "mail", 5, ["ann", None, 2**80], {"cc": None},
     )  # fmt: skip
     assert (job["options"]["max_attempts"], job["options"]["timeout_ms"], job["options"]["on_lost"]) == (
-        3, 60_000, "retry",
+        3, 60_000, None,
     )  # fmt: skip
     assert api.get(f"/jobs/{job['id']}") == (200, job)
 

@@ -1,12 +1,14 @@
 """The processes of workers: each ends as it should, leaves nothing behind, and takes nobody with it."""
 
 import os
+import shlex
 import signal
 import time
 
 import pytest
 
 from lab.testing.processes import family, signal_all
+from taskstore.worker import children
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
@@ -14,6 +16,7 @@ from .children import Functions, Shells, answer_of, is_alive
 
 pytestmark = pytest.mark.once
 
+FORK_SERVER = "taskstore.worker.runner"
 HUNGRY = "python3 -c 'import time; some = bytearray({} << 20); time.sleep(1000)'"
 
 
@@ -346,13 +349,25 @@ def test_limits_hold_while_the_owner_is_stopped(shells):
     assert shells.hear().took_s < 3.5
 
 
-def test_a_process_of_another_user_is_told_and_hinders_no_other(tmp_path):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+def test_a_process_of_another_user_is_told_and_hinders_no_other(tmp_path, monkeypatch):
     """It can't be killed, so another runner goes on."""
-    if os.getuid():
-        pytest.fail("run this test as root: only root can start processes of other users")
+    powerless = [
+        *shlex.split("setpriv --bounding-set=-kill --inh-caps=-kill"),
+        *children.interpreter(FORK_SERVER, "main"),
+    ]
+    monkeypatch.setattr(children, "interpreter", lambda *_: powerless)
     with Shells(tmp_path) as shells:
-        over = shells.run("setpriv --reuid=65534 --clear-groups sleep 1000 & sleep 0.3")
-        assert over.left == 1
+        over = shells.run("setpriv --reuid=65534 --clear-groups sleep 1000 & echo $! >other; sleep 0.3; echo a")
+        other = int((tmp_path / "other").read_text())
+        try:
+            assert (over.out.text, over.code, over.left, over.others) == ("a\n", 0, 0, (other,))
+            shells.hear(Gone)
+            shells.child = shells.children.new()
+            for _ in range(3):
+                assert shells.run("echo b").took_s < 1
+        finally:
+            os.kill(other, signal.SIGKILL)
 
 
 # ---- The start
