@@ -53,6 +53,7 @@ ENDS = {
     How.TIMED_OUT: ("expired", "Timed out"),
     How.LOST: ("expired", "Worker lost"),
     How.GIVEN_BACK: ("quiet", "Given back"),
+    How.SNOOZED: ("quiet", "Snoozed"),
 }
 # The meaning of the time that a list shows.
 TIMES = {

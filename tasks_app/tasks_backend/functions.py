@@ -19,6 +19,7 @@ from django.utils.module_loading import autodiscover_modules
 from taskstore.jobs.registry import JobContext, Runnable, UnknownFunction
 from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
+from taskstore.worker.retries import DEFAULT, Retries, Then
 
 from .backend import TaskStoreBackend, find_task, of_alias
 from .framework import (
@@ -65,6 +66,9 @@ class Functions:
                         found[member.module_path] = self._backend.job_options(member)
         return found
 
+    def retries(self, function: str) -> Retries:
+        return DEFAULT
+
     def find(self, function: str) -> Runnable:
         try:
             task = find_task(function, self._modules)
@@ -83,7 +87,8 @@ class Functions:
             except Stopped:
                 raise  # The worker that stopped the task reports it.
             except BaseException as problem:
-                if context.is_last:
+                then = DEFAULT.after(problem)
+                if then is Then.FAIL or (then is Then.RETRY and context.is_last):
                     self._runs.fail(result, problem)
                 raise
             self._runs.succeed(result, returned)

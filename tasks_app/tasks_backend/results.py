@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from taskstore.errors import InvalidInput
-from taskstore.types.job_record import How, JobError, JobRecord, JobStatus, NotAJob
+from taskstore.types.job_record import UNCOUNTED, JobError, JobRecord, JobStatus, NotAJob
 from taskstore.types.jobs import Job
 
 from ..jobs import queues as job_queues
@@ -99,7 +99,7 @@ def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:
 
 def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:
     """Return the result of a job. An attempt that a stopping worker gave back does not count."""
-    attempts = [each for each in job.attempts if each.how not in (None, How.GIVEN_BACK)]
+    attempts = [each for each in job.attempts if each.how not in (None, *UNCOUNTED)]
     if job.status is JobStatus.STARTED and job.attempt:
         attempts.append(job.attempt)
     result: TaskResult[P, R] = TaskResult(

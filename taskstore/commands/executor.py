@@ -185,8 +185,7 @@ class Lists:
             if is_late(command, work.clock.now_s()):
                 continue
             work.begun, work.news = work.clock.now_s(), None
-            child.run(self._order(command))
-            over = self._wait(work, child)
+            over = self._wait(work, child, child.run(self._order(command)))
             self._reports.forget(work.task.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
@@ -215,7 +214,7 @@ class Lists:
             tail_bytes=half,
         )
 
-    def _wait(self, work: Work, child: Child) -> Over | None:
+    def _wait(self, work: Work, child: Child, number: int) -> Over | None:
         """Return how the command ended; None if it was killed together with its runner."""
         is_stopping = False
         while True:
@@ -229,7 +228,7 @@ class Lists:
                     if event.progress:
                         self._reports.note(work.task.origin, *event.progress)
             if not is_stopping and self._is_to_stop(work):
-                child.stop()
+                child.stop(number)
                 is_stopping = True
 
     def _run_of(self, work: Work, command: Command, over: Over | None) -> Run:

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ from ..types.command_record import Output
 from ..types.job_record import (
     DEFAULT_QUEUE,
     LONGEST_LOG,
+    UNCOUNTED,
     Attempt,
     How,
     JobError,
@@ -35,14 +36,15 @@ from ..types.job_record import (
 )
 from ..types.tasks import Change
 from ..worker import children
-from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare
+from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
 from ..worker.engine import PATIENCE_S
+from ..worker.handlers import Result
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
 from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from .orphans import LOOK_EVERY_S, JobStore, Orphans
-from .process import Assignment, packed
+from .process import packed
 from .verdicts import (
     FAILURES,
     Outcome,
@@ -65,6 +67,7 @@ logger = logging.getLogger(__name__)
 QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
 AHEAD = 8  # The number of jobs to queue for each process while jobs are quick.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
+UNDECLARED, FAILED = JobOptions(), Attempt(how=How.FAILED)
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 
 
@@ -89,6 +92,7 @@ class Work:
     record: JobRecord
     held: Held
     child: Child | None = None  # None: it waits for a process, or has ended.
+    number: int = 0  # Of the runs of its child.
     taken_at: float = field(default_factory=time.monotonic)
     started_ms: int = 0  # 0: not started.
     pid: int = 0
@@ -112,24 +116,24 @@ class Work:
     def run(self, child: Child, worker: str, setup: Setup) -> None:
         """Have a process run the job."""
         record, options = self.record, self.record.options.filled()
-        assigned = Assignment(
-            function=record.function,
-            job_id=self.job_id,
-            args=record.args,
-            kwargs=record.kwargs,
-            attempt=1 + sum(attempt.how in FAILURES for attempt in record.counted),
-            is_last=is_over(record, Attempt(how=How.FAILED)),
-            worker=worker,
-            has_limit=options.timeout_ms is not None,
-        )
+        assigned = {
+            "function": record.function,
+            "job_id": self.job_id,
+            "args": record.args,
+            "kwargs": record.kwargs,
+            "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
+            "is_last": is_over(record, FAILED),
+            "worker": worker,
+            "backoff_ms": options.backoff_ms,
+            "has_limit": options.timeout_ms is not None,
+        }
         limits = children.Work(
             limit_s=None if options.timeout_ms is None else options.timeout_ms / 1_000,
             memory_bytes=options.memory_bytes or setup.memory_bytes,
             kill_after_s=setup.kill_after_s,
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
         )
-        self.child, self.started_ms = child, now_ms()
-        child.run(limits, packed(asdict(assigned)))
+        self.child, self.number = child, child.run(limits, packed(assigned))
 
 
 class Jobs:
@@ -142,13 +146,14 @@ class Jobs:
         self._is_over = False
         self._has_heard_all = False
         self._unwritten: set[Work] = set()  # That have ended.
+        self._over: deque[int] = deque()  # The keys of those that have just ended.
         self.end_s = setup.kill_after_s + 1
         self.at_once = setup.processes
         self._ends_at = math.inf  # When to stop waiting for an unavailable store.
         self._turn = threading.Lock()  # Guards the next three.
         self._waiting: deque[Work] = deque()
-        self._idle: list[Child] = []
-        self._running: dict[Child, Work] = {}
+        # The works of each process by their numbers, the one that runs first.
+        self._working: dict[Child, dict[int, Work]] = {}
 
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
@@ -158,7 +163,7 @@ class Jobs:
         self.chores: Sequence[Chore] = [(LOOK_EVERY_S, orphans.look), (SEND_EVERY_S, self._reports.send)]
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()
-        self._idle = [self._children.new() for _ in range(self._setup.processes)]
+        self._working = {self._children.new(): {} for _ in range(self._setup.processes)}
         self._heard: SimpleQueue[tuple[Work, Outcome] | None] = SimpleQueue()  # None: check the jobs, or end.
         self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
         self._listening = threading.Thread(target=self._listen, name="processes", daemon=True)
@@ -201,8 +206,8 @@ class Jobs:
 
     def _declared(self, record: JobRecord) -> JobRecord:
         """Return the record with the options that its function declares, where none were given."""
-        declared: JobOptions = self._children.about.get(record.function, JobOptions())
-        return replace(record, options=JobOptions(**asdict(record.options.over(declared).filled())))
+        declared: JobOptions = self._children.about.get(record.function, UNDECLARED)
+        return replace(record, options=record.options.over(declared))
 
     def stop(self) -> None:
         """Do nothing: queued jobs start soon or are taken back."""
@@ -232,26 +237,29 @@ class Jobs:
         self._start_what_waits()
 
     def _start_what_waits(self) -> None:
-        while True:
-            with self._turn:
-                if not (self._idle and self._waiting):
-                    return
-                child, work = self._idle.pop(), self._waiting.popleft()
-                self._running[child] = work
-                work.run(child, self._place.worker, self._setup)
-
-    def _take_back(self, work: Work) -> bool:
-        """Return a job that has not started."""
+        # While jobs are quick, a process need not wait for this one before it starts the next job.
+        most = 2 if self._average_ms < AHEAD_MS and self._setup.jobs_per_process > 1 else 1
         with self._turn:
-            if work not in self._waiting:
-                return False
-            self._waiting.remove(work)
-        self._end_work(work, Outcome.given_back())
-        return True
+            for depth in range(most):
+                for child, works in self._working.items():
+                    if len(works) == depth and self._waiting:
+                        work = self._waiting.popleft()
+                        work.run(child, self._place.worker, self._setup)
+                        works[work.number] = work
+                        if depth == 0:
+                            work.started_ms = now_ms()
 
-    def _stop(self, work: Work) -> None:
-        if not self._take_back(work) and (child := work.child):
-            child.stop()
+    def _stop(self, work: Work, *, only_waiting: bool = False) -> None:
+        """End a job, or give it back if it has not started."""
+        with self._turn:
+            is_waiting = work in self._waiting
+            if is_waiting:
+                self._waiting.remove(work)
+        if is_waiting:
+            self._end_work(work, Outcome.given_back())
+            self._tell_over()
+        elif child := work.child:
+            child.stop(work.number, only_waiting=only_waiting)
 
     def _lose(self, key: int, job_id: int) -> None:
         _say_lost(job_id)
@@ -265,63 +273,77 @@ class Jobs:
             while (heard := self._children.receive()) is not None:
                 for child, event in heard:
                     self._hear(child, event)
-                if heard:
-                    self._start_what_waits()
-            for child in list(self._running):
+                self._start_what_waits()
+                self._tell_over()
+            for child in list(self._working):
                 self._hear(child, Gone())
             for work in list(self._waiting):
-                self._take_back(work)
+                self._stop(work)
         except Exception as problem:
             self._engine.fail(problem)
         finally:
+            self._tell_over()
             self._has_heard_all = True
             self._heard.put(None)
 
     def _hear(self, child: Child, event: Event) -> None:
-        work = self._running.get(child)
-        if isinstance(event, bytes):
-            if work:
-                done, text = json.loads(event)
-                self._reports.note(work.job_id, done, text)
-        elif isinstance(event, News):
-            if work:
-                work.pid, work.log = event.pid, text_of(event.out)
-                self._heard.put(None)
-        else:
+        works = self._working.get(child, {})
+        running = next(iter(works.values()), None)
+        if isinstance(event, Over):
             with self._turn:
-                self._running.pop(child, None)
-                if isinstance(event, Over):
-                    self._idle.append(child)
-                else:
-                    self._idle = [each for each in self._idle if each is not child]
-            if isinstance(event, Gone) and not (self._is_over or self._engine.stopping.is_set()):
-                new = self._children.new()
-                with self._turn:
-                    self._idle.append(new)
+                work = works.pop(event.number, None)
+                for following in list(works.values())[:1]:
+                    following.started_ms = following.started_ms or now_ms()
             if work:
                 self._end(work, event)
+        elif isinstance(event, Gone):
+            self._leave(child)
+        elif running and isinstance(event, News):
+            running.pid, running.log = event.pid, text_of(event.out)
+            self._heard.put(None)
+        elif running and isinstance(event, bytes):
+            done, text = json.loads(event)
+            self._reports.note(running.job_id, done, text)
 
-    def _end(self, work: Work, event: Over | Gone) -> None:
-        work.child = None
-        if isinstance(event, Over):
-            self._average_ms += (event.took_s * 1_000 - self._average_ms) / 10
-            outcome = outcome_of(event, text_of(event.out), work.record.options.timeout_ms, self._memory_of(work))
-        elif self._is_over:
-            outcome = Outcome.given_back()
-        else:
+    def _leave(self, child: Child) -> None:
+        """Replace a runner that has died, and give back the jobs that it had not started."""
+        is_needed = not (self._is_over or self._engine.stopping.is_set())
+        new = self._children.new() if is_needed else None
+        with self._turn:
+            works = self._working.pop(child, {})
+            if new:
+                self._working[new] = {}
+        for work in works.values():
             error = JobError(type="WorkerLost", message="its parent process died")
-            outcome = Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
-        self._end_work(work, outcome)
+            lost = Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
+            self._end_work(work, lost if work.started_ms and not self._is_over else Outcome.given_back())
+
+    def _end(self, work: Work, over: Over) -> None:
+        if over.why is Why.TAKEN_BACK:
+            self._end_work(work, Outcome.given_back())
+            return
+        self._average_ms += (over.took_s * 1_000 - self._average_ms) / 10
+        timeout_ms = work.record.options.timeout_ms
+        self._end_work(work, outcome_of(over, text_of(over.out), timeout_ms, self._memory_of(work)))
 
     def _memory_of(self, work: Work) -> int | None:
         return work.record.options.memory_bytes or self._setup.memory_bytes
 
     def _end_work(self, work: Work, outcome: Outcome) -> None:
-        # Before `done`: once no task is in progress, the writer only waits for what was received until then.
-        work.has_ended = True
+        work.child, work.has_ended = None, True
         self._unwritten.add(work)
         self._heard.put((work, outcome))
-        self._engine.done(work.key)
+        # After that: once no task is in progress, the writer only waits for what was received until then.
+        self._over.append(work.key)
+
+    def _tell_over(self) -> None:
+        """Have others claimed in place of the jobs that have ended."""
+        over = []
+        with suppress(IndexError):
+            while True:
+                over.append(self._over.popleft())
+        if over:
+            self._engine.done(*over)
 
     # ---- The thread that writes
 
@@ -351,7 +373,7 @@ class Jobs:
         entries = []
         for work in list(self._engine.works.values()):
             if work.is_late(now):
-                self._take_back(work)
+                self._stop(work, only_waiting=True)
             if not work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
                 continue
             work.written_at, work.written_log = now, work.log
@@ -389,19 +411,21 @@ class Jobs:
             pid=outcome.pid,
             error=outcome.error,
         )
-        entry = self._entry(work, task, after(work.record, attempt, result=outcome.result, log=outcome.log))
+        entry = self._entry(work, task, after(work.record, attempt, outcome))
         return (entry,) if entry else ()
 
     def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
+        def written(tasks: Sequence[Task]) -> None:
+            _say_ended(work, verdict)
+
+        refused = partial(self._not_written, work, task, verdict)
+        if verdict.is_discarded:
+            return Entry(commit=Result(deletes=[task.id]), written=written, refused=refused)
         try:
             change = change_of(task, work.queue, verdict)
         except (TypeError, ValueError) as problem:
             return self._not_written(work, task, verdict, problem)
-        return Entry.of(
-            change,
-            written=lambda _: _say_ended(work, verdict),
-            refused=partial(self._not_written, work, task, verdict),
-        )
+        return Entry.of(change, written, refused)
 
     def _not_written(self, work: Work, task: Task, verdict: Verdict, problem: Exception) -> Entry | None:
         if isinstance(problem, CommitRefused):
@@ -425,12 +449,12 @@ def _say_ended(work: Work, verdict: Verdict) -> None:
     error = f": {attempt.error.line}" if attempt.error else ""
     again = f"; again in {verdict.in_ms / 1_000:g} s" if verdict.in_ms else ""
     logger.log(
-        logging.INFO if attempt.how in (How.SUCCEEDED, How.GIVEN_BACK) else logging.WARNING,
+        logging.INFO if attempt.how in (How.SUCCEEDED, *UNCOUNTED) else logging.WARNING,
         "job %d of %s, %s: %s after %.3g s%s%s",
         work.job_id,
         work.queue,
         work.record.function,
-        attempt.how,
+        "discarded" if verdict.is_discarded else attempt.how,
         max(0, attempt.ended - attempt.started) / 1_000 if attempt.started else 0,
         error,
         again,

@@ -12,7 +12,8 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
@@ -38,6 +39,7 @@ class Assignment:
     attempt: int = 1
     is_last: bool = False
     worker: str = ""
+    backoff_ms: int = 0
     has_limit: bool = False  # Of time: otherwise what it leaves running has EXIT_S.
 
 
@@ -96,7 +98,21 @@ def answer_to(assigned: Assignment, functions: Functions, report: Report = unrep
             raise ResultNotJson(f"the result must be JSON: {problem}") from None
         return {"how": How.SUCCEEDED, "result": result}
     except BaseException as problem:
-        return {"how": How.FAILED, "error": described(problem)}
+        return {"how": How.FAILED, "error": described(problem), **then(problem, assigned, functions)}
+
+
+def then(problem: BaseException, assigned: Assignment, functions: Functions) -> Answer:
+    """Return what follows when the function raised this, by the rules that it declares."""
+    if isinstance(problem, Stopped):
+        return {}
+    try:
+        retries = functions.retries(assigned.function)
+        if isinstance(retries.backoff, timedelta):  # The job may have been enqueued with another one.
+            retries = replace(retries, backoff=timedelta(milliseconds=assigned.backoff_ms))
+        return {"then": retries.after(problem), "in_ms": retries.pause_ms(assigned.attempt, problem)}
+    except Exception:  # Of a function for the backoff.
+        traceback.print_exc()
+        return {}
 
 
 @contextmanager
@@ -162,7 +178,10 @@ def _readable(text: str) -> str:
 
 def packed(message: Any) -> bytes:
     """Encode a message as JSON. ASCII, because text may contain lone surrogates."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii")
+    return ENCODER.encode(message).encode("ascii")
+
+
+ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 def flush() -> None:

@@ -18,6 +18,7 @@ from ..errors import refuse
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
 from ..worker.handlers import Report, unreported
+from ..worker.retries import DEFAULT, Backoff, Kinds, Retries
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -105,6 +106,9 @@ class Functions(Protocol):
     def find(self, function: str) -> Runnable:
         """Raises UnknownFunction."""
 
+    def retries(self, function: str) -> Retries:
+        """Return what follows when the function fails."""
+
     def declared(self) -> Mapping[str, JobOptions]:
         """Return the options that functions declare, by the name of the function."""
 
@@ -122,6 +126,7 @@ class JobFunction(Generic[P, R]):
     queue: str = DEFAULT_QUEUE
     priority: int = 0
     options: JobOptions = field(default_factory=JobOptions)
+    retries: Retries = DEFAULT
     at_ms: int = 0  # 0: now.
     unique: str | None = None  # As in `Jobs.enqueue`.
     unique_for_ms: int = 0
@@ -185,28 +190,48 @@ def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 @overload
 def job(
-    *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    backoff: Backoff | None = None,
+    jitter: float | None = None,
+    retry_on: Kinds | None = None,
+    fail_on: Kinds | None = None,
+    discard_on: Kinds | None = None,
+    **options: Any,
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
 
 def job(
-    function: Callable[..., Any] | None = None, /, *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Any
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    backoff: Backoff | None = None,
+    jitter: float | None = None,
+    retry_on: Kinds | None = None,
+    fail_on: Kinds | None = None,
+    discard_on: Kinds | None = None,
+    **options: Any,
 ) -> Any:
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
-    Options: `max_attempts`, `backoff` and `timeout` (timedelta), `memory_bytes`, `on_lost` ("retry" or "fail")
-    and `max_lost`; see RunOptions. They hold for all jobs that are enqueued without these options.
+    `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
+    Options: `max_attempts`, `timeout` (timedelta), `memory_bytes`, `on_lost` ("retry" or "fail") and `max_lost`; see
+    RunOptions. They hold for all jobs that are enqueued without these options.
 
     Raises TypeError for an unknown option; ValueError for an invalid queue name, for a function that a worker could not
     find by its name, and for a name that another function has.
     """
 
     checked(queue)
-    given = JobOptions(**in_ms(options))
+    retries = Retries.of(backoff=backoff, jitter=jitter, retry_on=retry_on, fail_on=fail_on, discard_on=discard_on)
+    given = JobOptions(**in_ms(options), backoff_ms=None if backoff is None else retries.first_ms)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)
-        made = JobFunction(path=path, function=function, queue=queue, priority=priority, options=given)
+        made = JobFunction(path=path, function=function, queue=queue, priority=priority, options=given, retries=retries)
         functions[made.path] = made
         return made
 
@@ -273,6 +298,9 @@ class Registered:
             importlib.import_module(module)
         if not functions:
             raise UnknownFunction(f"no function in {', '.join(modules)} is a job: decorate functions with @job")
+
+    def retries(self, function: str) -> Retries:
+        return functions[function].retries if function in functions else DEFAULT
 
     def declared(self) -> Mapping[str, JobOptions]:
         return {path: function.options for path, function in functions.items()}

@@ -7,15 +7,25 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from ..types.job_record import Attempt, How, JobError, JobRecord, JobStatus, OnLost, finished_group, not_recorded
+from ..types.job_record import (
+    UNCOUNTED,
+    Attempt,
+    How,
+    JobError,
+    JobRecord,
+    JobStatus,
+    OnLost,
+    finished_group,
+    not_recorded,
+)
 from ..types.tasks import Change, NewTask
 from ..worker.children import Over, Why, cause_of_death
+from ..worker.retries import LONGEST_BACKOFF_MS, Then
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
-LONGEST_BACKOFF_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,8 @@ class Outcome:
     error: JobError | None = None
     pid: int = 0
     log: str = ""
+    then: Then | None = None  # By the rules of the function; None: by the options.
+    in_ms: int | None = None  # The pause before the next attempt; None: by the options.
 
     @classmethod
     def given_back(cls) -> Self:
@@ -56,7 +68,9 @@ def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int |
     elif not error:
         kind, message = "Died", cause_of_death(over.code)
     else:
-        return Outcome(How.FAILED, error=error, pid=over.pid, log=log)
+        then = Then(answer["then"]) if "then" in answer else None
+        how = How.SNOOZED if then is Then.SNOOZE else How.FAILED
+        return Outcome(how, error=error, pid=over.pid, log=log, then=then, in_ms=answer.get("in_ms"))
     # The traceback shows where the job was interrupted.
     made = JobError(type=kind, message=message, traceback=error.traceback if error else "")
     return Outcome(how, error=made, pid=over.pid, log=log)
@@ -73,19 +87,26 @@ class Verdict:
     record: JobRecord
     finished: JobStatus | None = None  # None: it runs again.
     in_ms: int = 0  # The delay before it runs again.
+    is_discarded: bool = False  # It is deleted.
 
 
-def after(record: JobRecord, attempt: Attempt, *, result: Any = None, log: str = "") -> Verdict:
+def after(record: JobRecord, attempt: Attempt, outcome: Outcome | None = None) -> Verdict:
     """Decide the next state of a job after an attempt that has ended."""
+    outcome = outcome or Outcome(attempt.how or How.LOST, log=record.log)
+    log = outcome.log
     if attempt.how is How.SUCCEEDED:
-        return _finished(JobStatus.SUCCEEDED, record, attempt, result=result, error=None, log=log)
-    if is_over(record, attempt):
+        return _finished(JobStatus.SUCCEEDED, record, attempt, result=outcome.result, error=None, log=log)
+    if outcome.then is Then.DISCARD:
+        return Verdict(record=record.with_attempt(attempt), is_discarded=True)
+    if is_over(record, attempt) or outcome.then is Then.FAIL:
         return _finished(JobStatus.FAILED, record, attempt, error=attempt.error, log=log)
-    if attempt.how is How.GIVEN_BACK:  # Not a failure.
-        return Verdict(record=record.with_attempt(replace(attempt, error=None)))
+    if attempt.how in UNCOUNTED:  # Not a failure.
+        return Verdict(record=record.with_attempt(replace(attempt, error=None)), in_ms=outcome.in_ms or 0)
     kept = record.with_attempt(attempt, error=attempt.error, log=log)
     if attempt.how not in FAILURES:
         return Verdict(record=kept)
+    if outcome.in_ms is not None:
+        return Verdict(record=kept, in_ms=outcome.in_ms)
     doublings = min(_times(kept, FAILURES) - 1, 40)
     return Verdict(record=kept, in_ms=min(record.options.filled().backoff_ms << doublings, LONGEST_BACKOFF_MS))
 
@@ -110,7 +131,7 @@ def lost(record: JobRecord, times: int, ended: int, otherwise: Attempt) -> Verdi
         process = f", process {attempt.pid}" if attempt.pid else ""
         where = f", on {attempt.host}" if attempt.host else ""
         error = JobError(type="WorkerLost", message=f"its worker{who}{process}{where} died with it, or lost its lease")
-        verdict = after(record, replace(attempt, error=error), log=record.log)
+        verdict = after(record, replace(attempt, error=error))
         record = verdict.record
         if verdict.finished:
             break

@@ -8,8 +8,9 @@ the id of the job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Self
 
 from . import records, sentences
@@ -53,6 +54,10 @@ class How(StrEnum):
     TIMED_OUT = "timed out"
     LOST = "lost"  # Its worker died, or lost the lease.
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
+    SNOOZED = "snoozed"  # The function is to be called again later. Does not count as an attempt.
+
+
+UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED})
 
 
 class NotAJob(ValueError):
@@ -86,6 +91,7 @@ class Attempt:
     pid: int = 0  # The process that ran the function.
     error: JobError | None = None
     final: bool = False  # It finished the job. After a requeue, counting starts again.
+    times: int = 1  # It stands for so many snoozed attempts, one after the other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +131,12 @@ class JobOptions:
         """Those that are not None."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
 
+    @lru_cache  # noqa: B019 - small and few. Workers ask for the same ones for each job.
     def over(self, declared: JobOptions) -> JobOptions:
-        """Return these options, with those of the function where none are given."""
-        return replace(declared, **self.given)
+        """Return these options, with those of the function where none are given, and otherwise the defaults."""
+        return JobOptions(**asdict(replace(declared, **self.given).filled()))
 
+    @lru_cache  # noqa: B019
     def filled(self) -> RunOptions:
         """Return them with the defaults."""
         return RunOptions(**self.given)
@@ -151,9 +159,9 @@ class JobRecord(records.Record):
 
     @property
     def counted(self) -> tuple[Attempt, ...]:
-        """The attempts that count: those since the job was last finished, except those given back."""
+        """The attempts that count: those since the job was last finished, except those given back or snoozed."""
         since = max((place for place, each in enumerate(self.attempts, 1) if each.final), default=0)
-        return tuple(each for each in self.attempts[since:] if each.how is not How.GIVEN_BACK)
+        return tuple(each for each in self.attempts[since:] if each.how not in UNCOUNTED)
 
     @property
     def under_way(self) -> Attempt | None:
@@ -178,6 +186,9 @@ class JobRecord(records.Record):
     def with_attempt(self, attempt: Attempt, **changes: Any) -> Self:
         """Return the record with an attempt added, replacing one under way, and other members changed."""
         before = self.attempts[:-1] if self.under_way else self.attempts
+        if before and before[-1].how is attempt.how is How.SNOOZED:
+            attempt = replace(attempt, started=before[-1].started, times=before[-1].times + 1)
+            before = before[:-1]
         return replace(self, attempts=(*before, attempt), **changes)
 
 
@@ -284,4 +295,4 @@ def not_recorded(record: JobRecord, claims: int) -> int:
 
     `claims`: the count of the task just claimed. An attempt recorded as under way is included.
     """
-    return max(0, claims - 1 - sum(attempt.how is not None for attempt in record.attempts))
+    return max(0, claims - 1 - sum(attempt.times for attempt in record.attempts if attempt.how is not None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from math import isfinite
@@ -43,15 +43,31 @@ class Record:
         """Parse the data of a task, ignoring unknown members. Raises the class's error, which names the invalid one."""
         try:
             tree = json.loads(data, parse_constant=_refuse, parse_float=_finite)
-            json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
+            if b"\\u" in data:
+                json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
             return value_of(cls, tree)
         except (ValueError, RecursionError) as problem:
             raise cls._error(f"invalid {cls._called}: {problem}") from None
 
     def encode(self) -> bytes:
         """Return the data for a task. Raises TypeError or ValueError if a member can't be written as JSON."""
-        members = asdict(self)  # type: ignore[call-overload]  # Each class of records is a dataclass.
-        return json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return ENCODER.encode(tree_of(self)).encode()
+
+
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def tree_of(value: Any) -> Any:
+    """Return a data class with all that it contains as JSON objects. What is JSON already is not copied."""
+    kind = type(value)
+    if is_dataclass(kind):
+        return {name: tree_of(getattr(value, name)) for name in names_of(kind)}
+    return [tree_of(each) for each in value] if kind is tuple else value
+
+
+@cache
+def names_of(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:

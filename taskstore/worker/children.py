@@ -11,6 +11,7 @@ The owner decides when work stops: a service manager signals all processes, and 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import pickle
@@ -65,6 +66,7 @@ class Work(NamedTuple):
     """What a runner is to do: a command line, or what the functions of a Python process are told."""
 
     shell: Shell | None = None
+    number: int = 0  # Of this runner.
     messages: int = 0  # How many follow for the Python process.
     limit_s: float | None = None
     memory_bytes: int | None = None  # With all processes that it starts.
@@ -82,6 +84,17 @@ class Why(StrEnum):
     STOPPED = "stopped"  # By the owner.
     SIGNAL = "signal"  # Somebody sent SIGTERM or SIGINT to its process alone.
     NOT_STARTED = "not started"
+    TAKEN_BACK = "taken back"  # By the owner, before it was started.
+
+
+class Stop(NamedTuple):
+    """An order to end work, or to give it back if it has not been started."""
+
+    number: int
+    only_waiting: bool
+
+
+NO_OUTPUT = Output()
 
 
 class News(NamedTuple):
@@ -96,6 +109,7 @@ class News(NamedTuple):
 class Over(NamedTuple):
     """The end of work. `answer` and `text` are empty if its process did not say or leave any."""
 
+    number: int
     answer: bytes
     pid: int
     code: int  # As in `subprocess`. 0 if the process is kept for further work.
@@ -103,10 +117,17 @@ class Over(NamedTuple):
     why: Why | None
     text: str  # Why it was not started.
     was_signalled: bool  # SIGTERM or SIGINT was sent to all processes meanwhile, so it is no failure of the work.
-    out: Output
-    err: Output
+    outputs: Sequence[Output]  # Empty if it has written nothing.
     left: int  # How many of its processes outlived it and were killed.
     others: Sequence[int]  # Its processes that belong to other users and can't be killed. The runner ends.
+
+    @property
+    def out(self) -> Output:
+        return self.outputs[0] if self.outputs else NO_OUTPUT
+
+    @property
+    def err(self) -> Output:
+        return self.outputs[1] if len(self.outputs) > 1 else NO_OUTPUT
 
 
 class Gone:
@@ -350,18 +371,21 @@ class Child:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self._numbers = itertools.count(1)
 
-    def run(self, work: Work, *messages: bytes) -> None:
-        """Hand over work, when the last one is over, with messages for the Python process."""
-        self.channel.send(pickle.dumps(work._replace(messages=len(messages))), *messages)
+    def run(self, work: Work, *messages: bytes) -> int:
+        """Hand over work, with messages for the Python process. It is done after the last one. Returns its number."""
+        number = next(self._numbers)
+        self.channel.send(pickle.dumps(work._replace(number=number, messages=len(messages))), *messages)
+        return number
 
     def tell(self, message: bytes) -> None:
         """Send a message to the Python process that works."""
         self.channel.send(pickle.dumps(message))
 
-    def stop(self) -> None:
-        """End the work. Its end is received like any other."""
-        self.channel.send(pickle.dumps(None))
+    def stop(self, number: int, *, only_waiting: bool = False) -> None:
+        """End work, by default also if it has been started. Its end is received like any other."""
+        self.channel.send(pickle.dumps(Stop(number, only_waiting)))
 
     def wait(self, patience_s: float | None = None) -> list[Event]:
         """Return what it says within that time, for a thread that has only this one."""

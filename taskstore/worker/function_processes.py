@@ -113,7 +113,7 @@ def serve(handlers: Mapping[str, Handler], desk: Desk) -> None:
         try:
             answer = pickle.dumps(outcome)
         except (AttributeError, TypeError, pickle.PickleError) as problem:  # The return value can't be pickled.
-            answer = pickle.dumps(Outcome.of(problem))
+            answer = pickle.dumps(handlers[task.group].outcome_of(problem, context.attempt))
         with turn:
             doing.clear()  # Before the answer, after which the next task may arrive.
         desk.answer(answer)

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 LOOP_END_S = 1.0
 GIVE_BACK_S = 5.0
 
-LONGEST_BACKOFF_MS = 3_600_000
-
 
 class Attempt:
     """One call of a function. `held` is set when the renewal of its lease starts."""
@@ -277,7 +275,7 @@ class Functions:
         if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
             self._tell(attempt, Outcome(how=How.LOST))
         elif outcome.how is How.DONE and isinstance(problem, CommitRefused | InvalidInput | NotAllowed):
-            return self._entry(attempt, task, Outcome.of(problem))
+            return self._entry(attempt, task, attempt.handler.outcome_of(problem, attempt.number))
         elif isinstance(problem, NotAllowed):
             self._engine.fail(problem)
         else:
@@ -289,7 +287,7 @@ class Functions:
             self.ended[outcome.how] += 1
         task = attempt.task
         logger.log(
-            logging.INFO if outcome.how in (How.DONE, How.GIVEN_BACK) else logging.WARNING,
+            logging.INFO if outcome.how in (How.DONE, How.GIVEN_BACK, How.SNOOZED) else logging.WARNING,
             "task %d of %s, attempt %d: %s after %.3g s %s",
             task.id,
             task.group,
@@ -325,6 +323,8 @@ def verdict(task: Task, handler: Handler, attempt: int, outcome: Outcome, claime
     match outcome.how:
         case How.GIVEN_BACK:
             return given_back(task, attempt)
+        case How.SNOOZED:
+            return given_back(task, attempt, outcome.in_ms or 0)
         case How.DONE:
             return _done(task, outcome.result, claimed_id)
         case How.DISCARDED:
@@ -332,7 +332,7 @@ def verdict(task: Task, handler: Handler, attempt: int, outcome: Outcome, claime
         case How.FAILED if attempt < handler.max_attempts:
             later = Change(
                 id=task.id,
-                timespec_ms=-backoff_ms(handler, attempt),
+                timespec_ms=-(handler.retries.pause_ms(attempt) if outcome.in_ms is None else outcome.in_ms),
                 error=outcome.error,
                 labels=_with_attempts(task.labels, attempt),
                 release=True,
@@ -345,16 +345,10 @@ def verdict(task: Task, handler: Handler, attempt: int, outcome: Outcome, claime
             return Result(adds=[moved], deletes=[task.id])
 
 
-def given_back(task: Task, attempt: int) -> Result:
-    """Return the commit that makes the task available at once, without counting the attempt."""
+def given_back(task: Task, attempt: int, in_ms: int = 0) -> Result:
+    """Return the commit that makes the task available, at once or later, without counting the attempt."""
     labels = _with_attempts(task.labels, attempt - 1)
-    return Result(updates=[Change(id=task.id, labels=labels, release=True)])
-
-
-def backoff_ms(handler: Handler, attempt: int) -> int:
-    """Return the pause between this attempt and the next one."""
-    doublings = min(attempt - 1, 40)
-    return min(handler.backoff_ms << doublings, LONGEST_BACKOFF_MS)
+    return Result(updates=[Change(id=task.id, timespec_ms=-in_ms, labels=labels, release=True)])
 
 
 def _done(task: Task, result: Result, claimed_id: int) -> Result:

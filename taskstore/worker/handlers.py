@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import TaskStoreError, refuse
 from ..types.progress import problems_of
 from ..types.tasks import Change, NewTask
+from .retries import DEFAULT, Discard, Retries, Retry, Save, Then
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -23,21 +24,6 @@ class LeaseLost(TaskStoreError):
     """Another worker may have the task, so the result can't be committed. Stop working on it."""
 
     code = "lease_lost"
-
-
-class Discard(Exception):
-    """Raise it to delete the task without a result."""
-
-
-class Save(Exception):
-    """Raise it if retrying can't help: the task is moved unchanged, with the error.
-
-    `group`: the target, by default the handler's failed group. `error`: by default the exception that caused this one.
-    """
-
-    def __init__(self, group: str = "", error: str = "") -> None:
-        self.group, self.error = group, error
-        super().__init__(error or group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +89,7 @@ class How(StrEnum):
     SAVED = "saved"
     LOST = "lost"
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
+    SNOOZED = "snoozed"  # It is called again later. Does not count as an attempt.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,20 +101,26 @@ class Outcome:
     error: str = ""
     traceback: str = ""
     group: str = ""  # Where a saved task goes; empty: the failed group.
+    in_ms: int | None = None  # The pause before the next attempt. None: by the number of the attempt.
 
     @classmethod
-    def of(cls, problem: BaseException) -> Self:
+    def of(cls, problem: BaseException, attempt: int, retries: Retries) -> Self:
         """Return the outcome of an attempt that ended with this exception."""
         if isinstance(problem, LeaseLost):
             return cls(how=How.LOST)
-        if isinstance(problem, Discard):
-            return cls(how=How.DISCARDED, error=str(problem))
-        if isinstance(problem, Save):
-            cause = problem.__cause__
-            error = problem.error or (error_text(cause) if cause else "saved for review")
-            return cls(how=How.SAVED, error=error, group=problem.group)
-        text = "".join(traceback.format_exception(problem))
-        return cls(how=How.FAILED, error=error_text(problem), traceback=text)
+        match retries.after(problem):
+            case Then.SNOOZE:
+                return cls(how=How.SNOOZED, in_ms=retries.pause_ms(attempt, problem))
+            case Then.DISCARD:
+                error = str(problem) if isinstance(problem, Discard) else error_text(problem)
+                return cls(how=How.DISCARDED, error=error)
+            case Then.FAIL if isinstance(problem, Save):
+                return cls(how=How.SAVED, error=reason_of(problem) or "saved for review", group=problem.group)
+            case then:
+                text = "".join(traceback.format_exception(problem))
+                error = (reason_of(problem) if isinstance(problem, Retry) else "") or error_text(problem)
+                how = How.SAVED if then is Then.FAIL else How.FAILED
+                return cls(how=how, error=error, traceback=text, in_ms=retries.pause_ms(attempt, problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +131,7 @@ class Handler:
     function: Function
     failed_group: str
     max_attempts: int
-    backoff_ms: int  # Before the second attempt; twice as long before each further one.
+    retries: Retries = DEFAULT
 
     def __post_init__(self) -> None:
         if self.failed_group == self.group:
@@ -162,7 +155,7 @@ class Handler:
         try:
             return Outcome(how=How.DONE, result=as_result(self.call(task, context)))
         except BaseException as problem:
-            return Outcome.of(problem)
+            return self.outcome_of(problem, context.attempt)
 
     async def attempt_async(self, task: Task, context: Context) -> Outcome:
         try:
@@ -170,7 +163,13 @@ class Handler:
         except CancelledError:
             raise
         except BaseException as problem:
-            return Outcome.of(problem)
+            return self.outcome_of(problem, context.attempt)
+
+    def outcome_of(self, problem: BaseException, attempt: int) -> Outcome:
+        try:
+            return Outcome.of(problem, attempt, self.retries)
+        except Exception as worse:  # Of a function for the backoff.
+            return Outcome.of(worse, attempt, DEFAULT)
 
 
 def as_result(returned: Returned) -> Result:
@@ -185,6 +184,11 @@ def as_result(returned: Returned) -> Result:
             f"a function must return NewTask, Change, several of them, Result or None, not {returned!r:.90}"
         )
     return Result(adds=adds, updates=updates)
+
+
+def reason_of(problem: Save | Retry) -> str:
+    """Return the error that was given, or else the text of the exception that caused this one."""
+    return problem.error or (error_text(problem.__cause__) if problem.__cause__ else "")
 
 
 def error_text(problem: BaseException) -> str:

@@ -15,11 +15,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from ..types.command_record import Output
 from . import process_tree as tree
 from .captures import AT_ONCE, Capture, ProgressLines
 from .children import (
@@ -27,6 +27,7 @@ from .children import (
     EXIT_S,
     INTERRUPT,
     LEAVES,
+    NO_OUTPUT,
     RETIRE_S,
     SAYS,
     STOPS,
@@ -38,6 +39,7 @@ from .children import (
     Serve,
     Setup,
     Shell,
+    Stop,
     Why,
     Work,
     cause_of_death,
@@ -189,6 +191,21 @@ def run_as_runner(
 # ---- The runner
 
 
+NOT_BEGUN = Over(
+    number=0,
+    answer=b"",
+    pid=0,
+    code=0,
+    took_s=0,
+    why=Why.TAKEN_BACK,
+    text="",
+    was_signalled=False,
+    outputs=(),
+    left=0,
+    others=(),
+)
+
+
 class Process:
     """The process that works. `notes`: it writes a byte there when it receives SIGTERM or SIGINT."""
 
@@ -216,7 +233,7 @@ class Runner:
         self._poller.register(owner, select.POLLIN)
         self._process: Process | None = None
         self._work: Work | None = None
-        self._to_pass_on = 0  # So many of the next messages are for the process.
+        self._waiting: deque[tuple[Work, list[bytes]]] = deque()  # With the messages for the process.
         self._signalled_at = -1.0  # When this process received SIGTERM or SIGINT.
         tree.adopt_orphans()
         for number in STOPS:
@@ -234,6 +251,7 @@ class Runner:
                     self._obey(message)
             if not self._look_after():
                 return
+            self._begin_next()
         if self._process and self._process.channel and not self._work:
             self._retire(self._process.channel)
         tree.kill_all()
@@ -249,22 +267,31 @@ class Runner:
         self._signalled_at = time.monotonic()
 
     def _obey(self, message: bytes) -> None:
-        if self._to_pass_on:
-            self._to_pass_on -= 1
-            self._tell(message)
+        if self._waiting and len(self._waiting[-1][1]) < self._waiting[-1][0].messages:
+            self._waiting[-1][1].append(message)
             return
-        order: Work | bytes | None = pickle.loads(message)  # noqa: S301 - of the owner.
+        order: Work | Stop | bytes = pickle.loads(message)  # noqa: S301 - of the owner.
         if isinstance(order, Work):
-            self._to_pass_on = order.messages
-            self._begin(order)
-        elif order is None:
-            self._interrupt(Why.STOPPED)
-        else:
-            self._tell(order)
+            self._waiting.append((order, []))
+        elif isinstance(order, Stop):
+            self._stop(order)
+        elif self._process and self._process.channel:
+            self._process.channel.send(order)
 
-    def _tell(self, message: bytes) -> None:
-        if self._process and self._process.channel:
-            self._process.channel.send(message)
+    def _stop(self, order: Stop) -> None:
+        if self._work and self._work.number == order.number and not order.only_waiting:
+            self._interrupt(Why.STOPPED)
+        for each in [each for each in self._waiting if each[0].number == order.number]:
+            self._waiting.remove(each)
+            self._owner.send(pickle.dumps(NOT_BEGUN._replace(number=order.number)))
+
+    def _begin_next(self) -> None:
+        is_free = not self._work and (self._process is None or self._process.code is None)
+        if is_free and self._waiting and len(self._waiting[0][1]) == self._waiting[0][0].messages:
+            work, messages = self._waiting.popleft()
+            self._begin(work)
+            if self._process and self._process.channel:
+                self._process.channel.send(*messages)
 
     # ---- Beginning
 
@@ -285,7 +312,6 @@ class Runner:
                 self._process = self._shell(work, work.shell)
             elif self._process and self._process.code is None:
                 for output in self._process.outputs:
-                    output.read()
                     output.forget()
             else:
                 self._process = self._python(work)
@@ -495,10 +521,11 @@ class Runner:
     def _finish(self, text: str = "") -> None:
         """Tell the owner that the work is over."""
         process = self._process
-        for output in process.outputs if process else ():
-            output.read()
-        out, err = self._outputs(Capture.output)
+        captures = process.outputs if process else ()
+        for capture in captures:
+            capture.read()
         over = Over(
+            number=self._work.number if self._work else 0,
             answer=self._answer,
             pid=process.pid if process else 0,
             code=(process.code or 0) if process else 0,
@@ -506,8 +533,7 @@ class Runner:
             why=self._why,
             text=text,
             was_signalled=self._was_signalled(),
-            out=out,
-            err=err,
+            outputs=[each.output() for each in captures] if any(each.written for each in captures) else (),
             left=self._left,
             others=self._others,
         )
@@ -521,12 +547,8 @@ class Runner:
         poller.register(self._owner, select.POLLOUT)
         if poller.poll(0):  # Otherwise the owner is stopped, and limits go on.
             self._has_news = False
-            out, err = self._outputs(lambda output: output.end(LIVE_BYTES))
+            out, err, *_ = (*(output.end(LIVE_BYTES) for output in process.outputs), NO_OUTPUT, NO_OUTPUT)
             self._owner.send(pickle.dumps(News(process.pid, out, err, self._progress.latest)))
-
-    def _outputs(self, what: Callable[[Capture], Output]) -> tuple[Output, Output]:
-        out, err, *_ = (*map(what, self._process.outputs if self._process else ()), Output(), Output())
-        return out, err
 
 
 # ---- The Python process that works

@@ -12,6 +12,7 @@ from .engine import Engine
 from .function_processes import refuse_in_children
 from .functions import Attempt, Functions
 from .handlers import Function, Handler
+from .retries import Backoff, Kinds, Retries
 from .store import Store
 
 F = TypeVar("F", bound=Function)
@@ -66,7 +67,16 @@ class Worker(Engine[Attempt]):
         )
 
     def handle(
-        self, group: str, *, max_attempts: int = 5, backoff_ms: int = 1_000, failed_group: str = ""
+        self,
+        group: str,
+        *,
+        max_attempts: int = 5,
+        backoff: Backoff | None = None,
+        jitter: float | None = None,
+        retry_on: Kinds | None = None,
+        fail_on: Kinds | None = None,
+        discard_on: Kinds | None = None,
+        failed_group: str = "",
     ) -> Callable[[F], F]:
         """Decorate the function that handles the tasks of a group.
 
@@ -74,11 +84,16 @@ class Worker(Engine[Attempt]):
         or update (Change) in the commit that deletes the task: one of them, several, a Result for all parts of a
         commit, or None.
 
-        If it raises an exception, the task is retried after `backoff_ms`, a pause that doubles with each attempt up to
-        an hour. After `max_attempts` the task is moved with its error to `failed_group`, by default `GROUP/failed`.
-        Raise `Discard` to delete the task, or `Save` to move it at once. Raises ValueError if the group has a function.
+        If it raises an exception, the task is retried after a pause: `backoff`, by default a second, which doubles with
+        each attempt up to an hour. After `max_attempts` the task is moved with its error to `failed_group`, by default
+        `GROUP/failed`. The function can raise `Discard` to delete the task, `Save` to move it at once, `Retry` to
+        choose the pause, and `Snooze` to be called again without counting the attempt. See Retries for the other
+        arguments.
+
+        Raises TypeError or ValueError for invalid arguments, ValueError if the group has a function.
         """
 
+        retries = Retries.of(backoff=backoff, jitter=jitter, retry_on=retry_on, fail_on=fail_on, discard_on=discard_on)
         if group in self._handlers:
             raise ValueError(f"another function handles {group!r} already")
 
@@ -88,7 +103,7 @@ class Worker(Engine[Attempt]):
                 function=function,
                 failed_group=failed_group or f"{group}/failed",
                 max_attempts=max_attempts,
-                backoff_ms=backoff_ms,
+                retries=retries,
             )
             return function
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from typing import Any
 
 from taskstore import Client, Context, NewTask, Task, Worker
@@ -27,7 +28,7 @@ def wait_for_a_program(task: Task) -> None:
     subprocess.run(["sh", "-c", "echo sending $$; exec sleep 600"], check=True)
 
 
-@worker.handle("fatal", max_attempts=2, backoff_ms=0)
+@worker.handle("fatal", max_attempts=2, backoff=timedelta())
 def die(task: Task) -> None:
     os._exit(3)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from taskstore import Change, NewTask, Result, Save, Task
-from taskstore.worker.functions import attempt_of, backoff_ms, given_back, verdict
+from taskstore.worker.functions import attempt_of, given_back, verdict
 from taskstore.worker.handlers import Handler, How, Outcome, as_result
+from taskstore.worker.retries import Retries
 
 pytestmark = pytest.mark.once
 
@@ -17,7 +20,8 @@ MAIL = Task.make(
 
 
 def handler(*, failed_group="odd", max_attempts=3):
-    return Handler(group="mail", function=print, failed_group=failed_group, max_attempts=max_attempts, backoff_ms=500)
+    retries = Retries(backoff=timedelta(milliseconds=500))
+    return Handler(group="mail", function=print, failed_group=failed_group, max_attempts=max_attempts, retries=retries)
 
 
 def ended(outcome, attempt=2):
@@ -59,7 +63,7 @@ def test_anything_else_is_a_mistake(returned):
 
 
 def test_a_failed_attempt_is_counted_and_comes_again_later():
-    [later] = ended(Outcome.of(ValueError("no\0 address"))).updates
+    [later] = ended(Outcome.of(ValueError("no\0 address"), 2, handler().retries)).updates
     assert later == Change(
         id=ID,
         timespec_ms=-1_000,
@@ -71,7 +75,7 @@ def test_a_failed_attempt_is_counted_and_comes_again_later():
 
 
 def test_the_last_attempt_moves_it_as_it_is_and_it_starts_anew_there():
-    failed = ended(Outcome.of(ValueError("no address")), attempt=3)
+    failed = ended(Outcome.of(ValueError("no address"), 2, handler().retries), attempt=3)
     there = NewTask(
         id=ID,
         group="odd",
@@ -88,7 +92,7 @@ def test_it_is_saved_at_once_where_the_function_says():
     cause = KeyError("name")
     plain, named, caused = Save(), Save("mail/odd", "who is that?"), Save()
     caused.__cause__ = cause
-    adds = [ended(Outcome.of(save), attempt=1).adds[0] for save in (plain, named, caused)]
+    adds = [ended(Outcome.of(save, 1, handler().retries), attempt=1).adds[0] for save in (plain, named, caused)]
     assert [(add.group, add.error) for add in adds] == [
         ("odd", "saved for review"),
         ("mail/odd", "who is that?"),
@@ -99,16 +103,6 @@ def test_it_is_saved_at_once_where_the_function_says():
 def test_what_is_given_back_has_one_attempt_less():
     [change] = given_back(MAIL, 1).updates
     assert change == Change(id=ID, labels={"tier": "gold"}, release=True)
-
-
-def test_the_pause_doubles_up_to_an_hour():
-    assert [backoff_ms(handler(), attempt) for attempt in (1, 2, 3, 20, 10**9)] == [
-        500,
-        1_000,
-        2_000,
-        3_600_000,
-        3_600_000,
-    ]
 
 
 @pytest.mark.parametrize("wrong", [{"failed_group": "mail"}, {"max_attempts": 0}])

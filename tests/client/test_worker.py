@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,9 @@ from taskstore import (
     NewTask,
     NotAllowed,
     Result,
+    Retry,
     Save,
+    Snooze,
     StoreUnavailable,
     UnexpectedAnswer,
     Worker,
@@ -99,6 +102,39 @@ def test_what_a_function_returns_is_committed_with_the_end_of_its_task(store, wo
     assert (sorted(texts(store, "sent")), texts(store, "written")) == (["A", "B"], ["mailer 1"])
 
 
+@pytest.mark.parametrize("kind", ["function", "coroutine"])
+def test_a_function_says_what_follows_when_it_fails(store, worker, kind):
+    calls = []
+
+    def obey(task, context):
+        calls.append((task.text, context.attempt))
+        match task.text, sum(each == task.text for each, _ in calls):
+            case "wait", 1 | 2:
+                raise Snooze(timedelta(milliseconds=10))
+            case "again", 1:
+                raise Retry(timedelta(milliseconds=10), "not yet")
+            case "give up", _:
+                raise KeyError("no such thing")
+            case "drop", _:
+                raise PermissionError("never mind")
+
+    async def obey_later(task, context):
+        obey(task, context)
+
+    rules = {"retry_on": OSError, "discard_on": PermissionError, "backoff": lambda attempt: timedelta()}
+    worker.handle("mail", **rules)(obey if kind == "function" else obey_later)
+    for text in ("wait", "again", "give up", "drop"):
+        store.add("mail", text)
+    with Running(worker):
+        gone(store)
+    assert sorted(calls) == [
+        ("again", 1), ("again", 2), ("drop", 1), ("give up", 1), ("wait", 1), ("wait", 1), ("wait", 1),
+    ]  # fmt: skip
+    [failed] = all_of(store, "mail/failed")
+    assert (failed.text, failed.error) == ("give up", "KeyError: 'no such thing'")
+    assert worker.ended == {"snoozed": 2, "failed": 1, "saved": 1, "discarded": 1, "done": 2}
+
+
 def test_a_worker_may_end_when_no_task_is_available(store, worker, caplog):
     """What its functions add is done, too."""
     caplog.set_level("INFO", logger="taskstore")
@@ -171,7 +207,7 @@ def test_what_fails_is_tried_again_and_then_kept_with_its_error(store, worker):
     added = store.add("mail", "no address", labels={"tier": "gold"}, priority=5)
     attempts = []
 
-    @worker.handle("mail", max_attempts=3, backoff_ms=50)
+    @worker.handle("mail", max_attempts=3, backoff=timedelta(milliseconds=50))
     def send(task, context):
         attempts.append((context.attempt, task.labels.get("attempts"), task.error))
         raise ValueError(task.text)

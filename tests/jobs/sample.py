@@ -12,9 +12,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
-from taskstore import current_job, job
+from taskstore import Retry, Save, Snooze, current_job, job
 
 
 @job
@@ -132,6 +133,27 @@ def get_half_way(pages):
 @job
 def claim_too_much():
     current_job().progress(1.5)
+
+
+@job(max_attempts=5, backoff=[timedelta(milliseconds=10)], jitter=0.5, retry_on=OSError, discard_on=PermissionError)
+def obey(folder, *orders):
+    """Do what the next order says, at each call another one."""
+    calls = len(list(Path(folder).iterdir()))
+    Path(folder, f"call {calls} attempt {current_job().attempt}").touch()
+    match orders[calls]:
+        case "wait":
+            raise Snooze(timedelta(milliseconds=10))
+        case "again":
+            raise Retry(timedelta(milliseconds=10), "not yet")
+        case "break":
+            raise ConnectionError("broken")
+        case "give up":
+            raise KeyError("no such thing")
+        case "save":
+            raise Save(error="it can't be helped")
+        case "drop":
+            raise PermissionError("never mind")
+    return calls
 
 
 @job

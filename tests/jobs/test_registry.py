@@ -43,7 +43,7 @@ def one():
 FIRST = one
 
 
-def one():
+def one():  # type: ignore[no-redef]
     """The second."""
 
 

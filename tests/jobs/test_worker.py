@@ -55,6 +55,36 @@ def test_a_failure_is_tried_again_and_then_reported(queue):
     assert queue.status(job) == JobStatus.FAILED
 
 
+@pytest.mark.parametrize(
+    ("orders", "ends", "error"),
+    [
+        (["break", "again", "done"], ["failed", "failed", "succeeded"], ""),
+        (["wait", "wait", "break", "wait", "done"], ["snoozed", "failed", "snoozed", "succeeded"], ""),
+        (["break", "give up"], ["failed", "failed"], "KeyError: 'no such thing'"),
+        (["save"], ["failed"], "it can't be helped"),
+        (["again"] * 5, ["failed"] * 5, "not yet"),
+    ],
+)
+def test_a_function_says_what_follows_when_it_fails(queue, tmp_path, orders, ends, error):
+    job = queue.store.jobs.enqueue(f"{SAMPLE}.obey", [str(tmp_path), *orders]).id
+    with queue.worker(processes=1):
+        record = queue.finished(job)
+    assert [attempt.how for attempt in record.attempts] == ends
+    assert sum(attempt.times for attempt in record.attempts) == len(orders) == queue.task(job).claims
+    assert error in queue.task(job).error
+    calls = sorted(file.name for file in tmp_path.iterdir())
+    counted = [order not in ("wait",) for order in orders]
+    assert calls == [f"call {place} attempt {1 + sum(counted[:place])}" for place in range(len(orders))]
+
+
+def test_a_job_that_is_discarded_is_deleted(queue, tmp_path, caplog):
+    caplog.set_level("INFO", logger="taskstore")
+    job = queue.store.jobs.enqueue(f"{SAMPLE}.obey", [str(tmp_path), "drop"]).id
+    queue.new_worker(processes=1).run(until_empty=True)
+    assert queue.store.jobs.get(job) is None
+    assert any(f"job {job} of default, {SAMPLE}.obey: discarded after 0" in each for each in caplog.messages)
+
+
 def test_a_job_may_take_several_leases(queue):
     job = queue.enqueue("sleep", 4)
     with queue.worker(lease_ms=1_500, name="ann") as worker:

@@ -10,7 +10,7 @@ from typing import Any
 
 from taskstore.jobs.process import Assignment, packed, prepare
 from taskstore.jobs.registry import REGISTERED
-from taskstore.worker.children import Children, Gone, Over, Shell, Work
+from taskstore.worker.children import Children, Event, Gone, Over, Shell, Work
 
 SAMPLE = "tests.jobs.sample"
 PATIENCE_S = 30
@@ -22,6 +22,7 @@ class Runs:
     def __init__(self, children: Children) -> None:
         self.children = children
         self.child = children.new()
+        self._heard: list[Event] = []
 
     def __enter__(self):
         return self
@@ -29,17 +30,19 @@ class Runs:
     def __exit__(self, *_):
         self.children.end()
 
-    def begin(self, work) -> None:
-        self.child.run(*work)
+    def begin(self, work) -> int:
+        return self.child.run(*work)
 
     def hear(self, kind=Over) -> Any:
         """The next event of this kind."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
-            for event in self.child.wait(PATIENCE_S):
+            while self._heard:
+                event = self._heard.pop(0)
                 if isinstance(event, kind):
                     return event
                 assert not isinstance(event, Gone | Over), event
+            self._heard += self.child.wait(PATIENCE_S)
         raise AssertionError(f"no {kind.__name__} was heard")
 
     def over(self, work):

@@ -147,12 +147,27 @@ def test_it_tells_what_a_line_has_written_so_far(shells):
 
 
 def test_a_line_is_killed_when_its_owner_says_so(shells, tmp_path):
-    shells.begin(shells.work("echo $$ >pid; sleep 1000"))
+    number = shells.begin(shells.work("echo $$ >pid; sleep 1000"))
     assert eventually((tmp_path / "pid").exists)
-    shells.child.stop()
+    shells.child.stop(number, only_waiting=True)
+    shells.child.stop(number)
     assert shells.hear().why is Why.STOPPED
-    shells.child.stop()  # Too late for it, and not meant for the next one.
+    shells.child.stop(number)  # Too late for it, and not meant for the next one.
     assert shells.run("echo a").out.text == "a\n"
+
+
+def test_work_waits_for_the_one_before_and_can_be_taken_back(shells, functions):
+    first, second, third = (shells.begin(shells.work(f"sleep 0.5; echo {name}")) for name in "abc")
+    shells.child.stop(second, only_waiting=True)
+    overs = [shells.hear() for _ in range(3)]
+    assert [(over.number, over.why, over.out.text) for over in overs] == [
+        (second, Why.TAKEN_BACK, ""),
+        (first, None, "a\n"),
+        (third, None, "c\n"),
+    ]
+    for number in range(3):
+        functions.begin(functions.work("add", number))
+    assert [answer_of(functions.hear())["result"] for _ in range(3)] == [0, 1, 2]
 
 
 # ---- Python functions
