@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
-AHEAD = 8  # The number of jobs to queue for each process while jobs are quick.
+AHEAD = 16  # The number of jobs to queue for each process while jobs are quick.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 UNDECLARED, FAILED = JobOptions(), Attempt(how=How.FAILED)
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
@@ -141,7 +141,7 @@ class Jobs:
 
     def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup) -> None:
         self._store, self._groups, self._setup = store, groups, setup
-        self._ahead = setup.processes * min(setup.jobs_per_process, AHEAD)
+        self._ahead_of_each = min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._is_over = False
         self._has_heard_all = False
@@ -174,10 +174,15 @@ class Jobs:
         return not self._unwritten
 
     def room(self, in_work: int) -> int:
-        if in_work >= self._setup.processes:  # Leave jobs to other workers while slow ones occupy all processes.
-            return 0
-        ahead = self._ahead if self._average_ms < AHEAD_MS else 0
-        return self._setup.processes + ahead - in_work
+        ahead = self._ahead_of_each * self._quick_processes() if self._average_ms < AHEAD_MS else 0
+        most = self._setup.processes + ahead
+        return 0 if in_work >= most - ahead // 2 else most - in_work
+
+    def _quick_processes(self) -> int:
+        """Count the processes that may soon be free: slow jobs leave other jobs to other workers."""
+        slow_ms = now_ms() - AHEAD_MS
+        running = [next(iter(works.values()), None) for works in list(self._working.values())]
+        return sum(work is None or work.started_ms > slow_ms for work in running)
 
     def take(self, tasks: Sequence[Task]) -> None:
         """Start jobs, unless their earlier workers died too often."""

@@ -103,6 +103,7 @@ class Engine(Generic[W]):
         self._grace_ends_at = math.inf
         self._calls: SimpleQueue[None] = SimpleQueue()  # Calls of `stop`. Safe to use in a signal handler.
         self._problem: BaseException | None = None
+        self._has_claimed_all = False  # By a claim ahead.
         self._expected_at = math.inf  # When the claim under way should have been answered.
         # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
@@ -170,11 +171,14 @@ class Engine(Generic[W]):
             while True:
                 with self.change:
                     # Keep the answer, because a second call may return less.
-                    room = self.change.wait_for(lambda: self.stopping.is_set() or self._executor.room(len(self.works)))
+                    room = self.change.wait_for(lambda: self.stopping.is_set() or self._room())
+                    is_ahead = len(self.works) >= self._executor.at_once
                 if self.stopping.is_set():
                     return
                 was_idle = not self.works and self._executor.is_idle()
-                if self._claim(room) == 0 and self._until_empty:
+                claimed = self._claim(room, 0 if is_ahead else self._wait_ms)
+                self._has_claimed_all = is_ahead and claimed != room
+                if claimed == 0 and self._until_empty:
                     if was_idle:
                         self.stop()
                         return
@@ -183,12 +187,18 @@ class Engine(Generic[W]):
         except Exception as problem:
             self.fail(problem)
 
-    def _claim(self, limit: int) -> int | None:
+    def _room(self) -> int:
+        """Return how many tasks to claim. Claims ahead don't wait, and end when nothing more is available."""
+        in_work = len(self.works)
+        is_enough = self._has_claimed_all and in_work >= self._executor.at_once
+        return 0 if is_enough else self._executor.room(in_work)
+
+    def _claim(self, limit: int, wait_ms: int) -> int | None:
         """Return how many tasks were claimed; None: the store is unavailable."""
-        self._expected_at = time.monotonic() + self._wait_ms / 1_000 + LATE_S
+        self._expected_at = time.monotonic() + wait_ms / 1_000 + LATE_S
         try:
             tasks = self._claiming.claim(
-                self._groups, duration_ms=self._lease_ms, limit=limit, wait_ms=self._wait_ms, order=self._order
+                self._groups, duration_ms=self._lease_ms, limit=limit, wait_ms=wait_ms, order=self._order
             )
             self._expected_at = math.inf
             self._passing = (*AWAY, UnexpectedAnswer)
