@@ -233,7 +233,7 @@ class Jobs:
     def info(self) -> Mapping[str, Any]:
         """Return the `info` of a heartbeat, from which other workers on this machine learn whether this one is dead."""
         works = [work for work in list(self._engine.works.values()) if work.started_ms]
-        jobs = {str(work.job_id): work.pid for work in works[:MOST_TOLD]}
+        jobs = [{"id": work.job_id, "pid": work.pid} for work in works[:MOST_TOLD]]
         return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
 
     def _run(self, work: Work) -> None:
@@ -324,7 +324,7 @@ class Jobs:
             self._end_work(work, lost if work.started_ms and not self._is_over else Outcome.given_back())
 
     def _end(self, work: Work, over: Over) -> None:
-        if over.why is Why.TAKEN_BACK:
+        if over.why is Why.NOT_BEGUN:
             self._end_work(work, Outcome.given_back())
             return
         self._average_ms += (over.took_s * 1_000 - self._average_ms) / 10

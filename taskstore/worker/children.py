@@ -84,7 +84,7 @@ class Why(StrEnum):
     STOPPED = "stopped"  # By the owner.
     SIGNAL = "signal"  # Somebody sent SIGTERM or SIGINT to its process alone.
     NOT_STARTED = "not started"
-    TAKEN_BACK = "taken back"  # By the owner, before it was started.
+    NOT_BEGUN = "not begun"  # The owner wanted it back before it was started.
 
 
 class Stop(NamedTuple):

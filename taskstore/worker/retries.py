@@ -93,7 +93,7 @@ class Retries:
         if any(pause < timedelta() for pause in pauses):
             raise ValueError(f"backoff: must not be negative, but is {made.backoff!r}")
         if not 0 <= made.jitter <= 1:
-            raise ValueError(f"jitter: must be from 0 to 1, not {made.jitter!r}")
+            raise ValueError(f"jitter: must be between 0 and 1, not {made.jitter!r}")
         return made
 
     @property

@@ -51,7 +51,7 @@ FIRST_NEWS_S, NEWS_S = 0.2, 1.0
 MEMORY_S = 0.25
 FULL_S = 1.0  # For work that uses too much memory to clean up.
 LEFTOVERS_S = 0.01
-SIGNALS_S = 0.05  # For a signal to reach the runner, if it was sent to all processes.
+SIGNALS_S = 0.5  # For a signal to reach the runner, if it was sent to all processes.
 CHANGED = (*STOPS, signal.SIGHUP, signal.SIGCHLD, INTERRUPT)  # By the fork server and the runner.
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # By Python, but not by a shell.
 
@@ -197,7 +197,7 @@ NOT_BEGUN = Over(
     pid=0,
     code=0,
     took_s=0,
-    why=Why.TAKEN_BACK,
+    why=Why.NOT_BEGUN,
     text="",
     was_signalled=False,
     outputs=(),

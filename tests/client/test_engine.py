@@ -28,6 +28,9 @@ class Nobody:
 
     def start(self, engine): ...
 
+    def is_idle(self):
+        return True
+
     def room(self, in_work):
         return self._rooms.pop(0) if len(self._rooms) > 1 else self._rooms[0]
 

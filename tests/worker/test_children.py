@@ -161,7 +161,7 @@ def test_work_waits_for_the_one_before_and_can_be_taken_back(shells, functions):
     shells.child.stop(second, only_waiting=True)
     overs = [shells.hear() for _ in range(3)]
     assert [(over.number, over.why, over.out.text) for over in overs] == [
-        (second, Why.TAKEN_BACK, ""),
+        (second, Why.NOT_BEGUN, ""),
         (first, None, "a\n"),
         (third, None, "c\n"),
     ]

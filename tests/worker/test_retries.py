@@ -67,7 +67,7 @@ def test_jitter_takes_a_random_part_of_a_pause():
         ({"backoff": []}, "backoff must be a timedelta, such as"),
         ({"backoff": [SECOND, 5]}, "backoff must be a timedelta, such as"),
         ({"backoff": -SECOND}, "backoff: must not be negative"),
-        ({"jitter": 2}, "jitter: must be from 0 to 1, not 2"),
+        ({"jitter": 2}, "jitter: must be between 0 and 1, not 2"),
         ({"retry_on": "OSError"}, "retry_on must be an exception class or a tuple"),
         ({"discard_on": (OSError, int)}, "discard_on must be an exception class or a tuple"),
     ],
