@@ -6,7 +6,6 @@ one goes on, so that a stopping worker knows when its jobs have ended.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -305,10 +304,9 @@ class Jobs:
             self._leave(child)
         elif running and isinstance(event, News):
             running.pid, running.log = event.pid, text_of(event.out)
+            if event.progress:
+                self._reports.note(running.job_id, *event.progress)
             self._heard.put(None)
-        elif running and isinstance(event, bytes):
-            done, text = json.loads(event)
-            self._reports.note(running.job_id, done, text)
 
     def _leave(self, child: Child) -> None:
         """Replace a runner that has died, and give back the jobs that it had not started."""

@@ -70,7 +70,7 @@ def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
         if message is None:
             return
         assigned = Assignment(**json.loads(message))
-        answer = answer_to(assigned, functions, lambda done, text: desk.say(packed([done, text])))
+        answer = answer_to(assigned, functions, desk.report)
         has_left_threads = answer.get("error", {}).get("type") == ThreadsLeft.__name__
         flush()
         desk.answer(packed(answer), is_last=not left or has_left_threads)

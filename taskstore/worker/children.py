@@ -98,7 +98,7 @@ NO_OUTPUT = Output()
 
 
 class News(NamedTuple):
-    """What work has written so far."""
+    """What work has written so far, and its last progress."""
 
     pid: int
     out: Output
@@ -218,7 +218,7 @@ class Channel:
         del self._unread[:at]
 
 
-SAYS, ANSWERS, LEAVES = b"s", b"a", b"l"  # What the messages of a Python process begin with.
+SAYS, REPORTS, ANSWERS, LEAVES = b"s", b"r", b"a", b"l"  # What the messages of a Python process begin with.
 
 
 class Desk:
@@ -234,6 +234,10 @@ class Desk:
     def say(self, message: bytes) -> None:
         """Send a message to the owner while the work goes on."""
         self._channel.send(SAYS + message)
+
+    def report(self, done: float, text: str) -> None:
+        """Report progress. The owner gets the last report once a second, with other news."""
+        self._channel.send(REPORTS + pickle.dumps((done, text)))
 
     def answer(self, message: bytes, *, is_last: bool = False) -> None:
         """End the work with an answer. After the last one the process ends, and only then the work is over."""
@@ -272,8 +276,7 @@ class Children:
         self._children: set[Child] = set()
         self._is_over = False
         self.about: Any = None
-        self._wakeup, self._wake = os.pipe()
-        os.set_blocking(self._wakeup, False)
+        self._pipe: tuple[int, int] | None = None  # Wakes the thread that receives, if there is one.
 
     def start(self) -> None:
         """Start the fork server. Raises NotPrepared."""
@@ -293,16 +296,21 @@ class Children:
                 socket.send_fds(self._control.end, [b"r"], [theirs.fileno()])
             child = Child(Channel(ours))
             self._children.add(child)
-        os.write(self._wake, b".")
+        self._wake()
         return child
 
     def receive(self, patience_s: float | None = None) -> list[tuple[Child, Event]] | None:
         """Return what the children say within that time. Only one thread may call it. None after `end`."""
+        if self._pipe is None:
+            self._pipe = os.pipe()
+            os.set_blocking(self._pipe[0], False)
         if self._is_over:
+            for end in self._pipe:
+                os.close(end)
             return None
         children = {child.channel.fileno(): child for child in list(self._children)}
         poller = select.poll()
-        for descriptor in (*children, self._wakeup):
+        for descriptor in (*children, self._pipe[0]):
             poller.register(descriptor, select.POLLIN)
         found: list[tuple[Child, Event]] = []
         for descriptor, _ in poller.poll(None if patience_s is None else patience_s * 1_000):
@@ -311,8 +319,8 @@ class Children:
                 if not child.channel.is_open:
                     self.discard(child)
             else:
-                with suppress(OSError):
-                    os.read(self._wakeup, AT_ONCE)
+                with suppress(BlockingIOError):
+                    os.read(descriptor, AT_ONCE)
         return found
 
     def discard(self, child: Child) -> None:
@@ -324,12 +332,16 @@ class Children:
     def end(self) -> None:
         """End all processes and wait for them."""
         self._is_over = True
-        os.write(self._wake, b".")
+        self._wake()
         with self._turn:
             children, self._children = self._children, set()
             for child in children:
                 child.channel.close()
             self._end_server()
+
+    def _wake(self) -> None:
+        if self._pipe:
+            os.write(self._pipe[1], b".")
 
     def _start(self) -> int:
         """Return how many threads the fork server has after all imports."""

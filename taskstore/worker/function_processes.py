@@ -11,8 +11,7 @@ from multiprocessing import spawn
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from ..types.progress import Progress
-from .children import Children, Desk, Gone, NotPrepared, Over, Serve, Work, cause_of_death, pickled
+from .children import Children, Desk, Gone, News, NotPrepared, Over, Serve, Work, cause_of_death, pickled
 from .handlers import Context, Handler, How, Outcome
 
 if TYPE_CHECKING:
@@ -58,9 +57,8 @@ class InProcess:
                     self._children.discard(child)
                     self._child = self._children.new()
                     return Outcome(how=How.FAILED, error="ProcessDied: together with the process that started it")
-                if isinstance(event, bytes):
-                    progress: Progress = pickle.loads(event)  # noqa: S301 - of our own process.
-                    attempt.context.progress(progress.done, progress.text)
+                if isinstance(event, News) and event.progress:
+                    attempt.context.progress(*event.progress)
 
 
 def outcome_of(over: Over) -> Outcome:
@@ -93,7 +91,7 @@ def serve(handlers: Mapping[str, Handler], desk: Desk) -> None:
     def report(id: int, done: float, text: str) -> None:
         with turn:
             if id in doing:  # Threads of a function may outlive it: the next task must not get their reports.
-                desk.say(pickle.dumps(Progress(done=done, text=text)))
+                desk.report(done, text)
 
     def listen() -> None:
         while message := desk.next():

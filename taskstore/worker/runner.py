@@ -28,6 +28,7 @@ from .children import (
     INTERRUPT,
     LEAVES,
     NO_OUTPUT,
+    REPORTS,
     RETIRE_S,
     SAYS,
     STOPS,
@@ -404,6 +405,8 @@ class Runner:
             kind, text = message[:1], message[1:]
             if kind == SAYS:
                 self._owner.send(pickle.dumps(text))
+            elif kind == REPORTS:
+                self._progress.latest, self._has_news = pickle.loads(text), True  # noqa: S301 - of the work.
             elif self._work:
                 self._answer = text
                 if kind == LEAVES:
