@@ -314,8 +314,9 @@ def test_a_signal_to_all_processes_is_no_failure_of_the_work(shells, tmp_path):
 
 
 def test_a_job_goes_on_when_all_processes_get_a_signal(any_functions):
-    any_functions.begin(any_functions.work("sleep", 1.5))
-    any_functions.hear(News)
+    any_functions.begin(any_functions.work("sleep", 2.5))
+    while "I sleep" not in any_functions.hear(News).out.text:
+        """A new interpreter takes a while to begin."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal_all(any_functions.children._server.pid, number)
     over = any_functions.hear()
