@@ -98,7 +98,7 @@ class Work:
     log: str = ""
     written_log: str = ""
     written_at: float | None = None  # When it was last recorded as started.
-    has_ended: bool = False  # Its result is written next.
+    ended_ms: int = 0  # 0: it has not ended. Otherwise its result is written next, when the store is there.
 
     def is_late(self, now: float) -> bool:
         """Whether to give the job back, because it has waited too long for a free process."""
@@ -106,7 +106,7 @@ class Work:
 
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
         """Whether to record that the job has started, or its new output."""
-        if not self.started_ms or self.has_ended or self.held.lost.is_set():
+        if not self.started_ms or self.ended_ms or self.held.lost.is_set():
             return False
         if self.written_at is None:
             return bool(self.pid) and now - self.taken_at > QUICK_S
@@ -333,7 +333,7 @@ class Jobs:
         return work.record.options.memory_bytes or self._setup.memory_bytes
 
     def _end_work(self, work: Work, outcome: Outcome) -> None:
-        work.child, work.has_ended = None, True
+        work.child, work.ended_ms = None, now_ms()
         self._unwritten.add(work)
         self._heard.put((work, outcome))
         # After that: once no task is in progress, the writer only waits for what was received until then.
@@ -409,7 +409,7 @@ class Jobs:
         attempt = replace(
             self._place,
             started=work.started_ms,
-            ended=now_ms(),
+            ended=work.ended_ms or now_ms(),
             how=outcome.how,
             pid=outcome.pid,
             error=outcome.error,

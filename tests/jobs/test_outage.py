@@ -1,5 +1,6 @@
 """A worker of jobs whose store goes away."""
 
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -71,8 +72,12 @@ def test_it_says_once_that_the_store_is_away_and_once_that_it_is_back(queue, awa
         pid = queue.record(job).under_way.pid
         with away.cut():
             assert eventually(lambda: born(pid) is None)
+            gone_ms = time.time() * 1_000
             assert eventually(lambda: caplog.messages)
-        assert queue.finished(job).result == "slept"
+            time.sleep(2)
+        record = queue.finished(job)
+    assert record.result == "slept"
+    assert record.attempts[-1].ended < gone_ms + 1_500  # Not when the store was back.
     begun, ended = caplog.messages
     assert begun.startswith("the store is unreachable")
     assert ended == "the store is reachable again"
