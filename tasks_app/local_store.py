@@ -25,6 +25,7 @@ from taskstore.types.groups import ClientStatus
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
+from .commands import sharing
 from .control.progress import Reports, report
 from .core.operations import Claim, Commit, TaskRecord, told_task
 from .database import dialect_of
@@ -126,7 +127,7 @@ class LocalStore:
         groups: Iterable[str] = (),
         version: str = "",
         info: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> ClientStatus:
         said = Client(
             id=self.id,
             name=name,
@@ -137,7 +138,7 @@ class LocalStore:
             info=json.dumps(dict(info or {})),
         )
         with _fresh_connections():
-            clients.hear(said)
+            return sharing.hear(said)
 
     def report_progress(self, id: int, done: float, text: str = "") -> Progress:
         with _fresh_connections():

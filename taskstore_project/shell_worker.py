@@ -39,13 +39,14 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               help="Kill a command that takes this many times its expected duration.")  # fmt: skip
 @click.option("--least-timeout", "least_timeout_ms", type=parameter_types.duration_ms, default="30s", show_default=True,
               metavar="TIME", help="Minimum time limit of a command.")  # fmt: skip
-@click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="256KiB", show_default=True,
-              metavar="SIZE", help="How much of each output to keep, half from each end.")  # fmt: skip
+@click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="10MiB", show_default=True,
+              metavar="SIZE", help="How much of each output to keep; of a longer one half from each end.")  # fmt: skip
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
-              help="Lease of a list, as a multiple of its expected duration.")  # fmt: skip
+              help="With --no-renew, the lease of a list as a multiple of its expected duration.")  # fmt: skip
 @click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,
               metavar="TIME", help="Minimum lease of a list.")  # fmt: skip
-@click.option("--renew", is_flag=True, help="Renew the lease of a list while it runs.")
+@click.option("--renew/--no-renew", default=True, show_default=True,
+              help="Renew the lease of a list while it runs, or lease it for its expected duration.")  # fmt: skip
 @click.option("--burst", "until_empty", is_flag=True, help="Stop when no list is open.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then its list is given back.")  # fmt: skip
@@ -68,7 +69,10 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
         try:
             made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})
         except InvalidInput as problem:
-            raise Mistake(str(problem)) from None
+            typed = {each.name: each.opts[0] for each in click.get_current_context().command.params}
+            raise Mistake(
+                str(InvalidInput({typed.get(name, name): why for name, why in problem.fields.items()}))
+            ) from None
         session.note(warning(made.projects))
         made.run(until_empty=until_empty)
 

@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "tasks_app.admin": VERBS | BY_ITSELF | {"tasks_app.forms"},
     "tasks_app.console": VERBS | BY_ITSELF | {"tasks_app.forms", "taskstore.units"},
     "tasks_app.templatetags": VERBS | {"tasks_app.console", "taskstore.units"},
-    "tasks_app.local_store": VERBS | {"tasks_app.schedules", "taskstore.client"},
+    "tasks_app.local_store": VERBS | {"tasks_app.commands", "tasks_app.schedules", "taskstore.client"},
     "tasks_app.tasks_backend": VERBS
     | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs", "taskstore.worker"},
     # Django's, and what begins and ends with a server.

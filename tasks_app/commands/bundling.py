@@ -33,6 +33,7 @@ from ..models import Task
 from ..writer.background import BackgroundLoop
 from .changes import PIECE, archive_old, by_pieces
 from .records import available, decoded, ids_of, leave_alone, pages_of, projects, tasks_with
+from .sharing import load_of
 
 MOST_LOOKED_AT = 2_000  # New commands of one round,
 MOST_BYTES = 16 * 2**20  # and their bytes.
@@ -55,13 +56,13 @@ Batch = Sequence[Waiting]
 
 
 def make_lists(project: str) -> int:
-    """Make open lists of the project's new commands as its rule says; late commands fail.
+    """Make open lists of the project's new commands as its rule says, or when workers are idle; late commands fail.
 
     This is one round with a limited number of commands: call it again while it returns more than 0, the number of
     lists and late commands. Any number of processes may do it at once.
     """
     try:
-        now_ms, rule = Task.objects.now_ms(), rule_of(project)
+        now_ms, rule, open_group = Task.objects.now_ms(), rule_of(project), group_of(project, CommandStatus.OPEN)
         # One commit must be able to settle a list, with a result and a duplicate for each command.
         rule = replace(rule, count=max(1, min(rule.count, limits().changes // 3)))
         waiting, is_all = _waiting(project)
@@ -70,7 +71,7 @@ def make_lists(project: str) -> int:
             _change_valid(project, [late[start : start + PIECE]], _fail)
         batches = [*batches_of([each for each in waiting if not is_late(each.command, now_ms // 1_000)], rule)]
         # All but the last batch are full. The last one may grow while there are more commands.
-        if batches and not (is_all and _is_due(batches[-1], rule, now_ms)):
+        if batches and not (is_all and (_is_due(batches[-1], rule, now_ms) or load_of(open_group).free)):
             batches.pop()
         at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
         for start in range(0, len(batches), at_once):
@@ -252,9 +253,9 @@ def delete_leftovers(project: str) -> int:
         found = Task.objects.get_queryset().filter(id__in=ids).values_list("id", "labels", "made_at_ms")
         outputs += [(task_id, labels.get(LIST_LABEL, ""), made_at_ms) for task_id, labels, made_at_ms in found]
     tasks = Task.objects.get_queryset().in_group(group_of(project, CommandStatus.OPEN))
-    running = tasks.claimed(Task.objects.now_ms()).values_list("labels", "leased_since_ms")
-    begun_ms = {labels.get(LIST_LABEL, ""): since_ms for labels, since_ms in running}
-    left = [task_id for task_id, name, made_at_ms in outputs if made_at_ms < begun_ms.get(name, made_at_ms + 1)]
+    running = tasks.claimed(Task.objects.now_ms()).values_list("origin", "leased_since_ms")
+    begun_ms = {str(origin): since_ms for origin, since_ms in running}
+    left = [task_id for task_id, origin, made_at_ms in outputs if made_at_ms < begun_ms.get(origin, made_at_ms + 1)]
     return by_pieces([left], _delete)
 
 

@@ -13,7 +13,15 @@ from django.db import transaction
 
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
-from taskstore.types.command_record import FINAL, Command, CommandStatus, group_of, new_command_task, why_no_project
+from taskstore.types.command_record import (
+    FINAL,
+    Command,
+    CommandList,
+    CommandStatus,
+    group_of,
+    new_command_task,
+    why_no_project,
+)
 from taskstore.types.commands import Submission, wrong_submissions
 from taskstore.types.records import MOST
 from taskstore.types.sentences import is_utf8
@@ -95,7 +103,7 @@ def archive_old(project: str) -> int:
 
 @transaction.atomic
 def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
-    """End the lease of a list whose worker is dead. Later commits of that worker are refused.
+    """End the lease of a list whose worker is dead. If it lives after all, it ends its processes.
 
     Returns whether it was a running list of the project. Raises Forbidden.
     """
@@ -105,7 +113,9 @@ def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
     is_list = task is not None and task.group == group_of(project, CommandStatus.OPEN)
     if task is None or not is_list or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         return False
-    change = Change(id=task.id, release=True)
+    found = decoded(task, CommandList.decode)
+    # The attempt that the operator ends is not counted.
+    change = Change(id=task.id, data=found.reopened.encode() if found else None, release=True)
     try:
         with transaction.atomic():
             Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.GIVEN_BACK))

@@ -86,7 +86,9 @@ def _pieces(project: str) -> Iterator[bytes]:
             status = summaries.status_of(task.group, task.state(now_ms))
             if status not in OF_LISTS:
                 record: Command | CommandList | None = decoded(task, Command.decode)
-            elif (record := decoded(task, CommandList.decode)) and status is CommandStatus.RUNNING:
+            elif (record := decoded(task, CommandList.decode)) and status is not CommandStatus.CLOSED:
+                record = CommandList(name=record.name, commands=record.commands)
+            if status is CommandStatus.RUNNING and isinstance(record, CommandList):
                 name = summaries.workers_of([task.owner]).get(task.owner) or f"client_{task.owner}"
                 worker = IN_NO_FILE_NAME.sub("-", name)[:LONGEST_WORKER]
                 record = replace(record, worker=worker, started=task.leased_since_ms // 1_000)

@@ -45,7 +45,7 @@ def command_list(task_id: int, scope: GroupScope = EVERY_GROUP) -> ListWhole | N
     if found is None:
         return None
     [seen] = lists_seen([task], place[0], Task.objects.now_ms())
-    live = _live(place[0], LIST_LABEL, found.name, scope) if seen.status is CommandStatus.RUNNING else []
+    live = _live(place[0], LIST_LABEL, str(task.origin), scope) if seen.status is CommandStatus.RUNNING else []
     return ListWhole(project=place[0], list=seen, commands=found.commands, live=tuple(live))
 
 
@@ -107,8 +107,7 @@ def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: Gr
 def _lists_to_search(project: str, live: list[LiveOutput], scope: GroupScope) -> Iterator[Task]:
     """Yield the lists in which a worker reports to run the command, then all others."""
     tasks = Task.objects.get_queryset().filter(group__in=summaries.groups_of(project, LISTED, scope))
-    for each in live:
-        yield from tasks.bearing(LIST_LABEL, each.list)
+    yield from tasks.filter(origin__in=[each.task for each in live])
     yield from tasks.order_by("-available_at_ms", "-id")[:LISTS].of_one_moment()
 
 

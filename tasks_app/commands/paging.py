@@ -60,23 +60,20 @@ def lists(
 def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSeen]:
     """Return the lists of these tasks of a project, in their order."""
     workers = summaries.workers_of(task.owner for task in tasks)
-    reports = summaries.reports_by_list(project)
     progress = progress_of(tasks)
     found = []
     for task in tasks:
         name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
         is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
         commands, expected_duration = summaries.sizes_of(task.id, task.labels)
-        done = commands if is_closed else 0
-        if is_running:
-            done = reports.get(name, summaries.NO_REPORT).done
+        done = commands if is_closed else summaries.done_of(task.labels)
         found.append(
             ListSeen(
                 task=task.id,
                 origin=task.origin,
                 name=name,
                 status=status,
-                commands=commands,
+                commands=commands if is_closed else done + commands,
                 expected_duration=expected_duration,
                 worker=workers.get(task.owner, "") if is_running or is_closed else "",
                 left_ms=task.available_at_ms - now_ms if is_running else 0,

@@ -14,16 +14,16 @@ from taskstore.types.commands import ProjectCounts, ProjectStatus, RunningList, 
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
-from ..reading.clients import attending
 from ..reading.counts import group_counts
 from . import summaries
+from .sharing import slots_by_client
 
 SAMPLE = 1_000  # The newest runs; reading a hundred thousand would take seconds.
 SHOWN = 200  # Running lists.
 WAITING = 100  # New commands whose expected durations are read.
 TO_DO = (CommandStatus.NEW, CommandStatus.OPEN, CommandStatus.RUNNING)
 
-ROW = ("id", "group", "labels", "available_at_ms", "leased_since_ms", "owner")
+ROW = ("id", "origin", "group", "labels", "available_at_ms", "leased_since_ms", "owner")
 
 
 @dataclass(slots=True)
@@ -114,20 +114,20 @@ def _running_lists(
     found: Sequence[tuple[str, Any, int]], counted: Mapping[str, Counting], now_ms: int
 ) -> list[RunningList]:
     workers = summaries.workers_of(task.owner for _, task, _ in found)
-    reports = {project: summaries.reports_by_list(project) for project in {project for project, _, _ in found}}
+    due = {project: summaries.due_by_list(project) for project in {project for project, _, _ in found}}
     running = []
     for project, task, commands in found:
-        name = task.labels.get(LIST_LABEL, "")
-        report = reports[project].get(name, summaries.NO_REPORT)
-        counted[project].rest_ms = max(counted[project].rest_ms, report.rest_ms(now_ms))
+        done = summaries.done_of(task.labels)
+        due_s = due[project].get(str(task.origin), 0)
+        counted[project].rest_ms = max(counted[project].rest_ms, due_s * 1_000 - now_ms)
         running.append(
             RunningList(
                 task=task.id,
-                name=name,
+                name=task.labels.get(LIST_LABEL, ""),
                 worker=workers.get(task.owner, ""),
                 owner=task.owner,
-                commands=commands,
-                done=report.done,
+                commands=done + commands,
+                done=done,
                 started_ms=task.leased_since_ms,
                 left_ms=task.available_at_ms - now_ms,
             )
@@ -182,10 +182,12 @@ def _forecast_s(
 
     At least the longest expected remaining time of a running command. None when nothing is known.
     """
-    to_do = sum(counts.counts.get(each, 0) for each in TO_DO) - sum(each.done for each in running)
+    to_do = sum(counts.counts.get(each, 0) for each in TO_DO)
     if to_do <= 0:
         return 0.0
-    at_once = max(len(running), attending(group_of(counts.project, CommandStatus.OPEN)))
+    slots = slots_by_client(group_of(counts.project, CommandStatus.OPEN), Task.objects.now_ms())
+    # Workers that are idle get a part of the lists of the others.
+    at_once = min(to_do, max(len(running), sum(slots.values())))
     each_s = durations.mean_ms / 1_000 if durations.count else _expected_s(counts, scope)
     if not at_once or each_s is None:
         return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
     COUNT_LABEL,
+    DONE_LABEL,
     EXPECTED_LABEL,
     LIST_LABEL,
     CommandList,
@@ -52,7 +53,7 @@ def status_of(group: str, state: State) -> CommandStatus:
 
 
 def sizes_of(task_id: int, labels: Mapping[str, str]) -> tuple[int, int]:
-    """Return the number of commands of a list, and their total expected duration in seconds."""
+    """Return the number of commands that are left in a list, and their total expected duration in seconds."""
     numbers = [labels.get(COUNT_LABEL, ""), labels.get(EXPECTED_LABEL, "")]
     if all(text.isdecimal() and len(text) <= LONGEST_NUMBER for text in numbers):
         return int(numbers[0]), int(numbers[1])
@@ -70,30 +71,17 @@ def number_in(head: bytes, member: str) -> int | None:
     return int(found[1]) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The worker's report about a running list, which comes with the live output."""
-
-    done: int = 0  # The number of finished commands.
-    due: int = 0  # The expected end of the running command in seconds since the Epoch; 0: it has just started.
-
-    def rest_ms(self, now_ms: int) -> int:
-        return max(0, self.due * 1_000 - now_ms)
+def done_of(labels: Mapping[str, str]) -> int:
+    """Return how many commands have left a list."""
+    text = labels.get(DONE_LABEL, "")
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else 0
 
 
-NO_REPORT = Report()
-
-
-def reports_by_list(project: str) -> dict[str, Report]:
-    """Return the workers' reports by the names of the lists."""
-    found: dict[str, Report] = {}
-    for task in Task.objects.get_queryset().in_group(output_group(project)).beginnings(HEAD_BYTES).order_by("id"):
-        head = bytes(task.data_start or b"")  # type: ignore[attr-defined]
-        name = task.labels.get(LIST_LABEL, "")
-        report = Report(number_in(head, "done") or 0, number_in(head, "due") or 0)
-        # A dead worker may have left a report beside that of the present one.
-        found[name] = Report(max(found.get(name, report).done, report.done), report.due)
-    return found
+def due_by_list(project: str) -> dict[str, int]:
+    """Return when the running commands are expected to end, in seconds since the Epoch, by the first ids of lists."""
+    outputs = Task.objects.get_queryset().in_group(output_group(project)).beginnings(HEAD_BYTES).order_by("id")
+    heads = {task.labels.get(LIST_LABEL, ""): bytes(task.data_start or b"") for task in outputs}  # type: ignore[attr-defined]
+    return {origin: number_in(head, "due") or 0 for origin, head in heads.items()}
 
 
 def workers_of(owners: Iterable[int]) -> dict[int, str]:

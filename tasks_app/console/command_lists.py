@@ -380,13 +380,13 @@ def _rows_of(found: ListWhole) -> list[tuple[Command, str, str]]:
     """Return each command of a list with its look and the word for its progress."""
     live = {each.command for each in found.live}
     rows = []
-    for place, command in enumerate(found.commands):
+    for command in found.commands:
         if command.run:
             look, word = ("failed", "failed") if command.run.failed else ("finished", "completed")
         elif command.id in live:
             look, word = "claimed", "running"
         else:
-            look, word = ("finished", "has run") if place < found.list.done else ("ready", "waiting")
+            look, word = "ready", "waiting"
         rows.append((command, look, word))
     return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -33,7 +34,7 @@ class Seen:
     groups: list[str]
     age_ms: int
 
-    def as_answer(self, done_per_minute: float | None = None) -> ClientStatus:
+    def as_answer(self, done_per_minute: float | None = None, keep: Mapping[str, int] | None = None) -> ClientStatus:
         """Convert the client to its type in the API."""
         client = self.client
         return ClientStatus(
@@ -47,6 +48,7 @@ class Seen:
             seen_at_ms=client.seen_at_ms,
             age_ms=self.age_ms,
             done_per_minute=done_per_minute,
+            keep=dict(keep or {}),
         )
 
 

@@ -11,6 +11,7 @@ from taskstore.types.groups import GroupPause
 from taskstore.types.groups import Pause as Paused
 from taskstore.types.requests import ClientRequest, ReasonRequest
 
+from ..commands import sharing
 from ..control import pauses
 from ..core.actors import Actor
 from ..core.validation import refuse_owner
@@ -61,7 +62,7 @@ class Heartbeat(View):
             info=said.info_as_text,
             token=self.token().pk,
         )
-        return Response(clients.hear(client).as_answer())
+        return Response(sharing.hear(client))
 
 
 class Clients(View):

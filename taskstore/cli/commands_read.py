@@ -191,10 +191,7 @@ def show_list(session: Session, /, task: int, project: str) -> None:
         return
     session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
     live = {each.command: each for each in whole.live}
-    rows = (
-        _cells(each, _state(whole, place, live), now_ms(), live.get(each.id))
-        for place, each in enumerate(whole.commands)
-    )
+    rows = (_cells(each, _state(whole, each, live), now_ms(), live.get(each.id)) for each in whole.commands)
     session.show(Group("", table(COMMANDS, rows)))
 
 
@@ -211,14 +208,11 @@ def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
     yield "done", f"{seen.done} of {seen.commands}" if seen.status != CommandStatus.OPEN else ""
 
 
-def _state(whole: ListWhole, place: int, live: Mapping[str, LiveOutput]) -> str:
-    command = whole.commands[place]
+def _state(whole: ListWhole, command: Command, live: Mapping[str, LiveOutput]) -> str:
     if command.run:
         return "failed" if command.run.failed else "succeeded"
     if command.id in live:
         return CommandStatus.RUNNING
-    if place < whole.list.done and whole.list.status == CommandStatus.RUNNING:
-        return "done"  # Whether it succeeded is known once the list is closed.
     return "not run" if whole.list.status == CommandStatus.CLOSED else "waiting"
 
 

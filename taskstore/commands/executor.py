@@ -1,18 +1,18 @@
-"""The executor of commands. A thread for each claimed list has a runner run its commands, then closes the list.
+"""The executor of commands. A thread for each claimed list has a runner run its commands, and writes the list.
 
-The heartbeat thread publishes the output of running commands, for all lists of a worker.
+Before a command is started, the list says so; the same commit has the result of the command before it. While a command
+runs, the thread renews the lease, shows the output, and leaves commands to idle workers.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,6 @@ from ..errors import CommitRefused, InvalidInput
 from ..types.command_record import (
     Command,
     CommandList,
-    LiveOutput,
     NotACommand,
     Output,
     Run,
@@ -29,31 +28,35 @@ from ..types.command_record import (
     output_group,
     place_of,
 )
+from ..types.records import MOST
 from ..types.tasks import Change, NewTask
 from ..worker import children
-from ..worker.children import Child, Children, Gone, News, Over, Shell, Why
+from ..worker.children import Child, Children, Gone, News, NotPrepared, Over, Shell, Why
 from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
-from ..worker.lease_keeper import Held, Outage, named, nothing, renewal
+from ..worker.lease_keeper import named, renewal
+from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
-from ..worker.settling import AWAY, Entry
-from ..worker.store import Store
-from .work import Clock, Finished, Times, Work, closed, given_back, laid_aside
+from ..worker.settling import AWAY, SOON_S, Entry
+from .work import EXCUSED, RENEWALS, Clock, Times, Work, Written, laid_aside, released
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
     from ..worker.engine import Engine
+    from ..worker.store import ClientStatus
 
 logger = logging.getLogger(__name__)
 
-CLOSE_EARLY_S = 5.0  # Before the end of a lease, at most; a tenth of it when that is less.
 CAN_NOT_RUN, KILLED = 126, 137  # The exit codes that shells use.
 LINGER_S = 0.5  # Background processes may finish after the shell: bash does not wait for `>(gzip > file)`.
 POLL_S = 0.25  # The longest wait before a command can be stopped.
 MEGABYTE = 2**20
-WRITE_EVERY_S = 1.0
-CHECK_EVERY_S = 10.0  # Check that the worker still holds a list when no write has shown it.
+SHOW_EVERY_S = 1.0
+CHECK_EVERY_S = 5.0  # Check that the worker still holds a list when no write has shown it.
+ASK_EVERY_S, ASK_SELDOM_S = 2.0, 10.0  # Whether idle workers want a part.
+TROUBLES = 3  # In a row; then the worker stops.
+TRY_S = 10.0  # For `true` in a shell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,30 +69,39 @@ class Setup:
     env: Mapping[str, str]
     memory_bytes: int | None  # Of a command with all its child processes. None: no limit.
     output_bytes: int  # Kept of each output.
-    most_bytes: int  # After about so much output no further command of a list is started.
+
+
+class Trouble(Exception):
+    """The worker can't run commands. The message says why."""
 
 
 class Lists:
-    """`renew`: renew leases, instead of leasing each list for as long as its commands may take."""
+    """Runs lists of commands."""
 
     end_s = PATIENCE_S
 
-    def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int, renew: bool) -> None:
+    def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int) -> None:
         self._projects, self._setup, self._times = projects, setup, times
-        self.at_once, self._renew = lists_at_once, renew
+        self.at_once = lists_at_once
         self._idle: list[Child] = []
         self._is_interrupted = False
+        self._troubles = 0  # In a row.
+        self._asks_at, self._asks_in_s = math.inf, ASK_EVERY_S
 
     def start(self, engine: Engine[Work]) -> None:
         self._engine = engine
         self._children = Children(cwd=self._setup.cwd)
         self._children.start()
-        self._live = Live(engine.store, engine.keeper.outage)
         self._reports = Reports(engine.store)
-        self.chores: Sequence[Chore] = [(WRITE_EVERY_S, self._live.write), (SEND_EVERY_S, self._reports.send)]
+        orphans = Orphans(engine.store, engine.groups, engine.settling, "lists", given_back)
+        self.chores: Sequence[Chore] = [
+            (ASK_EVERY_S, self._ask_again),
+            (SEND_EVERY_S, self._reports.send),
+            (LOOK_EVERY_S, orphans.look),
+        ]
 
     def is_idle(self) -> bool:
-        return True  # A list is closed before it is done.
+        return True  # A list is written before it is done.
 
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
@@ -100,7 +112,7 @@ class Lists:
         for task in tasks:
             project, _ = place_of(task.group) or ("", "")
             try:
-                commands = list_of(task)
+                made = list_of(task)
             except NotACommand as problem:
                 logger.error(
                     "task %d of %s is not a valid list and is removed from the queue: %s", task.id, task.group, problem
@@ -108,24 +120,25 @@ class Lists:
                 aside.append(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)
+            lease_s = self._times.lease_s(made, task.claims)
             work = Work(
                 key=task.id,
                 project=project,
-                commands=commands,
+                task=task,
+                made=made,
                 worker=self._setup.worker,
-                held=Held(task, nothing),
                 clock=clock,
                 started=clock.now_s(),
-                lease_ends_at=math.inf if self._renew else claimed_at + self._times.least_lease_s,
-                lease_s=self._times.lease_s(commands, task.claims),
+                lease_s=lease_s,
+                lease_ends_at=math.inf if self._times.renew else claimed_at + lease_s,
             )
-            doing = threading.Thread(target=self._do, args=[work], name=f"list {commands.name}", daemon=True)
+            doing = threading.Thread(target=self._do, args=[work], name=f"list {made.name}", daemon=True)
             if not self._engine.begin(task.id, work, doing.start):
-                aside.append(given_back(task))
+                aside.append(released(task))
         self._settle(*aside)
 
     def stop(self) -> None:
-        """Do nothing: the threads of the lists order their runners to start no further command."""
+        """Do nothing: the threads of the lists start no further command."""
 
     def interrupt(self) -> None:
         self._is_interrupted = True
@@ -135,73 +148,126 @@ class Lists:
         self._children.end()
 
     def info(self) -> Mapping[str, Any]:
-        lists = {work.commands.name: len(work.runs) for work in list(self._engine.works.values())}
-        return {**whereabouts(os.getpid()), "projects": self._projects, "lists": lists}
+        """Return the `info` of a heartbeat.
+
+        `slots`: how many lists it runs at once. `waiting`: the groups of lists with commands that are not started.
+        """
+        works = list(self._engine.works.values())
+        return {
+            **whereabouts(os.getpid()),
+            "projects": self._projects,
+            "lists": {work.made.name: work.made.done for work in works},
+            "slots": 0 if self._engine.stopping.is_set() else self.at_once,
+            "waiting": sorted({work.task.group for work in works if work.waiting > 0}),
+        }
+
+    # ---- Leaving commands to idle workers
+
+    def _ask_again(self) -> None:
+        """Ask now and then whether others are idle."""
+        if time.monotonic() > self._asks_at:
+            self._ask()
+
+    def _ask(self) -> None:
+        """Ask how much to keep of each list. Without idle workers, ask more and more rarely."""
+        keep = getattr(self._engine.beat(), "keep", {})
+        works = [work for work in list(self._engine.works.values()) if work.waiting > 0]
+        for work in works:
+            work.keep = keep.get(work.task.group, work.keep)
+        self._asks_in_s = ASK_EVERY_S if keep else min(2 * self._asks_in_s, ASK_SELDOM_S)
+        self._asks_at = time.monotonic() + self._asks_in_s if works else math.inf
 
     # ---- The thread of a list
 
     def _do(self, work: Work) -> None:
         try:
-            work.child = self._idle.pop() if self._idle else self._children.new()
-            if self._renew:
-                work.held = self._engine.keeper.keep(work.task, work.lost.set)
-            elif work.lease_s > self._times.least_lease_s:
-                self._extend(work)
-            if not work.lost.is_set():
-                self._live.show(work)
-                self._run(work, work.child)
-                self._close(work)
+            try:
+                self._run_all(work, self._idle.pop() if self._idle else self._new_child())
+                self._troubles = 0 if work.made.done else self._troubles
+                self._write(work, work.given_back)
+            except Trouble as trouble:
+                self._give_back(work, trouble)
         except Exception as problem:
             self._engine.fail(problem)
-            if not (work.runs or work.begun or work.lost.is_set()):
-                # Nothing was begun: the runner could not be started, say. Others get the list at once.
-                self._settle(given_back(self._engine.keeper.let_go(work.held), self._live.let_go(work)))
         finally:
             self._engine.done(work.key)
 
-    def _extend(self, work: Work) -> None:
-        """Extend the lease to the time that the commands may take. Without the store the shorter one remains."""
-        asked_at = time.monotonic()
+    def _new_child(self) -> Child:
+        try:
+            return self._children.new()
+        except (OSError, NotPrepared) as problem:
+            raise Trouble(str(problem)) from problem
 
-        def extended(tasks: Sequence[Task]) -> None:
-            [work.held.task] = tasks
-            work.lease_ends_at = asked_at + work.lease_s
-
-        def refused(problem: Exception) -> None:
-            if isinstance(problem, CommitRefused):
-                _say_lost(work, problem)
-                work.lost.set()
-            else:
-                self._not_done(problem)
-
-        longer = Entry.of(renewal(work.task, round(work.lease_s * 1_000)), extended, refused)
-        self._engine.settling.write([longer], is_patient=lambda: False)
-
-    def _run(self, work: Work, child: Child) -> None:
-        bytes_left = self._setup.most_bytes
-        for place, command in enumerate(work.commands.commands):
-            if self._is_to_stop(work) or self._engine.stopping.is_set() or bytes_left <= 0:
-                break
+    def _run_all(self, work: Work, child: Child) -> None:
+        work.charge()
+        if len(work.made.commands) > 1:
+            self._asks_in_s = ASK_EVERY_S
+            self._ask()
+        while work.made.commands and not self._is_to_stop(work) and not self._engine.stopping.is_set():
+            command = work.made.commands[0]
             if is_late(command, work.clock.now_s()):
+                work.end(None)
                 continue
-            work.begun, work.news = work.clock.now_s(), None
+            work.begin()
+            if not self._write(work, work.going_on) or self._is_to_stop(work) or self._engine.stopping.is_set():
+                work.undo()
+                break
             over = self._wait(work, child, child.run(self._order(command)))
             self._reports.forget(work.task.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
-                child = work.child = self._children.new()
-            run = self._run_of(work, command, over)
-            # What ends the worker may have been sent to all processes, and so have ended the command.
-            is_undone = over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))
-            if not work.lost.is_set() and not is_undone:
-                work.runs[place] = run
-                self._say_ended(work, command, run)
-                bytes_left -= sum(
-                    len(json.dumps(output.text, ensure_ascii=False).encode()) + len(output.base64)
-                    for output in (run.out, run.err)
-                )
-            work.news = None
+                child = self._new_child()
+            child = self._end(work, command, over, child)
         self._idle.append(child)
+
+    def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> Child:
+        """Record how a command ended, unless the worker is to blame. Returns a runner for the next. Raises Trouble."""
+        run = self._run_of(work, command, over)
+        # What ends the worker may have been sent to all processes, and so have ended the command.
+        if work.is_lost.is_set() or (over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))):
+            work.undo()
+            return child
+        if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(child)):
+            if command.excused < EXCUSED:
+                raise Trouble(trouble)
+            run = replace(run, err=with_line(run.err, f"the worker can't run commands: {trouble}"))
+        work.end(run)
+        self._say_ended(work, command, run)
+        return child
+
+    def _trouble(self, child: Child) -> str:
+        """Return why `true` can't be run here either. "": it can, so a failure is that of its command."""
+        number = child.run(children.Work(shell=Shell(self._setup.shell, "true", self._setup.env), limit_s=TRY_S))
+        until = time.monotonic() + 2 * TRY_S
+        while time.monotonic() < until:
+            for event in child.wait(POLL_S):
+                if isinstance(event, Gone):
+                    return "the process that runs the commands is killed"
+                if isinstance(event, Over) and event.number == number:
+                    return self._trouble_of(event)
+        return "a shell does not end"
+
+    def _trouble_of(self, over: Over) -> str:
+        said = " ".join([*over.out.lines, *over.err.lines])
+        if over.why is Why.NOT_STARTED:
+            return over.text
+        if over.code or said:
+            return f"`true` ended with {over.code}: {said}"
+        disk = os.statvfs(self._setup.cwd)
+        is_full = not disk.f_bavail and not disk.f_flag & os.ST_RDONLY
+        return f"the disk of {self._setup.cwd} is full" if is_full else ""
+
+    def _give_back(self, work: Work, trouble: Trouble) -> None:
+        """Give back a list because of the worker, which stops when it happens again and again."""
+        said = f"worker {work.worker} can't run commands: {trouble}"
+        logger.error("list %s of %s is given back: %s", work.made.name, work.project, said)
+        if work.made.commands:
+            work.excuse()
+        self._write(work, partial(work.given_back, said))
+        self._troubles += 1
+        if self._troubles >= TROUBLES:
+            self._engine.fail(NotPrepared(f"{said} ({TROUBLES} times in a row)"))
+        self._engine.stopping.wait(SOON_S * self._troubles)  # Others may get the list.
 
     def _order(self, command: Command) -> children.Work:
         half = self._setup.output_bytes // 2
@@ -217,6 +283,8 @@ class Lists:
     def _wait(self, work: Work, child: Child, number: int) -> Over | None:
         """Return how the command ended; None if it was killed together with its runner."""
         is_stopping = False
+        now = time.monotonic()
+        renews_at, shows_at, checks_at = now + work.lease_s / RENEWALS, now, now + CHECK_EVERY_S
         while True:
             for event in child.wait(POLL_S):
                 if isinstance(event, Over):
@@ -227,17 +295,29 @@ class Lists:
                     work.news = event
                     if event.progress:
                         self._reports.note(work.task.origin, *event.progress)
-            if not is_stopping and self._is_to_stop(work):
+            now = time.monotonic()
+            if is_stopping:
+                continue
+            if self._is_to_stop(work):
                 child.stop(number)
                 is_stopping = True
+            elif work.rest():
+                self._write(work, work.going_on, is_patient=False)
+            elif work.is_renewed and now > renews_at:
+                is_done = self._renew(work)
+                renews_at = now + (work.lease_s / RENEWALS if is_done else SOON_S)
+            elif now > shows_at and work.shown != work.news:
+                shows_at = now + SHOW_EVERY_S
+                self._show(work)
+            elif now > checks_at:
+                checks_at = now + CHECK_EVERY_S
+                self._check(work)
 
     def _run_of(self, work: Work, command: Command, over: Over | None) -> Run:
         """Return what is kept of a run, with a line of the worker that says why it failed."""
-        started, ended, worker = work.begun, work.clock.now_s(), work.worker
+        started, ended, worker = work.made.begun, work.clock.now_s(), work.worker
         if over is None:
-            logger.error(
-                "list %s of %s: the process that runs the commands was killed", work.commands.name, work.project
-            )
+            logger.error("list %s of %s: the process that runs the commands was killed", work.made.name, work.project)
             err = Output.of(b"the process that runs the commands was killed, and this command with it\n")
             return Run(worker=worker, started=started, ended=ended, exit_code=KILLED, err=err)
         if over.left:
@@ -281,54 +361,106 @@ class Lists:
         return over.code, f"ended with {over.code}" if over.code else ""
 
     def _is_to_stop(self, work: Work) -> bool:
-        left_s = work.lease_left_s()
-        if work.lost.is_set() or left_s <= 0 or self._is_interrupted:
-            return True
-        # Keep what is done. A single command that takes longer gets the next lease, which is longer.
-        return bool(work.runs) and left_s < min(CLOSE_EARLY_S, work.lease_s / 10)
+        return work.is_lost.is_set() or work.lease_left_s() <= 0 or self._is_interrupted
 
-    def _close(self, work: Work) -> None:
-        """Close the list. Retries while the store is unavailable and the lease lasts."""
-        task = self._engine.keeper.let_go(work.held)
-        shown = self._live.let_go(work)
-        if work.lost.is_set():
-            _say_lost(work, "another worker has claimed it")
-            self._settle(Result(deletes=shown))
-            return
-        if work.lease_left_s() <= 0:
-            logger.warning("list %s of %s: its lease has ended", work.commands.name, work.project)
-        # Try even then, because no other worker may have claimed it yet.
-        entry = self._closed(work, task, work.finished(), shown)
-        self._engine.settling.write([entry], is_patient=lambda: work.lease_left_s() > 0)
+    # ---- Writing a list
 
-    def _closed(self, work: Work, task: Task, finished: Finished, shown: Sequence[int]) -> Entry:
-        return Entry(
-            commit=closed(task, finished, shown), refused=partial(self._not_closed, work, task, finished, shown)
-        )
+    def _write(self, work: Work, plan: Callable[[], Written], *, is_patient: bool = True) -> bool:
+        """Write a list. Returns whether it is written; otherwise it is lost, or the store is unavailable.
 
-    def _not_closed(
-        self, work: Work, task: Task, finished: Finished, shown: Sequence[int], problem: Exception
-    ) -> Entry | None:
-        if isinstance(problem, InvalidInput) and not finished.is_shortened:
-            return self._closed(work, task, finished.without_most_output(), shown)
-        if isinstance(problem, CommitRefused) and shown and task.id not in named(problem.refusal):
-            return self._closed(work, task, finished, ())  # Someone deleted its live output.
+        Retries while the store is unavailable and the lease lasts. Tries even then: no other worker may have the list.
+        """
+        if work.is_lost.is_set():
+            self._settle(Result(deletes=[work.output] if work.output else []))
+            return False
+        before = work.task
+        entry = self._entry(work, plan)
+        self._engine.settling.write([entry], is_patient=lambda: is_patient and work.lease_left_s() > 0)
+        return work.task is not before
+
+    def _entry(self, work: Work, plan: Callable[[], Written]) -> Entry:
+        planned = plan()
+
+        def written(tasks: Sequence[Task]) -> None:
+            if moved := len(work.made.commands) - len(planned.made.commands):
+                name = work.made.name
+                logger.info("list %s of %s: %d commands are left to idle workers", name, work.project, moved)
+            work.task = tasks[-1]
+            work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
+
+        return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
+
+    def _not_written(self, work: Work, plan: Callable[[], Written], problem: Exception) -> Entry | None:
+        if isinstance(problem, InvalidInput) and work.shorten():
+            return self._entry(work, plan)
+        if isinstance(problem, CommitRefused) and work.output in named(problem.refusal):
+            work.output = 0  # Someone deleted its live output.
+            return self._entry(work, plan)
         if isinstance(problem, InvalidInput):
-            logger.error("list %s of %s can't be closed: %s", work.commands.name, work.project, problem)
+            logger.error("list %s of %s can't be written: %s", work.made.name, work.project, problem)
+            work.is_lost.set()
         else:
-            _say_lost(work, problem)
-            self._not_done(problem)
+            self._not_done(work, problem)
         return None
+
+    def _renew(self, work: Work) -> bool:
+        before = work.task
+
+        def written(tasks: Sequence[Task]) -> None:
+            [work.task] = tasks
+
+        change = renewal(work.task, round(work.lease_s * 1_000))
+        entry = Entry.of(change, written, partial(self._not_done, work))
+        self._engine.settling.write([entry], is_patient=lambda: False)
+        return work.task is not before
+
+    def _show(self, work: Work) -> None:
+        """Publish the output of the running command, in place of what was published before."""
+        command, live = work.live()
+        data, labels, news = live.encode(), live_labels(live, command), work.news
+
+        def written(tasks: Sequence[Task]) -> None:
+            work.output, work.shown = tasks[0].id, news
+
+        def refused(problem: Exception) -> None:
+            if isinstance(problem, CommitRefused) and work.task.id in problem.refusal.depends:
+                self._not_done(work, problem)
+            elif isinstance(problem, CommitRefused | InvalidInput):
+                work.shown = news  # Someone deleted it, or the store rejects it. The next news may do better.
+                work.output = 0
+
+        depends = [work.task.id]
+        if work.output:
+            change = Change(id=work.output, data=data, error="", labels=labels)
+            commit = Result(updates=[change], depends=depends)
+        else:
+            commit = Result(adds=[NewTask(group=output_group(work.project), data=data, labels=labels)], depends=depends)
+        entry = Entry(commit=commit, written=written, refused=refused)
+        self._engine.settling.write([entry], is_patient=lambda: False)
+
+    def _check(self, work: Work) -> None:
+        try:
+            if self._engine.store.tasks([work.task.id]) == [None]:
+                _say_lost(work, "it was claimed or changed")
+                work.is_lost.set()
+        except AWAY as problem:
+            self._engine.keeper.outage.begin(problem)
 
     def _settle(self, *commits: Result) -> None:
         """Commit without retries: otherwise the end of the lease does the same."""
         made = [commit for commit in commits if commit.adds or commit.updates or commit.deletes]
-        entries = [Entry(commit=commit, refused=self._not_done) for commit in made]
+        entries = [Entry(commit=commit, refused=self._not_settled) for commit in made]
         self._engine.settling.write(entries, is_patient=lambda: False)
 
-    def _not_done(self, problem: Exception) -> None:
+    def _not_settled(self, problem: Exception) -> None:
         if not isinstance(problem, (*AWAY, CommitRefused)):
             self._engine.fail(problem)
+
+    def _not_done(self, work: Work, problem: Exception) -> None:
+        if isinstance(problem, CommitRefused):
+            _say_lost(work, problem)
+            work.is_lost.set()
+        self._not_settled(problem)
 
 
 def list_of(task: Task) -> CommandList:
@@ -337,6 +469,11 @@ def list_of(task: Task) -> CommandList:
     if not found.commands:
         raise NotACommand("the list has no commands")
     return found
+
+
+def given_back(task: Task, heard: ClientStatus) -> Change:
+    """Return the change that reopens the list of a dead worker. The next one counts the attempt that was lost."""
+    return Change(id=task.id, release=True)
 
 
 def with_line(output: Output, line: str) -> Output:
@@ -349,87 +486,7 @@ def with_line(output: Output, line: str) -> Output:
 def _say_lost(work: Work, why: object) -> None:
     logger.warning(
         "list %s of %s belongs to another worker now, so its results are discarded: %s",
-        work.commands.name,
+        work.made.name,
         work.project,
         why,
     )
-
-
-class OutputTask:
-    """The task that carries the output of a list. Each write replaces it."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.task_id = 0  # 0: not written yet.
-        self.is_gone = False  # Someone deleted it, so it is not written again.
-        self.written: tuple[int, News | None] | None = None  # The content of the last write.
-        self.seen_at = time.monotonic()  # When the worker last knew that it held the list.
-
-
-class Live:
-    """The lists whose output is published. One thread calls `write` every second."""
-
-    def __init__(self, store: Store, outage: Outage) -> None:
-        self._store, self._outage = store, outage
-        self._shown: dict[Work, OutputTask] = {}
-        self._writing: Work | None = None  # Of the commit under way.
-        self._change = threading.Condition()  # Guards the two above.
-
-    def show(self, work: Work) -> None:
-        with self._change:
-            self._shown[work] = OutputTask(work)
-
-    def let_go(self, work: Work) -> list[int]:
-        """Stop publishing a list, after a write under way. Returns the ids of the tasks that carry its output."""
-        with self._change:
-            shown = self._shown.pop(work, None)
-            self._change.wait_for(lambda: self._writing is not work)
-        return [shown.task_id] if shown and shown.task_id else []
-
-    def write(self) -> None:
-        for shown in list(self._shown.values()):
-            with self._change:
-                if shown.work not in self._shown or shown.work.lost.is_set():
-                    continue
-                self._writing = shown.work
-            try:
-                self._write(shown)
-            finally:
-                with self._change:
-                    self._writing = None
-                    self._change.notify_all()
-
-    def _write(self, shown: OutputTask) -> None:
-        news, live = (len(shown.work.runs), shown.work.news), shown.work.live()
-        try:
-            if live and news != shown.written and not shown.is_gone:
-                self._commit(shown, *live)
-                shown.written = news
-            elif time.monotonic() > shown.seen_at + CHECK_EVERY_S:
-                if not shown.work.is_renewed and self._store.tasks([shown.work.task.id]) == [None]:
-                    shown.work.lost.set()
-                shown.seen_at = time.monotonic()
-        except CommitRefused as refused:
-            if shown.work.task.id in refused.refusal.depends:
-                shown.work.lost.set()
-            elif shown.task_id in named(refused.refusal):
-                shown.task_id, shown.is_gone = 0, True
-            else:
-                logger.warning("list %s: can't show its live output: %s", shown.work.commands.name, refused)
-                shown.is_gone = True
-        except Exception as problem:  # Live output is optional, and a later write may succeed.
-            self._outage.begin(problem)
-        else:
-            self._outage.end()
-
-    def _commit(self, shown: OutputTask, command: Command, live: LiveOutput) -> None:
-        data, labels = live.encode(), live_labels(live, command)
-        # The id of a renewed list changes, and the thread that renews it notices a loss anyway.
-        depends = () if shown.work.is_renewed else (shown.work.task.id,)
-        if shown.task_id:
-            change = Change(id=shown.task_id, data=data, error="", labels=labels)
-            [task] = self._store.commit(updates=[change], depends=depends)
-        else:
-            new = NewTask(group=output_group(shown.work.project), data=data, labels=labels)
-            [task] = self._store.commit(adds=[new], depends=depends)
-        shown.task_id, shown.seen_at = task.id, time.monotonic()

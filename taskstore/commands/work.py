@@ -1,13 +1,13 @@
-"""A list that a worker is running, its time limits, and the commits that end it."""
+"""A list that a worker is running, its time limits, and what is committed of it."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..types.command_record import (
     Command,
@@ -17,13 +17,13 @@ from ..types.command_record import (
     Output,
     Run,
     group_of,
-    is_late,
     list_labels,
+    new_list_task,
 )
+from ..types.records import MOST
 from ..types.tasks import Change, NewTask
-from ..worker.children import Child, News
+from ..worker.children import News
 from ..worker.handlers import Result
-from ..worker.lease_keeper import Held
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 MARGIN_S = 10.0  # A lease exceeds the longest time limit by this, to kill the command and report it.
 MOST_DOUBLINGS = 6
 LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected durations beyond the range of a lease.
-
-LEFT_BYTES = 4 * 2**10  # Kept of each output when the store rejects the whole.
+RENEWALS = 3  # Per lease, so that one may fail or two may be late.
+EXCUSED = 3  # How often an attempt at a command may end with its worker before it counts as a failure.
+SHORTEST_BYTES = 4 * 2**10  # Kept of each output when the store rejects more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,160 +54,199 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The time limits of commands and leases of lists, derived from expected durations."""
+    """The time limits of commands and leases of lists. `renew`: leases last while the worker lives."""
 
     timeout_factor: float = 2
     least_timeout_s: float = 30
     lease_factor: float = 2
     least_lease_s: float = 60
+    renew: bool = True
 
     def limit_s(self, command: Command) -> float:
         return max(self.least_timeout_s, self.timeout_factor * command.expected_duration)
 
     def lease_s(self, made: CommandList, claims: int) -> float:
-        """Return the lease of a list. It doubles with each claim, because the previous leases were too short."""
+        """Return the lease of a list.
+
+        Without renewal it is as long as the commands may take, and doubles with each claim, because the previous
+        leases were too short.
+        """
+        if self.renew:
+            return self.least_lease_s
         longest_s = max(map(self.limit_s, made.commands), default=0.0)
         once_s = max(self.least_lease_s, self.lease_factor * made.expected_duration, longest_s + MARGIN_S)
         return min(once_s * float(2 ** min(max(claims - 1, 0), MOST_DOUBLINGS)), LONGEST_LEASE_S)
 
 
+class Written(NamedTuple):
+    """A commit of a list, and what is left of the list then."""
+
+    commit: Result
+    made: CommandList
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Work:
-    """A list in progress. One thread handles its runner's messages; another one publishes its live output."""
+    """A list in progress. The thread that runs its commands also writes it.
+
+    Each write takes what has ended out of the list, in a closed one, so that the list is what is left of it: first the
+    command that runs, or runs next. It is recorded as begun before it is started.
+    """
 
     key: int  # The id with which its task was claimed.
     project: str
-    commands: CommandList
+    task: Task  # With its current id.
+    made: CommandList  # As it is to be written.
     worker: str
-    held: Held
     clock: Clock
     started: int  # By the store's clock.
     lease_s: float
-    lease_ends_at: float  # By the monotonic clock; math.inf: it is renewed.
-    child: Child | None = None
-    runs: dict[int, Run] = field(default_factory=dict)  # By the position of the command in the list.
-    begun: int = 0  # When the running command was started.
+    lease_ends_at: float = math.inf  # By the monotonic clock; math.inf: it is renewed.
+    ended: list[Command] = field(default_factory=list)  # That are to be written.
+    lost: CommandList | None = None  # The same, of an earlier worker.
     news: News | None = None  # The latest output of the running command.
-    lost: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def task(self) -> Task:
-        return self.held.task
+    keep: int = MOST  # How many commands; others are for idle workers.
+    output: int = 0  # The id of the task that shows the output; 0: there is none.
+    shown: object = None  # What it shows.
+    is_lost: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_renewed(self) -> bool:
         return self.lease_ends_at == math.inf
 
+    @property
+    def waiting(self) -> int:
+        """How many commands have not been started."""
+        return len(self.made.commands) - bool(self.made.begun)
+
     def lease_left_s(self) -> float:
         return self.lease_ends_at - time.monotonic()
 
-    def running_place(self) -> int | None:
-        """Return the position of the running or next command; None once all have run."""
+    def charge(self) -> None:
+        """Count the attempt at the first command that ended with an earlier worker.
+
+        Up to three don't count if the worker had not recorded the start.
+        """
+        first, before = self.made.commands[0], self.made
+        losses = self.task.claims - before.claims - 1
+        self.made = replace(before.reopened, claims=self.task.claims)
+        if before.begun:
+            why = f"the worker {before.worker} was lost while it ran this command\n"
+        elif first.excused + losses > EXCUSED:
+            why = f"{losses} workers were lost before they could start this command\n"
+        else:
+            self.excuse(losses)
+            return
         now = self.clock.now_s()
-        places = (
-            place
-            for place, command in enumerate(self.commands.commands)
-            if place not in self.runs and place > max(self.runs, default=-1) and not is_late(command, now)
+        worker, started = before.worker or self.worker, before.begun or now
+        err = Output.of(why.encode())
+        run = Run(worker=worker, started=started, ended=now, duration_ms=max(0, now - started) * 1_000, err=err)
+        self.lost = replace(
+            before,
+            commands=(replace(first, run=run),),
+            worker=worker,
+            started=before.started or now,
+            finished=now,
         )
-        return next(places, None)
+        self._drop_first()
 
-    def finished(self) -> Finished:
-        return Finished(
-            project=self.project,
-            commands=self.commands,
-            runs=self.runs,
-            worker=self.worker,
-            started=self.started,
-            finished=self.clock.now_s(),
+    def excuse(self, attempts: int = 1) -> None:
+        """Note that attempts at the first command do not count."""
+        first, *others = self.made.commands
+        first = replace(first, excused=first.excused + attempts)
+        self.made = replace(self.made, commands=(first, *others), begun=0)
+
+    def begin(self) -> None:
+        """Note that the first command is about to be started."""
+        self.made = replace(self.made, worker=self.worker, started=self.started, begun=max(1, self.clock.now_s()))
+        self.news = None
+
+    def undo(self) -> None:
+        """Note that the first command is to be run by another worker, without counting this attempt."""
+        self.made = replace(self.made, begun=0)
+
+    def end(self, run: Run | None) -> None:
+        """Take out the first command, with its run or because it is too late for one."""
+        self.ended.append(replace(self.made.commands[0], run=run))
+        self._drop_first()
+
+    def _drop_first(self) -> None:
+        self.made = replace(self.made, commands=self.made.commands[1:], begun=0, done=self.made.done + 1)
+
+    def shorten(self) -> bool:
+        """Shorten the longest output that is to be written. Returns False if none is left to shorten."""
+        outputs = [output for command in self.ended if command.run for output in (command.run.out, command.run.err)]
+        most = max((len(output.kept) for output in outputs), default=0) // 2
+        if most < SHORTEST_BYTES:
+            return False
+        self.ended = [
+            replace(
+                each, run=each.run and replace(each.run, out=end_of(each.run.out, most), err=end_of(each.run.err, most))
+            )
+            for each in self.ended
+        ]
+        return True
+
+    # ---- Commits
+
+    def going_on(self) -> Written:
+        """Write what has ended, the start of the first command and a longer lease; leave commands for others."""
+        rest = self.rest()
+        made = replace(self.made, commands=self.made.commands[: len(self.made.commands) - len(rest)])
+        adds = self._closed()
+        if rest:
+            named = CommandList(name=str(min(each.created for each in rest)), commands=rest)
+            adds = [*adds, new_list_task(self.project, named)]
+        left_s = self.lease_s if self.is_renewed else max(self.lease_left_s(), 0.001)
+        change = Change(
+            id=self.task.id, data=made.encode(), labels=list_labels(made), timespec_ms=-round(left_s * 1_000), error=""
         )
+        return Written(Result(adds=adds, updates=[change]), made)
 
-    def live(self) -> tuple[Command, LiveOutput] | None:
-        """Return the running command and its live output; None once all have run."""
-        place = self.running_place()
-        if place is None:
-            return None
+    def given_back(self, error: str = "") -> Written:
+        """End the work: what has ended is closed, the rest is open."""
+        made = self.made.reopened
+        deletes = [self.output] if self.output else []
+        if made.commands:
+            change = Change(id=self.task.id, data=made.encode(), labels=list_labels(made), error=error, release=True)
+            return Written(Result(adds=self._closed(), updates=[change], deletes=deletes), made)
+        *others, last = self._closed()
+        successor = NewTask.successor_of(
+            self.task, group=last.group, data=last.data, data_type="", labels=last.labels, error=""
+        )
+        return Written(Result(adds=[*others, successor], deletes=[self.task.id, *deletes]), made)
+
+    def rest(self) -> tuple[Command, ...]:
+        """Return the commands for idle workers."""
+        return self.made.commands[max(1, self.keep) :]
+
+    def _closed(self) -> Sequence[NewTask]:
+        own = replace(
+            self.made, commands=tuple(self.ended), worker=self.worker, started=self.started, finished=self.clock.now_s()
+        )
+        parts = [*([self.lost] if self.lost else []), *([own] if self.ended else [])]
+        return [new_list_task(self.project, replace(part, done=0, begun=0), CommandStatus.CLOSED) for part in parts]
+
+    def live(self) -> tuple[Command, LiveOutput]:
+        """Return the running command and its live output."""
         news = self.news  # None for a command that has just started.
-        command = self.commands.commands[place]
+        command = self.made.commands[0]
         shown = LiveOutput(
-            list=self.commands.name,
-            task=self.task.id,
+            list=self.made.name,
+            task=self.task.origin,
             command=command.id,
             at=self.clock.now_s(),
-            done=len(self.runs),
-            due=self.begun + command.expected_duration if news else 0,
+            done=self.made.done,
+            due=self.made.begun + command.expected_duration if news else 0,
             out=news.out if news else Output(),
             err=news.err if news else Output(),
         )
         return command, shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A list whose work has ended, with the runs of all or some of its commands."""
-
-    project: str
-    commands: CommandList
-    runs: Mapping[int, Run]  # By the position of the command in the list.
-    worker: str
-    started: int
-    finished: int
-    is_shortened: bool = False
-
-    def closed(self) -> CommandList:
-        """Return the list with the commands that have a run or are too late for one."""
-        done = [replace(command, run=self.runs.get(place)) for place, command in self._split(is_done=True)]
-        return replace(
-            self.commands,
-            commands=tuple(done),
-            worker=self.worker,
-            started=self.started,
-            finished=self.finished,
-        )
-
-    def rest(self) -> CommandList:
-        """Return the list with the commands that remain for other workers."""
-        return replace(self.commands, commands=tuple(command for _, command in self._split(is_done=False)))
-
-    def without_most_output(self) -> Finished:
-        """Return it with only the ends of the outputs, for a store that rejects the whole as too large."""
-        runs = {place: replace(run, out=_end_of(run.out), err=_end_of(run.err)) for place, run in self.runs.items()}
-        return replace(self, runs=runs, is_shortened=True)
-
-    def _split(self, *, is_done: bool) -> Sequence[tuple[int, Command]]:
-        return [
-            (place, command)
-            for place, command in enumerate(self.commands.commands)
-            if (place in self.runs or is_late(command, self.finished)) is is_done
-        ]
-
-
-def closed(task: Task, finished: Finished, others: Collection[int]) -> Result:
-    """Return the commit that closes a list and reopens the commands that were not started.
-
-    `others`: ids of further tasks to delete with it.
-    """
-    done, rest = finished.closed(), finished.rest()
-    if not done.commands:
-        return given_back(task, others)
-    parts = [(task.id, CommandStatus.CLOSED, done)] + ([(0, CommandStatus.OPEN, rest)] if rest.commands else [])
-    adds = [
-        NewTask.successor_of(
-            task,
-            id=id,
-            group=group_of(finished.project, status),
-            data=part.encode(),
-            data_type="",
-            error="",
-            labels=list_labels(part),
-        )
-        for id, status, part in parts
-    ]
-    return Result(adds=adds, deletes=[task.id, *others])
-
-
-def given_back(task: Task, others: Collection[int] = ()) -> Result:
+def released(task: Task) -> Result:
     """Return the commit that reopens a list unchanged."""
-    return Result(updates=[Change(id=task.id, release=True)], deletes=[*others])
+    return Result(updates=[Change(id=task.id, release=True)])
 
 
 def laid_aside(task: Task, project: str, why: str) -> Result:
@@ -215,7 +255,8 @@ def laid_aside(task: Task, project: str, why: str) -> Result:
     return Result(adds=[aside], deletes=[task.id])
 
 
-def _end_of(output: Output) -> Output:
+def end_of(output: Output, most: int) -> Output:
+    """Return the output with at most so many bytes, from its end."""
     kept = output.kept
-    lost = max(0, len(kept) - LEFT_BYTES)
+    lost = max(0, len(kept) - most)
     return Output.of(kept[lost:], missing=output.missing + lost) if lost else output

@@ -18,9 +18,8 @@ from ..worker.store import Store
 from .executor import Lists, Setup
 from .work import Times, Work
 
-OUTPUT_BYTES = 256 * 2**10
-OUTPUT_RANGE = range(2**10, 2 * 2**20 + 1)
-LIST_BYTES = 4 * 2**20  # A list with more output is closed, and the rest of its commands become available again.
+OUTPUT_BYTES = 10 * 2**20
+OUTPUT_RANGE = range(2**10, 2**30 + 1)
 WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to the store.
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
@@ -35,10 +34,10 @@ class CommandWorker(Engine[Work]):
     * `memory_bytes`: the limit for a command with all its child processes; None means no limit.
     * `timeout_factor`, `least_timeout_s`: a command may take its expected duration times the factor, and at least
       that many seconds. Then it is killed and counts as failed.
-    * `output_bytes`: the size of each output that is kept: half from its beginning, half from its end.
-    * `lease_factor`, `least_lease_s`: a list is leased for the expected duration of all its commands times the factor,
-      and at least that many seconds; the lease doubles with each further claim.
-    * `renew`: renew leases while commands run, instead of limiting them by the expected duration.
+    * `output_bytes`: how much of each output is kept; of a longer one half from its beginning, half from its end.
+    * `lease_factor`, `least_lease_s`: without `renew`, a list is leased for the expected duration of all its commands
+      times the factor, and at least that many seconds; the lease doubles with each further claim.
+    * `renew`: lease each list for `least_lease_s` and renew the lease while the worker lives. False: TDF2's rule.
     * `grace_s`: how long a running command may continue when the worker stops. Then it is killed and made available
       again.
     * `wait_ms`: how long the server holds a claim when there is no open list.
@@ -62,7 +61,7 @@ class CommandWorker(Engine[Work]):
         output_bytes: int = OUTPUT_BYTES,
         lease_factor: float = 2,
         least_lease_s: float = 60,
-        renew: bool = False,
+        renew: bool = True,
         grace_s: float = 8,  # Docker kills after ten.
         wait_ms: int = 20_000,
     ) -> None:
@@ -74,7 +73,6 @@ class CommandWorker(Engine[Work]):
             env={**{name: value for name, value in os.environ.items() if name != WITHHELD}, **(env or {})},
             memory_bytes=memory_bytes,
             output_bytes=output_bytes,
-            most_bytes=LIST_BYTES,
         )
         checks = {
             "platform": not sys.platform.startswith("linux") and "must be Linux",
@@ -94,10 +92,11 @@ class CommandWorker(Engine[Work]):
             least_timeout_s=least_timeout_s,
             lease_factor=lease_factor,
             least_lease_s=least_lease_s,
+            renew=renew,
         )
         super().__init__(
             store,
-            Lists(self.projects, setup, times, lists_at_once=lists_at_once, renew=renew),
+            Lists(self.projects, setup, times, lists_at_once=lists_at_once),
             [group_of(project, CommandStatus.OPEN) for project in self.projects],
             name=setup.worker,
             lease_ms=round(least_lease_s * 1_000),

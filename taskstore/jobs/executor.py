@@ -40,9 +40,10 @@ from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
+from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
-from .orphans import LOOK_EVERY_S, JobStore, Orphans
+from ..worker.store import Store
 from .process import packed
 from .verdicts import (
     FAILURES,
@@ -50,6 +51,7 @@ from .verdicts import (
     Verdict,
     after,
     change_of,
+    given_back,
     is_over,
     lost_before,
     no_job,
@@ -138,7 +140,7 @@ class Work:
 class Jobs:
     """Runs jobs. `groups`: those of the queues."""
 
-    def __init__(self, store: JobStore, groups: Sequence[str], setup: Setup) -> None:
+    def __init__(self, store: Store, groups: Sequence[str], setup: Setup) -> None:
         self._store, self._groups, self._setup = store, groups, setup
         self._ahead_of_each = min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
@@ -158,7 +160,7 @@ class Jobs:
         self._engine = engine
         self._place = Attempt(worker=engine.name, host=socket.gethostname())
         self._reports = Reports(self._store)
-        orphans = Orphans(self._store, self._groups, engine.settling)
+        orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
         self.chores: Sequence[Chore] = [(LOOK_EVERY_S, orphans.look), (SEND_EVERY_S, self._reports.send)]
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()

@@ -17,6 +17,7 @@ from ..types.job_record import (
     OnLost,
     finished_group,
     not_recorded,
+    queue_of,
 )
 from ..types.tasks import Change, NewTask
 from ..worker.children import Over, Why, cause_of_death
@@ -24,6 +25,7 @@ from ..worker.retries import LONGEST_BACKOFF_MS, Then
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
+    from ..worker.store import ClientStatus
 
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 
@@ -146,6 +148,17 @@ def lost_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
 def lost_while_held(task: Task, record: JobRecord, now_ms: int, otherwise: Attempt) -> Verdict | None:
     """Decide the next state of a job that is leased to a dead worker."""
     return lost(record, not_recorded(record, task.claims + 1), now_ms, otherwise)
+
+
+def given_back(task: Task, heard: ClientStatus) -> NewTask | Change | None:
+    """Return the change that retries the job of a dead worker or reports it failed, as its options say."""
+    queue = queue_of(task.group)
+    otherwise = Attempt(worker=heard.name, host=heard.host)
+    try:
+        verdict = lost_while_held(task, JobRecord.decode(task.data), now_ms(), otherwise)
+        return change_of(task, queue, verdict) if queue and verdict else None
+    except (TypeError, ValueError):  # Such as NotAJob. The next worker that claims it moves it to the failed group.
+        return None
 
 
 def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:

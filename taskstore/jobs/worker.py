@@ -13,8 +13,8 @@ from ..client.client import Client
 from ..types.job_record import DEFAULT_QUEUE, queue_group
 from ..types.tasks import Order
 from ..worker.engine import Engine
+from ..worker.store import Store
 from .executor import Jobs, Setup, Work
-from .orphans import JobStore
 from .process import prepare
 from .registry import REGISTERED
 
@@ -42,7 +42,7 @@ class JobWorker(Engine[Work]):
 
     def __init__(
         self,
-        store: JobStore,
+        store: Store,
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         *,
         runner: Sequence[str],

@@ -23,7 +23,8 @@ DEFAULT_PROJECT = "default"
 COMMAND_LABEL = "command"  # The first id of a command, which all its runs share.
 LIST_LABEL = "list"  # The name of its list.
 COUNT_LABEL = "commands"  # The number of commands in a list.
-EXPECTED_LABEL = "expected"  # Their expected duration. With these labels pages need not read the data.
+EXPECTED_LABEL = "expected"  # Their expected duration.
+DONE_LABEL = "done"  # How many others have ended. With these labels pages need not read the data.
 LONGEST_PROJECT = 200  # Characters, because it is a part of a group's name.
 LONGEST_ID = 200  # Characters without the number of fails, because it is used in file names and a label.
 LONGEST_CMD = 64 * 2**10  # Bytes.
@@ -157,6 +158,7 @@ class Command(records.Record):
     fails: int = 0
     run: Run | None = None
     list: str = ""  # The name of the directory of the list in which it ran.
+    excused: int = 0  # How many attempts were not counted as failures, because of the worker.
 
     @property
     def first_id(self) -> str:
@@ -168,26 +170,34 @@ class Command(records.Record):
     def duplicate(self) -> Self:
         """The command to run next after this one failed."""
         fails = self.fails + 1
-        return replace(self, id=f"{self.first_id}_{fails}", fails=fails, run=None, list="")
+        return replace(self, id=f"{self.first_id}_{fails}", fails=fails, run=None, list="", excused=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandList(records.Record):
-    """Commands that one worker runs one after the other."""
+    """Commands that one worker runs one after the other. What has ended leaves the list, in a closed one."""
 
     _called, _error = "list of commands", NotACommand
 
-    name: str  # The creation time of its oldest command in seconds, or the next free number.
+    name: str  # The creation time of its oldest command in seconds.
     commands: tuple[Command, ...] = ()
-    worker: str = ""  # Set when it is closed.
+    worker: str = ""  # Set once it is running.
     started: int = 0
     finished: int = 0
+    done: int = 0  # The number of commands that have left it.
+    begun: int = 0  # When its first command was started; 0: it was not.
+    claims: int = 0  # Of its task, when it was last written.
 
     @property
     def directory(self) -> str:
         """TDF2's name of the list's directory, with the worker and the times once it is running or closed."""
         claimed = [self.worker, str(self.started)] if self.worker else []
         return "_".join([self.name, *claimed, *([str(self.finished)] if self.finished else [])])
+
+    @property
+    def reopened(self) -> Self:
+        """The list for the next worker."""
+        return replace(self, worker="", started=0, begun=0)
 
     @property
     def expected_duration(self) -> int:
@@ -201,7 +211,7 @@ class LiveOutput(records.Record):
     _called, _error = "output of a command", NotACommand
 
     list: str  # The name of the list.
-    task: int  # The id of the list's task.
+    task: int  # The first id of the list's task.
     command: str  # The id of the command.
     at: int  # When this was written.
     done: int = 0  # The number of finished commands of the list.
@@ -271,12 +281,13 @@ def new_list_task(project: str, made: CommandList, status: CommandStatus = Comma
 
 
 def live_labels(live: LiveOutput, command: Command) -> Mapping[str, str]:
-    return {COMMAND_LABEL: command.first_id, LIST_LABEL: live.list}
+    """Return the labels of an output. Names of lists need not be unique, so it bears the first id of its task."""
+    return {COMMAND_LABEL: command.first_id, LIST_LABEL: str(live.task)}
 
 
 def list_labels(made: CommandList) -> Mapping[str, str]:
     sizes = {COUNT_LABEL: str(len(made.commands)), EXPECTED_LABEL: str(made.expected_duration)}
-    return {LIST_LABEL: made.name, **sizes}
+    return {LIST_LABEL: made.name, **sizes, **({DONE_LABEL: str(made.done)} if made.done else {})}
 
 
 def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:

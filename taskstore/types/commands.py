@@ -123,6 +123,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     )
     at_ms: Since = field(name="at")
     place: Place
+    excused: Annotated[int, Meta(description="Attempts that were not counted, because of the worker.")] = 0
     progress: Annotated[
         Progress | None,
         Meta(description="The progress that the command reported; null if none. Only for a single command."),
@@ -168,7 +169,7 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     name: str
     status: CommandStatus
     commands: Annotated[int, Meta(description="The number of commands.")]
-    expected_duration: Annotated[int, Meta(description="The total of all its commands, in seconds.")]
+    expected_duration: Annotated[int, Meta(description="The total of the commands that are left in it, in seconds.")]
     worker: Annotated[str, Meta(description="The worker that runs it or has finished it.")]
     left_ms: Annotated[int, Meta(description="For a running list, milliseconds until its lease ends.")] = field(
         name="left"

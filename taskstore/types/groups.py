@@ -93,6 +93,13 @@ class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "done when an update ends its lease without giving the task back. Only in the list."
         ),
     ] = None
+    keep: Annotated[
+        dict[str, int],
+        Meta(
+            description="How many commands a worker should keep of each list, by group, because other workers are "
+            "idle. Only in the answer to a report whose `info` names groups as `waiting`."
+        ),
+    ] = field(default_factory=dict)
 
 
 prepare(ClientStatus)

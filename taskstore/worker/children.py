@@ -259,7 +259,7 @@ class Children:
     `prepare` is called once where the work runs, by default in the fork server. It returns the function that serves,
     and what `about` is to be here. None: there are only shells. `spawn`: start a new interpreter for each process
     instead of forking the fork server. `captures`: whether to keep the outputs of Python processes. `cwd`: the
-    directory of the processes.
+    directory of the shells, which may be removed and come back.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class Engine(Generic[W]):
         self.stopping = threading.Event()
         self.keeper = Keeper(store, lease_ms)
         self.settling = Settling(store, self.keeper.outage, self._is_patient)
-        self._executor, self._groups = executor, groups
+        self._executor, self.groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
         self._grace_ends_at = math.inf
         self._calls: SimpleQueue[None] = SimpleQueue()  # Calls of `stop`. Safe to use in a signal handler.
@@ -121,11 +121,11 @@ class Engine(Generic[W]):
         self._executor.start(self)
         with stopping_by_signals(self.stop):
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
-            self._heartbeat = Heartbeat(self.store, self.name, self._groups, self._executor.info, self._executor.chores)
+            self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, self._executor.chores)
             for part in (self.keeper, self._heartbeat, self._claims):
                 part.start()
             logger.info(
-                "%s is processing %s, at most %d at a time", self.name, ", ".join(self._groups), self._executor.at_once
+                "%s is processing %s, at most %d at a time", self.name, ", ".join(self.groups), self._executor.at_once
             )
             try:
                 self._wait_for_a_call()
@@ -155,6 +155,10 @@ class Engine(Generic[W]):
             for each in ids:
                 self.works.pop(each, None)
             self.change.notify_all()
+
+    def beat(self) -> object:
+        """Send a heartbeat now. Returns the answer; None if the store is unavailable."""
+        return self._heartbeat.beat()
 
     def fail(self, problem: BaseException) -> None:
         """Stop the worker because of an error, which `run` raises."""
@@ -198,7 +202,7 @@ class Engine(Generic[W]):
         self._expected_at = time.monotonic() + wait_ms / 1_000 + LATE_S
         try:
             tasks = self._claiming.claim(
-                self._groups, duration_ms=self._lease_ms, limit=limit, wait_ms=wait_ms, order=self._order
+                self.groups, duration_ms=self._lease_ms, limit=limit, wait_ms=wait_ms, order=self._order
             )
             self._expected_at = math.inf
             self._passing = (*AWAY, UnexpectedAnswer)

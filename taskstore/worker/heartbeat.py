@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 BEAT_S = 10.0  # A worker counts as late after 30 s, so one heartbeat may fail.
 
-Chore = tuple[float, Callable[[], None]]  # A period in seconds, and the function to call, at once and then each period.
+Chore = tuple[
+    float, Callable[[], object]
+]  # A period in seconds, and the function to call at once and then each period.
 
 
 SEND_EVERY_S = 1.0
@@ -52,6 +54,14 @@ class Heartbeat:
         self._stopping.set()
         self._thread.join(patience_s)
 
+    def beat(self) -> object:
+        """Send a heartbeat from the caller's thread. Returns the answer; None if the store is unavailable."""
+        try:
+            return self._beat()
+        except TaskStoreError as problem:
+            logger.debug("a report to the store failed: %s", problem)
+            return None
+
     def _report_until_stopped(self) -> None:
         due_at = [time.monotonic()] * len(self._chores)
         while not self._stopping.wait(max(0, min(due_at) - time.monotonic())):
@@ -61,14 +71,14 @@ class Heartbeat:
                     due_at[place] = time.monotonic() + every_s
         self._try(partial(self._beat, stopped=True))
 
-    def _try(self, act: Callable[[], None]) -> None:
+    def _try(self, act: Callable[[], object]) -> None:
         try:
             act()
         except Exception as problem:  # Not essential, and the next attempt may succeed.
             logger.debug("a report to the store failed: %s", problem)
 
-    def _beat(self, **more: Any) -> None:
-        self._store.heartbeat(
+    def _beat(self, **more: Any) -> object:
+        return self._store.heartbeat(
             name=self._name,
             host=socket.gethostname(),
             pid=os.getpid(),

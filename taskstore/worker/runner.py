@@ -179,8 +179,6 @@ def run_as_runner(
         signal.set_wakeup_fd(-1)
         for pipe in (control.fileno(), *pipes):
             os.close(pipe)
-        if setup.cwd:
-            os.chdir(setup.cwd)
         Runner(owner, setup, serve).run()
         code = 0
     except BaseException:
@@ -322,6 +320,8 @@ class Runner:
             return
 
     def _shell(self, work: Work, shell: Shell) -> Process:
+        if self._setup.cwd:  # It may have been removed, or be another one by now.
+            os.chdir(self._setup.cwd)
         pipes = [os.pipe() for _ in range(2)]
         try:
             pid = os.posix_spawn(

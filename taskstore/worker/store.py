@@ -28,6 +28,11 @@ class ClientStatus(Protocol):
     def age_ms(self) -> int: ...
 
 
+class Found(Protocol):
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+
+
 class Store(Protocol):
     """The methods of a Client that a worker calls, from several threads."""
 
@@ -75,3 +80,5 @@ class Store(Protocol):
     def report_progress(self, id: int, done: float, text: str = "") -> object: ...
 
     def clients(self) -> Sequence[ClientStatus]: ...
+
+    def search(self, query: str = "", *, limit: int = 50) -> Found: ...

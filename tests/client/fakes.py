@@ -50,6 +50,9 @@ class FakeStore:
     def clients(self) -> list[Any]:
         return []
 
+    def search(self, query: str = "", *, limit: int = 50) -> Any:
+        raise NotImplementedError
+
     def _fail_if_told(self) -> None:
         if self.problem:
             raise self.problem

@@ -160,10 +160,19 @@ def test_what_files_cannot_hold_is_named_and_nothing_is_written(tmp_path, status
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_lists_of_one_name_are_told(tmp_path):
+def test_of_two_open_lists_of_one_name_the_second_gets_the_next_second(tmp_path):
     lists = tuple((CommandStatus.OPEN, CommandList(name="5", commands=(replace(EXAMPLE, id=each),))) for each in "ab")
-    with pytest.raises(NotFiles, match="open/5: must have a unique name: another list has the same"):
-        write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
+    write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
+    assert (tmp_path / "mail/open/5/a.task").exists()
+    assert (tmp_path / "mail/open/6/b.task").exists()
+
+
+def test_closed_parts_of_a_list_share_a_directory(tmp_path):
+    run = replace(EXAMPLE, run=Run(worker="ann", started=6, ended=7))
+    closed = CommandList(name="5", worker="ann", started=6, finished=7)
+    lists = tuple((CommandStatus.CLOSED, replace(closed, commands=(replace(run, id=each),))) for each in "ab")
+    write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
+    assert sorted(path.name for path in (tmp_path / "mail/closed/5_ann_6_7").iterdir()) == ["a.task", "b.task"]
 
 
 def test_a_directory_that_holds_something_is_left_alone(tmp_path):

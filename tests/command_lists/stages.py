@@ -14,13 +14,14 @@ from taskstore.types.command_record import (
     Output,
     Run,
     group_of,
+    list_labels,
     live_labels,
     new_command_task,
     new_list_task,
     output_group,
 )
 from taskstore.types.commands import Submission
-from taskstore.types.tasks import NOBODY, NewTask
+from taskstore.types.tasks import NOBODY, Change, NewTask
 
 BOB = 2
 
@@ -66,9 +67,12 @@ def heard(owner=BOB, project="default") -> None:
     clients.hear(Client(id=owner, name="bob", host="node-1", pid=1, groups=groups, info="{}"))
 
 
-def writes(task: Task, made: CommandList, place=0, *, done=0, due=0, out=b"so far") -> None:
-    """A worker tells what a command of its list has written."""
+def writes(task: Task, made: CommandList, place=0, *, due=0, out=b"so far") -> Task:
+    """A worker tells what a command of its list has written. The list, which the commands before it have left."""
     each = made.commands[place]
-    live = LiveOutput(list=made.name, task=task.id, command=each.id, at=1, done=done, due=due, out=Output.of(out))
+    rest = replace(made, commands=made.commands[place:], done=place, begun=1, worker="bob")
+    change = Change(id=task.id, data=rest.encode(), labels=list_labels(rest), timespec_ms=-60_000)
+    live = LiveOutput(list=made.name, task=task.origin, command=each.id, at=1, done=place, due=due, out=Output.of(out))
     new = NewTask(group=output_group("default"), data=live.encode(), labels=live_labels(live, each))
-    Task.objects.commit(owner=BOB, adds=[new])
+    _, task = Task.objects.commit(owner=BOB, adds=[new], updates=[change])
+    return task

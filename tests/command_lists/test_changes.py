@@ -137,12 +137,12 @@ def test_outputs_that_dead_workers_left_are_deleted():
     submitted(1)
     make_lists("default")
     [held] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
-    name = held.labels["list"]
-    adds = [NewTask(group="commands/default/output", labels={"list": each}) for each in (name, "1")]
+    origin = str(held.origin)
+    adds = [NewTask(group="commands/default/output", labels={"list": each}) for each in (origin, "1")]
     Task.objects.commit(owner=BOB, adds=adds)
     assert delete_leftovers("default") == 1
     [kept] = Task.objects.group("commands/default/output")
-    assert kept.labels["list"] == name
+    assert kept.labels["list"] == origin
 
 
 def test_a_duplicate_that_failed_is_counted_on(settings):

@@ -109,7 +109,7 @@ def test_running_lists_tell_their_worker_and_the_time_left():
     make_lists("default")
     task = claimed()
     heard()
-    writes(task, lists_in("default")[0], done=1)
+    task = writes(task, lists_in("default")[0], 1)
     [seen] = status("default").running
     assert (seen.task, seen.worker, seen.owner, seen.commands, seen.done) == (task.id, "bob", BOB, 2, 1)
     assert 0 < seen.left_ms <= 60_000
@@ -243,7 +243,7 @@ def test_a_list_is_found_by_its_first_id_while_it_lasts():
     make_lists("default")
     [seen] = lists("default").lists
     task = claimed()
-    writes(task, lists_in("default")[0])
+    task = writes(task, lists_in("default")[0])
     for task_id in (seen.task, task.id):
         whole = command_list(task_id)
         assert (whole.project, whole.list.task, whole.list.status) == ("default", task.id, CommandStatus.RUNNING)

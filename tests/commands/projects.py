@@ -1,5 +1,6 @@
 """A project of commands, and who runs them: a worker in a thread, or one in a process of its own that can be killed."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 
 from lab.testing import PROJECT
 from tasks_app.commands import process_closed
+from taskstore import Client
 from taskstore.commands.worker import CommandWorker
 from taskstore.types.command_record import (
     Command,
@@ -23,6 +25,7 @@ from tests.jobs.workers import PATIENCE_S, eventually
 from .lines import command
 
 NAME = "default"
+OTHERS = itertools.count(1_000)  # Ids of clients: those of a process have the same otherwise.
 SETTLED = [
     CommandStatus.COMPLETED,
     CommandStatus.FAILED_COUNT,
@@ -37,6 +40,7 @@ class Project:
 
     def __init__(self, store, token):
         self.store, self.token = store, token
+        self._workers = 0  # In this process.
 
     def add_list(self, *lines, name="1000", **members):
         """An open list. The id of its task."""
@@ -44,6 +48,10 @@ class Project:
         made = CommandList(name=name, commands=tuple(commands))
         [task] = self.store.commit(adds=[new_list_task(NAME, made)])
         return task.id
+
+    def another(self, things):
+        """A client for another worker, which is closed with the things."""
+        return things.enter_context(Client(self.store.url, token=self.token, client_id=next(OTHERS)))
 
     def tasks(self, status):
         return list(self.store.group(group_of(NAME, status), owned=True))
@@ -55,6 +63,14 @@ class Project:
         """The closed lists, once there are so many."""
         assert eventually(lambda: len(self.tasks(CommandStatus.CLOSED)) >= number, patience_s)
         return sorted(self.lists(CommandStatus.CLOSED), key=lambda found: found.name)
+
+    def ended(self, number=1, patience_s=PATIENCE_S):
+        """The commands of the closed lists, once there are so many."""
+        assert eventually(
+            lambda: sum(len(found.commands) for found in self.lists(CommandStatus.CLOSED)) >= number, patience_s
+        )
+        commands = [each for found in self.lists(CommandStatus.CLOSED) for each in found.commands]
+        return sorted(commands, key=lambda each: each.id)
 
     def settled(self):
         """What became of the commands of all closed lists: status and command."""
@@ -72,13 +88,16 @@ class Project:
         problems: list[Exception] = []
         thread = threading.Thread(target=run, args=[worker, problems])
         thread.start()
+        self._workers += 1
         try:
             yield worker
         finally:
             worker.stop()
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
-            wait_for_threads()
+            self._workers -= 1
+            if not self._workers:
+                wait_for_threads()
             for problem in problems:
                 raise problem
 

@@ -60,11 +60,11 @@ def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
     ("arguments", "said"),
     [
         (["a/b"], "projects[0]: must not be empty or contain / or NUL"),
-        (["a", "--name", "b/c"], "name: must have 1 to 100 characters"),
-        (["a", "--shell", "/no/such/shell"], "shell: must be an executable program, not /no/such/shell"),
-        (["a", "--cwd", "/no/such/folder"], "cwd: must be an existing directory, not /no/such/folder"),
+        (["a", "--name", "b/c"], "--name: must have 1 to 100 characters"),
+        (["a", "--shell", "/no/such/shell"], "--shell: must be an executable program, not /no/such/shell"),
+        (["a", "--cwd", "/no/such/folder"], "--cwd: must be an existing directory, not /no/such/folder"),
         (["a", "--memory", "3"], "must be a size such as 256KiB, 512MiB or 2GiB, not 3"),
-        (["a", "--output-limit", "1GiB"], "output_bytes: must be between 1024 and 2097152"),
+        (["a", "--output-limit", "2GiB"], "--output-limit: must be between 1024 and 1073741824"),
     ],
 )
 def test_what_makes_no_sense_is_told(store, arguments, said):

@@ -19,10 +19,10 @@ from taskstore.types.tasks import NOBODY
 BOB = 2
 
 
-def running_list(*ids: str, project: str = "default", owner: int = BOB, cmd: str = "true") -> Task:
-    """A list with these commands that a worker holds."""
-    commands = tuple(command_of(command_id, cmd=cmd) for command_id in ids)
-    made = CommandList(name="1448978609", commands=commands)
+def running_list(*ids: str, project: str = "default", owner: int = BOB, cmd: str = "true", done: int = 0) -> Task:
+    """A list with these commands that a worker holds. The first of them have left it."""
+    commands = tuple(command_of(command_id, cmd=cmd) for command_id in ids[done:])
+    made = CommandList(name="1448978609", commands=commands, done=done)
     Task.objects.commit(owner=NOBODY, adds=[new_list_task(project, made)])
     [task] = Task.objects.claim(group_of(project, CommandStatus.OPEN), owner=owner, duration_ms=60_000)
     return task

@@ -37,7 +37,7 @@ def person(chromium, live_server, settings) -> Person:
 
 
 def writes(list_task: Task, command_id: str, text: str) -> Task:
-    live = LiveOutput(list="1448978609", task=list_task.id, command=command_id, at=1, out=Output.of(text.encode()))
+    live = LiveOutput(list="1448978609", task=list_task.origin, command=command_id, at=1, out=Output.of(text.encode()))
     labels = live_labels(live, command_of(command_id))
     [task] = Task.objects.commit(
         owner=NOBODY, adds=[NewTask(group=output_group("default"), data=live.encode(), labels=labels)]

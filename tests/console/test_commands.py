@@ -20,7 +20,7 @@ PROJECT = "commands/project?project=default"
 
 def writes(task: Task, command_id: str, **written) -> None:
     """The worker tells what a command of the list has written so far."""
-    live = LiveOutput(list=task.labels["list"], task=task.id, command=command_id, at=1_700_000_000, **written)
+    live = LiveOutput(list=task.labels["list"], task=task.origin, command=command_id, at=1_700_000_000, **written)
     labels = live_labels(live, command_of(command_id))
     Task.objects.commit(owner=BOB, adds=[NewTask(group=output_group("default"), data=live.encode(), labels=labels)])
 
@@ -97,8 +97,7 @@ def test_the_flow_counts_commands_also_in_lists(viewer, settings):
 
 
 def test_running_lists_show_how_far_they_are(viewer):
-    task = running_list("1_0", "2_0", "3_0")
-    writes(task, "2_0", done=1)
+    task = running_list("1_0", "2_0", "3_0", done=1)
     text = text_of(viewer, PROJECT)
     assert '<progress value="1" max="3"' in text
     assert "1 of 3" in text
@@ -155,11 +154,11 @@ def test_the_next_page_goes_on(submitter):
 
 
 def test_a_list_tells_what_is_run_and_what_waits(submitter):
-    task = running_list("1_0", "2_0", "3_0")
-    writes(task, "2_0", done=1)
+    task = running_list("1_0", "2_0", "3_0", done=1)
+    writes(task, "2_0")
     text = text_of(submitter, f"commands/list/{task.id}")
     words = [part.split("</span>")[0].rpartition(">")[2] for part in text.split('<span class="state"')[2:]]
-    assert words == ["has run", "running", "waiting"]
+    assert words == ["running", "waiting"]
     assert f'href="/console/commands/list/{task.id}/reopen"' in text
     assert 'data-hx-trigger="every 2s"' in text
 
@@ -213,11 +212,6 @@ def test_a_running_command_shows_what_it_has_written_so_far(submitter):
     assert "frame 3" in text
     assert 'data-hx-trigger="every 1s"' in text
     assert f'href="/console/commands/list/{task.id}"' in text
-
-
-def test_a_command_whose_list_goes_on_says_that_it_has_been_run(submitter):
-    writes(running_list("1_0", "2_0"), "2_0", done=1)
-    assert "This command has run." in text_of(submitter, "commands/command?project=default&id=1_0")
 
 
 def test_a_command_that_was_never_run_says_so(submitter):

@@ -129,9 +129,9 @@ def test_a_status_tells_how_far_a_project_is(ann):
     submitted(3)
     task, made = running_list()
     heard()
-    writes(task, made, done=1)
+    task = writes(task, made, 1)
     _, seen = ann.get("/commands/default")
-    assert {name: count for name, count in seen["counts"].items() if count} == {"new": 3, "running": 2, "completed": 1}
+    assert {name: count for name, count in seen["counts"].items() if count} == {"new": 3, "running": 1, "completed": 1}
     assert seen["lists"] == {"open": 0, "open_stashed": 0, "running": 1, "closed": 0}
     [running] = seen["running"]
     assert (running["task"], running["worker"], running["commands"], running["done"]) == (task.id, "bob", 2, 1)
@@ -146,13 +146,13 @@ def test_a_status_tells_how_far_a_project_is(ann):
 
 def test_a_list_is_seen_with_its_commands_and_what_they_write(ann):
     task, made = running_list()
-    writes(task, made, 1)
+    task = writes(task, made, 1)
     [seen] = ann.get("/commands/default/lists?status=running")[1]["lists"]
-    assert (seen["task"], seen["name"], seen["commands"], seen["expected_duration"]) == (task.id, made.name, 2, 120)
+    assert (seen["task"], seen["name"], seen["commands"], seen["expected_duration"]) == (task.id, made.name, 2, 60)
     for task_id in (seen["task"], seen["origin"]):
         _, whole = ann.get(f"/commands/default/lists/{task_id}")
         assert (whole["list"]["task"], whole["project"]) == (task.id, "default")
-        assert [each["cmd"] for each in whole["commands"]] == ["echo 0", "echo 1"]
+        assert [each["cmd"] for each in whole["commands"]] == ["echo 1"]
         assert [(each["command"], each["out"]["text"]) for each in whole["live"]] == [(made.commands[1].id, "so far")]
     assert ann.get(f"/commands/other/lists/{task.id}")[0] == 404
 

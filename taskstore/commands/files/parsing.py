@@ -254,14 +254,15 @@ class ProjectWriter:
             if isinstance(entry, Command):
                 self._write(status, entry, self.root / status)
                 continue
-            directory = self.root / status / entry.directory
-            why = why_no_directory(status, entry)
-            if not why and directory.exists():
-                why = "must have a unique name: another list has the same"
-            if why:
+            if why := why_no_directory(status, entry):
                 self.problems.append(f"{status}/{shown(entry.directory)}: {why}")
                 continue
-            directory.mkdir()
+            # Parts of a list that were closed in the same second belong together. Other lists have their own names.
+            directory = self.root / status / entry.directory
+            while status is not CommandStatus.CLOSED and directory.exists():
+                entry = replace(entry, name=str(int(entry.name) + 1))
+                directory = self.root / status / entry.directory
+            directory.mkdir(exist_ok=True)
             for command in entry.commands:
                 self._write(status, command, directory)
         if self.problems:

@@ -1,18 +1,16 @@
-"""Free the jobs of workers that died on this machine, before their leases end."""
+"""Free the tasks of workers that died on this machine, before their leases end."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
 
-from ..types.job_record import Attempt, JobRecord, queue_of
 from ..types.tasks import Change, NewTask
-from ..worker.process_tree import has_ended, machine
-from ..worker.settling import Entry, Settling
-from ..worker.store import ClientStatus, Store
-from .verdicts import change_of, lost_while_held, now_ms
+from .process_tree import has_ended, machine
+from .settling import Entry, Settling
+from .store import ClientStatus, Store
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -24,34 +22,35 @@ LOOKS = 2  # A dead worker is checked twice, because its last claim may have bee
 MOST_AT_ONCE = 100
 
 
-class Found(Protocol):
-    @property
-    def tasks(self) -> Sequence[Task]: ...
-
-
-class JobStore(Store, Protocol):
-    """The methods that a job worker needs. It also searches for the jobs of other workers."""
-
-    def search(self, query: str = "", *, limit: int = 50) -> Found: ...
-
-
 class Orphans:
-    """Finds dead workers and gives back the jobs that they hold."""
+    """Finds dead workers and gives back the tasks that they hold. `what`: what these are called.
 
-    def __init__(self, store: JobStore, groups: Collection[str], settling: Settling) -> None:
+    `given_back` returns the change of a task that a worker held.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        groups: Collection[str],
+        settling: Settling,
+        what: str,
+        given_back: Callable[[Task, ClientStatus], NewTask | Change | None],
+    ) -> None:
         self._store, self._groups, self._settling = store, frozenset(groups), settling
+        self._what, self._given_back = what, given_back
         self._looks: Counter[int] = Counter()  # By client id.
 
     def look(self) -> None:
         for heard in self._store.clients():
             if not is_dead(heard) or self._looks[heard.client_id] >= LOOKS:
                 continue
-            changes = [change for task in self._held_by(heard.client_id) if (change := given_back(task, heard))]
+            changes = [change for task in self._held_by(heard.client_id) if (change := self._given_back(task, heard))]
             if changes:
                 logger.warning(
-                    "worker %s (process %s) is dead: other workers get its jobs (%d)",
+                    "worker %s (process %s) is dead: other workers get its %s (%d)",
                     heard.name,
                     heard.pid,
+                    self._what,
                     len(changes),
                 )
             # A refusal means that another worker was faster, which is fine.
@@ -69,14 +68,3 @@ def is_dead(heard: ClientStatus) -> bool:
     """Whether the worker ran on this machine and its process has ended without a goodbye."""
     known = heard.info.get("machine") == machine() and not heard.info.get("stopped")
     return bool(known and heard.pid and has_ended(heard.pid, heard.info.get("born")))
-
-
-def given_back(task: Task, heard: ClientStatus) -> NewTask | Change | None:
-    """Return the change that retries the job of a dead worker or reports it failed, as its options say."""
-    queue = queue_of(task.group)
-    otherwise = Attempt(worker=heard.name, host=heard.host)
-    try:
-        verdict = lost_while_held(task, JobRecord.decode(task.data), now_ms(), otherwise)
-        return change_of(task, queue, verdict) if queue and verdict else None
-    except (TypeError, ValueError):  # Such as NotAJob. The next worker that claims it moves it to the failed group.
-        return None

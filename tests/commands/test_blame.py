@@ -1,0 +1,110 @@
+"""Who is to blame when an attempt fails: the command, or the worker. Only the former counts."""
+
+import os
+import shutil
+
+import pytest
+
+from taskstore.commands.worker import CommandWorker
+from taskstore.types.command_record import CommandStatus, group_of
+from taskstore.worker.children import NotPrepared
+from tests.jobs.workers import eventually
+
+from .projects import NAME, wait_for_threads
+
+pytestmark = pytest.mark.once
+
+OPEN = CommandStatus.OPEN
+
+
+def open_list(project):
+    [found] = project.lists(OPEN)
+    return found
+
+
+def test_a_worker_without_its_directory_gives_lists_back_and_stops(project, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    worker = CommandWorker(project.store, [NAME], name="ann", cwd=str(place), wait_ms=100)
+    project.add_list("echo a; rmdir ../place", *["echo b"] * 3, name="1000")
+    with pytest.raises(NotPrepared, match=r"worker ann can't run commands: .*No such file.*place.*3 times in a row"):
+        worker.run()
+    wait_for_threads()
+    [task] = project.tasks(OPEN)
+    assert "worker ann can't run commands" in task.error
+    assert [(command.fails, command.excused) for command in open_list(project).commands] == [(0, 3), (0, 0), (0, 0)]
+    assert [command.run.out.text for command in project.ended()] == ["a\n"]
+
+
+def test_a_worker_goes_on_when_its_directory_is_back(project, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    project.add_list("rmdir ../place", "echo b")
+    with project.worker(cwd=str(place)):
+        assert eventually(lambda: any(task.error for task in project.tasks(OPEN)))
+        place.mkdir()
+        [_, second] = project.ended(2)
+    assert (second.run.out.text, second.run.failed, second.excused) == ("b\n", False, 1)
+
+
+def test_a_worker_whose_shell_is_gone_is_to_blame(project, tmp_path):
+    shell = tmp_path / "shell"
+    shutil.copy(os.path.realpath("/bin/sh"), shell)
+    project.add_list(f"rm {shell}", "echo b")
+    with pytest.raises(NotPrepared, match="No such file"):
+        CommandWorker(project.store, [NAME], shell=str(shell), wait_ms=100).run()
+    wait_for_threads()
+    assert [command.excused for command in open_list(project).commands] == [3]
+
+
+def test_a_command_is_excused_three_times(project, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    project.add_list("rmdir ../place; exit 3", excused=3)
+    with project.worker(cwd=str(place)):
+        [command] = project.ended()
+    assert command.run.exit_code == 3
+    assert command.run.err.text.startswith("ended with 3\nthe worker can't run commands: ")
+
+
+def test_what_a_lost_worker_had_begun_has_failed(project, tmp_path):
+    project.add_list("echo $$ >>pids; sleep 1000", "echo b", max_fails=2)
+    with project.worker_process(cwd=str(tmp_path), name="ann") as process:
+        assert eventually(lambda: (tmp_path / "pids").exists())
+        process.kill()
+        with project.worker(name="bob"):
+            first, second = project.ended(2)
+    assert (first.run.worker, first.run.exit_code) == ("ann", None)
+    assert first.run.err.text == "the worker ann was lost while it ran this command\n"
+    assert (second.run.worker, second.run.out.text) == ("bob", "b\n")
+    settled = {(status, command.id) for status, command in project.settled()}
+    assert {(CommandStatus.FAILED_ARCHIVE, "1000_0"), (CommandStatus.NEW, "1000_1")} <= settled
+
+
+@pytest.mark.parametrize(("losses", "is_counted"), [(3, False), (4, True)])
+def test_attempts_of_workers_that_began_nothing_count_from_the_fourth(project, losses, is_counted):
+    project.add_list("echo a")
+    for _ in range(losses):
+        assert eventually(lambda: project.store.claim(group_of(NAME, OPEN), duration_ms=1))
+    with project.worker():
+        [command] = project.ended()
+    assert (command.run.exit_code is None) is is_counted
+    assert command.run.failed is is_counted
+
+
+def test_what_a_stopped_worker_gives_back_is_not_counted(project, tmp_path):
+    project.add_list("echo $$ >>pids; sleep 1000")
+    for _ in range(5):
+        (tmp_path / "pids").unlink(missing_ok=True)
+        with project.worker(cwd=str(tmp_path), grace_s=0):
+            assert eventually(lambda: (tmp_path / "pids").exists())
+    [command] = open_list(project).commands
+    assert (command.fails, command.excused, open_list(project).begun) == (0, 0, 0)
+
+
+def test_a_result_is_stored_when_its_command_ends(project):
+    project.add_list("echo a", "sleep 1000")
+    with project.worker():
+        [command] = project.ended(patience_s=2)
+        assert command.run.out.text == "a\n"
+        assert [each.id for each in open_list(project).commands] == ["1001_0"]
