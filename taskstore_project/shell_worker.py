@@ -41,6 +41,7 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               metavar="TIME", help="Minimum time limit of a command.")  # fmt: skip
 @click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="10MiB", show_default=True,
               metavar="SIZE", help="How much of each output to keep; of a longer one half from each end.")  # fmt: skip
+@click.option("--allow-stderr", is_flag=True, help="Don't count what is written to standard error as a failure.")
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
               help="With --no-renew, the lease of a list as a multiple of its expected duration.")  # fmt: skip
 @click.option("--least-lease", "least_lease_ms", type=parameter_types.lease_ms, default="1min", show_default=True,

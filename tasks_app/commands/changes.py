@@ -78,9 +78,13 @@ PAGES_ARCHIVED = 2  # In one round of the server.
 def stash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
     """Stash new commands and open lists. `ids` are those of their tasks; None: all.
 
-    Running lists continue. Returns how many tasks were stashed. Raises Forbidden.
+    Running lists continue, unless their ids are given: then their workers end the commands. Returns how many tasks
+    were stashed. Raises Forbidden.
     """
-    return _move(project, ids, STASHED, "stash", actor)
+    must_change(project, actor)
+    refuse(task_ids("ids", ids or ()))
+    running = sum(_take_away(project, task_id, actor, CommandStatus.OPEN_STASHED) for task_id in ids or ())
+    return _move(project, ids, STASHED, "stash", actor, before=running)
 
 
 def unstash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM) -> int:
@@ -109,19 +113,26 @@ def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
     """
     must_change(project, actor)
     refuse(task_ids("task", [task_id]))
+    is_done = _take_away(project, task_id, actor, CommandStatus.OPEN)
+    if is_done:
+        record(actor, "reopen", project, 1)
+    return is_done
+
+
+def _take_away(project: str, task_id: int, actor: Actor, status: CommandStatus) -> bool:
+    """End the lease of a list. Returns False if it is not a running list of the project. The attempt is not counted."""
     [task] = Task.objects.find([task_id])
     is_list = task is not None and task.group == group_of(project, CommandStatus.OPEN)
     if task is None or not is_list or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         return False
     found = decoded(task, CommandList.decode)
-    # The attempt that the operator ends is not counted.
-    change = Change(id=task.id, data=found.reopened.encode() if found else None, release=True)
+    data = found.reopened.encode() if found else None
+    change = Change(id=task.id, data=data, group=group_of(project, status), release=True)
     try:
         with transaction.atomic():
             Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.GIVEN_BACK))
     except CommitRefused:
-        return False  # The worker is alive, and has just closed the list.
-    record(actor, "reopen", project, 1)
+        return False  # The worker is alive, and has just written the list.
     return True
 
 
@@ -144,9 +155,12 @@ def record(actor: Actor, action: str, project: str, done: int) -> None:
     audit.record(actor, action, selection=f"commands of {project}", done=done)
 
 
-def _move(project: str, ids: Sequence[int] | None, ways: Statuses, action: str, actor: Actor) -> int:
+def _move(
+    project: str, ids: Sequence[int] | None, ways: Statuses, action: str, actor: Actor, *, before: int = 0
+) -> int:
+    """Move tasks to other statuses. `before`: how many were changed already. Returns how many there are in all."""
     must_change(project, actor)
-    done = sum(
+    done = before + sum(
         by_pieces(pages_in(project, source, ids), partial(_moved, group_of(project, target)))
         for source, target in ways.items()
     )

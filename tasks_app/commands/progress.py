@@ -55,7 +55,7 @@ def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
     counting = counted.get(project, Counting())
     counts = _counts(project, counting)
     runs = list(_runs(_newest(summaries.groups_of(project, sorted(RESULTS), scope))))
-    durations = _statistics(sorted(duration_ms for duration_ms, _ in runs))
+    durations = _statistics(sorted(duration_ms for duration_ms, *_ in runs))
     return ProjectStatus(
         project=project,
         counts=counts.counts,
@@ -63,7 +63,8 @@ def status(project: str, scope: GroupScope = EVERY_GROUP) -> ProjectStatus:
         running=tuple(sorted(running, key=lambda each: (each.started_ms, each.task))[:SHOWN]),
         forecast_s=_forecast_s(counts, running, durations, counting.rest_ms, scope),
         durations=durations,
-        fails=sum(is_failed for _, is_failed in runs),
+        fails=sum(is_failed for _, is_failed, _ in runs),
+        cut=sum(is_cut for *_, is_cut in runs),
     )
 
 
@@ -149,14 +150,18 @@ def _newest(groups: Iterable[str]) -> list[int]:
     return [task_id for _, task_id in nlargest(SAMPLE, places())]
 
 
-def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool]]:
-    """Yield the duration of each run, and whether it failed; without commands that never ran, or with long lines."""
+def _runs(ids: Sequence[int]) -> Iterable[tuple[int, bool, bool]]:
+    """Yield the duration of each run, whether it failed, and whether its output was cut.
+
+    Leaves out commands that never ran, and those with long lines.
+    """
     heads = Task.objects.get_queryset().filter(id__in=ids).beginnings(summaries.HEAD_BYTES)
     for group, head in heads.values_list("group", "data_start"):  # type: ignore[misc]  # mypy misses annotations.
         duration_ms = summaries.number_in(bytes(head or b""), "duration_ms")
         if duration_ms is not None:
             status = (place_of(group) or ("", ""))[1]
-            yield duration_ms, status not in (CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE)
+            is_failed = status not in (CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE)
+            yield duration_ms, is_failed, bool(summaries.number_in(bytes(head), "missing"))
 
 
 def _statistics(durations_ms: Sequence[int]) -> Statistics:

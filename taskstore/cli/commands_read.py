@@ -13,7 +13,7 @@ from rich.console import Group
 
 from ..types.command_record import OF_LISTS, Command, CommandStatus, LiveOutput, Run
 from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
-from ..units import duration
+from ..units import duration, size
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
 from .commands_files import write_results
@@ -125,6 +125,7 @@ def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
     took = seen.durations
     if took.count:
         yield "recent runs", f"{number(took.count)}, of which {number(seen.fails)} failed"
+        yield "outputs cut", f"{number(seen.cut)} of them; raise --output-limit of the workers" if seen.cut else ""
         yield (
             "run time",
             (
@@ -269,7 +270,7 @@ def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput |
         duration(run.duration_ms) if seen.run else "",
         "" if run.exit_code is None else str(run.exit_code),
         run.worker,
-        "".join((live or run).out.lines[-1:]),
+        f"{size(run.missing)} cut" if run.missing and not live else "".join((live or run).out.lines[-1:]),
         "".join(live.err.lines[-1:]) if live else run.complaint,
     ]
 
@@ -293,6 +294,8 @@ def show(session: Session, whole: CommandWhole) -> None:
         session.note(f"command {whole.newest.id} is still running")
     elif ran is not whole.newest:
         session.note(f"shows the run {ran.id}; {whole.newest.id} is {whole.newest.status}")
+    if missing := written.out.missing + written.err.missing:
+        session.note(f"{size(missing)} of the output were not kept; raise --output-limit of the worker")
 
 
 def write(output: TextIO, content: bytes) -> None:

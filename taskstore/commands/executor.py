@@ -69,6 +69,7 @@ class Setup:
     env: Mapping[str, str]
     memory_bytes: int | None  # Of a command with all its child processes. None: no limit.
     output_bytes: int  # Kept of each output.
+    allow_stderr: bool  # Whether what is written to standard error is no failure.
 
 
 class Trouble(Exception):
@@ -338,6 +339,7 @@ class Lists:
             ended=ended,
             duration_ms=round(over.took_s * 1_000),
             exit_code=code,
+            may_write_errors=self._setup.allow_stderr,
             out=over.out,
             err=with_line(over.err, verdict) if verdict else over.err,
         )
@@ -345,7 +347,10 @@ class Lists:
     def _say_ended(self, work: Work, command: Command, run: Run) -> None:
         """Log the outcome of a command, how long it took, and why it failed."""
         level, how = (logging.WARNING, f"failed: {run.complaint}") if run.failed else (logging.INFO, "succeeded")
-        logger.log(level, "command %s of %s: after %.3g s %s", command.id, work.project, run.duration_ms / 1_000, how)
+        missing = run.out.missing + run.err.missing
+        cut = f"; {missing} bytes of its output exceed the output limit and are not kept" if missing else ""
+        took_s = run.duration_ms / 1_000
+        logger.log(level, "command %s of %s: after %.3g s %s%s", command.id, work.project, took_s, how, cut)
 
     def _verdict(self, command: Command, over: Over) -> tuple[int, str]:
         """Return the exit code of a command as shells have it, and why it failed."""

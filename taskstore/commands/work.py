@@ -222,7 +222,11 @@ class Work:
 
     def _closed(self) -> Sequence[NewTask]:
         own = replace(
-            self.made, commands=tuple(self.ended), worker=self.worker, started=self.started, finished=self.clock.now_s()
+            self.made,
+            commands=tuple(map(counted, self.ended)),
+            worker=self.worker,
+            started=self.started,
+            finished=self.clock.now_s(),
         )
         parts = [*([self.lost] if self.lost else []), *([own] if self.ended else [])]
         return [new_list_task(self.project, replace(part, done=0, begun=0), CommandStatus.CLOSED) for part in parts]
@@ -242,6 +246,12 @@ class Work:
             err=news.err if news else Output(),
         )
         return command, shown
+
+
+def counted(command: Command) -> Command:
+    """Return the command with the number of bytes that are missing of its outputs."""
+    run = command.run
+    return replace(command, run=run and replace(run, missing=run.out.missing + run.err.missing))
 
 
 def released(task: Task) -> Result:

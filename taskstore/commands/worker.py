@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import refuse
 from ..types import sentences
-from ..types.command_record import CommandStatus, group_of, why_no_project
+from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
 from ..worker.store import Store
@@ -19,7 +19,7 @@ from .executor import Lists, Setup
 from .work import Times, Work
 
 OUTPUT_BYTES = 10 * 2**20
-OUTPUT_RANGE = range(2**10, 2**30 + 1)
+OUTPUT_RANGE = range(2**10, LARGEST_OUTPUT + 1)
 WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to the store.
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
@@ -35,6 +35,7 @@ class CommandWorker(Engine[Work]):
     * `timeout_factor`, `least_timeout_s`: a command may take its expected duration times the factor, and at least
       that many seconds. Then it is killed and counts as failed.
     * `output_bytes`: how much of each output is kept; of a longer one half from its beginning, half from its end.
+    * `allow_stderr`: a command that writes to standard error has not failed for that reason.
     * `lease_factor`, `least_lease_s`: without `renew`, a list is leased for the expected duration of all its commands
       times the factor, and at least that many seconds; the lease doubles with each further claim.
     * `renew`: lease each list for `least_lease_s` and renew the lease while the worker lives. False: TDF2's rule.
@@ -59,6 +60,7 @@ class CommandWorker(Engine[Work]):
         timeout_factor: float = 2,
         least_timeout_s: float = 30,
         output_bytes: int = OUTPUT_BYTES,
+        allow_stderr: bool = False,
         lease_factor: float = 2,
         least_lease_s: float = 60,
         renew: bool = True,
@@ -73,6 +75,7 @@ class CommandWorker(Engine[Work]):
             env={**{name: value for name, value in os.environ.items() if name != WITHHELD}, **(env or {})},
             memory_bytes=memory_bytes,
             output_bytes=output_bytes,
+            allow_stderr=allow_stderr,
         )
         checks = {
             "platform": not sys.platform.startswith("linux") and "must be Linux",

@@ -54,4 +54,4 @@ class Line:
     def encode(self) -> bytes:
         """Return the line as JSON with a line break."""
         name = "list" if self.list else "command"
-        return b'{"status":"%b","%b":%b}\n' % (self.status.encode(), name.encode(), self.entry[1].encode())
+        return b'{"status":"%b","%b":%b}\n' % (self.status.encode(), name.encode(), self.entry[1].encode(packed=False))

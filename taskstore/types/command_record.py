@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import base64
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from . import records, sentences
 from .tasks import COMMAND_GROUPS, NewTask
@@ -30,6 +31,8 @@ LONGEST_ID = 200  # Characters without the number of fails, because it is used i
 LONGEST_CMD = 64 * 2**10  # Bytes.
 ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 NUMBER_OF_FAILS = re.compile(r"_[0-9]{1,15}\Z")
+PACKED_BYTES = 64 * 2**10  # An output of this size is compressed in the data of a task.
+LARGEST_OUTPUT = 64 * 2**20  # Bytes.
 OUTPUT = "output"  # The end of the name of the group with the live output of running commands.
 
 
@@ -92,6 +95,29 @@ class Output:
         except UnicodeDecodeError:
             return cls(base64=base64.b64encode(written).decode(), cut_at=cut_at, missing=missing)
 
+    def packed(self) -> Mapping[str, Any] | None:
+        """Return a large output as a compressed JSON object; None for another one."""
+        if len(self.text) + len(self.base64) < PACKED_BYTES:
+            return None
+        squeezed = base64.b64encode(zlib.compress(self.kept, level=1)).decode()
+        return {"zlib": squeezed, "cut_at": self.cut_at, "missing": self.missing}
+
+    @staticmethod
+    def unpacked(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the JSON object of an output that may be compressed. Raises ValueError."""
+        squeezed = tree.get("zlib")
+        if not isinstance(squeezed, str):
+            return tree
+        unpacker = zlib.decompressobj()
+        try:
+            kept = unpacker.decompress(base64.b64decode(squeezed, validate=True), LARGEST_OUTPUT)
+        except (ValueError, zlib.error):
+            kept = None
+        if kept is None or not unpacker.eof:
+            raise ValueError(f"zlib must be Base64 of a compressed output of at most {LARGEST_OUTPUT} bytes")
+        output = Output.of(kept)
+        return {**tree, "text": output.text, "base64": output.base64}
+
     @property
     def kept(self) -> bytes:
         """The bytes that were kept. Invalid Base64 is returned unchanged."""
@@ -127,20 +153,25 @@ class Run:
     ended: int = 0
     duration_ms: int = 0  # More precise than the difference of the times.
     exit_code: int | None = None  # None: unknown, as in TDF2's files. A signal is 128 plus its number.
+    missing: int = 0  # The number of bytes of both outputs that were not kept.
+    may_write_errors: bool = False  # Whether the worker accepts what is written to standard error.
     out: Output = Output()
     err: Output = Output()  # With a line of the worker if the exit code is not 0.
 
     @property
     def failed(self) -> bool:
-        return bool(self.err) or bool(self.exit_code)
+        return bool(self.exit_code) or (bool(self.err) and not self.may_write_errors)
 
     @property
     def complaint(self) -> str:
-        """The last line of standard error, if possible not the worker's about the exit code; "" if there is none."""
+        """Why it failed: the last line of standard error, if possible not the worker's about the exit code."""
+        if not self.failed:
+            return ""
         lines = self.err.lines
         if lines[-1:] == [f"ended with {self.exit_code}"]:
             lines = lines[:-1] or lines
-        return "".join(lines[-1:])
+        line = "".join(lines[-1:])
+        return line if self.exit_code or not line else f"wrote to stderr: {line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ class ProjectStatus(ProjectCounts, frozen=True, kw_only=True):
         Statistics, Meta(description="How long finished runs took; at most the newest 1 000 are considered.")
     ]
     fails: Annotated[int, Meta(description="The number of failures among them.")]
+    cut: Annotated[int, Meta(description="How many of them wrote more output than their worker kept.")]
 
 
 class CommandSeen(Struct, frozen=True, kw_only=True):

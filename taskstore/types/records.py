@@ -49,20 +49,24 @@ class Record:
         except (ValueError, RecursionError) as problem:
             raise cls._error(f"invalid {cls._called}: {problem}") from None
 
-    def encode(self) -> bytes:
-        """Return the data for a task. Raises TypeError or ValueError if a member can't be written as JSON."""
-        return ENCODER.encode(tree_of(self)).encode()
+    def encode(self, *, packed: bool = True) -> bytes:
+        """Return the data for a task. Raises TypeError or ValueError if a member can't be written as JSON.
+
+        `packed`: whether to compress large outputs, which `decode` reads like others.
+        """
+        return ENCODER.encode(tree_of(self, packed=packed)).encode()
 
 
 ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def tree_of(value: Any) -> Any:
+def tree_of(value: Any, *, packed: bool = False) -> Any:
     """Return a data class with all that it contains as JSON objects. What is JSON already is not copied."""
     kind = type(value)
     if is_dataclass(kind):
-        return {name: tree_of(getattr(value, name)) for name in names_of(kind)}
-    return [tree_of(each) for each in value] if kind is tuple else value
+        pack = getattr(value, "packed", None) if packed else None
+        return (pack and pack()) or {name: tree_of(getattr(value, name), packed=packed) for name in names_of(kind)}
+    return [tree_of(each, packed=packed) for each in value] if kind is tuple else value
 
 
 @cache
@@ -74,6 +78,8 @@ def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
     """Convert a JSON object to this class. Raises ValueError, which names the invalid member."""
     if type(tree) is not dict:
         raise ValueError(f"{path.rstrip('.') or 'it'} must be an object")
+    if unpacked := getattr(kind, "unpacked", None):
+        tree = unpacked(tree)
     types = _types(kind)  # type: ignore[arg-type]
     members = {name: _member(types[name], tree[name], path + name) for name in types if tree.get(name) is not None}
     for each in fields(kind):  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ BOB = 2
 
 
 def run(*, failed=False, duration_ms=1_000, out=b"", err=b"") -> Run:
-    written = {"out": Output.of(out), "err": Output.of(err)}
-    return Run(worker="bob", started=1, ended=2, duration_ms=duration_ms, exit_code=int(failed), **written)
+    ran = Run(worker="bob", started=1, ended=2, duration_ms=duration_ms, exit_code=int(failed))
+    return replace(ran, out=Output.of(out), err=Output.of(err))
 
 
 def is_in(status: CommandStatus, project="default", cmd="true", **known: Any) -> tuple[Task, Command]:

@@ -9,12 +9,13 @@ from tasks_app.commands.bundling import delete_leftovers
 from tasks_app.commands.changes import archive_old
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
-from taskstore.errors import InvalidInput
-from taskstore.types.command_record import Command, CommandStatus, Run, group_of, new_command_task
+from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.command_record import Command, CommandList, CommandStatus, Run, group_of, new_command_task
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted
+from .stages import running_list
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -59,11 +60,16 @@ def test_tasks_of_another_project_are_not_stashed():
     assert stash("default", [task.id]) == 0
 
 
-def test_a_running_list_is_not_stashed():
-    submitted(1)
-    make_lists("default")
-    [task] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
-    assert stash("default") == stash("default", [task.id]) == 0
+def test_a_running_list_is_stashed_by_its_id_alone():
+    task, made = running_list()
+    assert stash("default") == 0
+    assert stash("default", [task.id]) == 1
+    [stashed] = Task.objects.group(group_of("default", CommandStatus.OPEN_STASHED))
+    assert (stashed.origin, stashed.owner, CommandList.decode(bytes(stashed.data)).commands) == (
+        task.origin, 0, made.commands,
+    )  # fmt: skip
+    with pytest.raises(CommitRefused):
+        Task.objects.commit(owner=BOB, deletes=[task.id])
 
 
 def test_a_running_list_is_reopened_at_once():

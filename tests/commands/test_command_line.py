@@ -64,7 +64,7 @@ def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
         (["a", "--shell", "/no/such/shell"], "--shell: must be an executable program, not /no/such/shell"),
         (["a", "--cwd", "/no/such/folder"], "--cwd: must be an existing directory, not /no/such/folder"),
         (["a", "--memory", "3"], "must be a size such as 256KiB, 512MiB or 2GiB, not 3"),
-        (["a", "--output-limit", "2GiB"], "--output-limit: must be between 1024 and 1073741824"),
+        (["a", "--output-limit", "2GiB"], "--output-limit: must be between 1024 and 67108864"),
     ],
 )
 def test_what_makes_no_sense_is_told(store, arguments, said):

@@ -144,14 +144,43 @@ def test_it_shows_what_a_line_has_written_so_far(project):
     assert project.live() == []
 
 
+def test_outputs_of_up_to_ten_mebibytes_are_whole(project):
+    project.add_list("yes 'a line of some length' | head -c 10485760; yes fail | head -c 10000000 >&2")
+    with project.worker():
+        [command] = project.ended()
+    assert (len(command.run.out.kept), len(command.run.err.kept), command.run.missing) == (10 * 2**20, 10**7, 0)
+
+
+def test_a_longer_output_is_cut_and_everybody_says_so(project, caplog):
+    caplog.set_level("INFO", logger="taskstore")
+    project.add_list("yes | head -c 100000; exit 0")
+    with project.worker(output_bytes=10_000):
+        [command] = project.ended()
+    assert (len(command.run.out.kept), command.run.out.missing, command.run.missing) == (10_000, 90_000, 90_000)
+    assert "90000 bytes of its output exceed the output limit and are not kept" in caplog.text
+    project.settled()
+    assert project.store.commands.status(NAME).cut == 1
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_what_is_written_to_stderr_is_a_reason_unless_it_is_allowed(project, is_allowed, caplog):
+    project.add_list("echo oh >&2")
+    with project.worker(allow_stderr=is_allowed):
+        [command] = project.ended()
+    assert command.run.failed is not is_allowed
+    assert command.run.complaint == ("" if is_allowed else "wrote to stderr: oh")
+    [(status, _)] = project.settled()
+    assert status == (CommandStatus.COMPLETED if is_allowed else CommandStatus.FAILED_COUNT)
+
+
 def test_outputs_that_the_store_does_not_take_are_shortened(project, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 100_000
-    project.add_list("yes | head -c 200000; echo end")
+    project.add_list("head -c 200000 /dev/urandom; echo; echo end")
     with project.worker():
         [closed] = project.closed()
     [command] = closed.commands
-    assert command.run.out.text.endswith("y\nend\n")
-    assert command.run.out.missing > 100_000
+    assert command.run.out.kept.endswith(b"\nend\n")
+    assert 100_000 < command.run.missing < 160_000
 
 
 def test_what_is_no_list_is_laid_aside(project):
