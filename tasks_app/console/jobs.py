@@ -54,6 +54,7 @@ ENDS = {
     How.LOST: ("expired", "Worker lost"),
     How.GIVEN_BACK: ("quiet", "Given back"),
     How.SNOOZED: ("quiet", "Snoozed"),
+    How.NOT_STARTED: ("quiet", "Not started"),
 }
 # The meaning of the time that a list shows.
 TIMES = {

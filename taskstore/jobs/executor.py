@@ -31,6 +31,7 @@ from ..types.job_record import (
     JobError,
     JobOptions,
     JobRecord,
+    OnLost,
     queue_of,
 )
 from ..types.tasks import Change
@@ -42,7 +43,7 @@ from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
 from ..worker.lease_keeper import Held
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
-from ..worker.settling import Entry
+from ..worker.settling import AWAY, Entry
 from ..worker.store import Store
 from .process import packed
 from .verdicts import (
@@ -94,11 +95,14 @@ class Work:
     held: Held
     child: Child | None = None  # None: it waits for a process, or has ended.
     number: int = 0  # Of the runs of its child.
+    records_start: bool = False  # Before it is started, because the job is to fail if the worker dies.
+    is_stopped: bool = False  # While its start is recorded.
     taken_at: float = field(default_factory=time.monotonic)
     started_ms: int = 0  # 0: not started.
     pid: int = 0
     log: str = ""
     written_log: str = ""
+    written_pid: int = 0
     written_at: float | None = None  # When it was last recorded as started.
     ended_ms: int = 0  # 0: it has not ended. Otherwise its result is written next, when the store is there.
 
@@ -111,8 +115,9 @@ class Work:
         if not self.started_ms or self.ended_ms or self.held.lost.is_set():
             return False
         if self.written_at is None:
-            return bool(self.pid) and now - self.taken_at > QUICK_S
-        return self.log != self.written_log and now - self.written_at > logs_every_s
+            return self.records_start or bool(self.pid) and now - self.taken_at > QUICK_S
+        is_long = self.pid != self.written_pid and now - self.written_at > QUICK_S
+        return is_long or (self.log != self.written_log and now - self.written_at > logs_every_s)
 
     def run(self, child: Child, worker: str, setup: Setup) -> None:
         """Have a process run the job."""
@@ -153,7 +158,7 @@ class Jobs:
         self._ends_at = math.inf  # When to stop waiting for an unavailable store.
         self._turn = threading.Lock()  # Guards the next three.
         self._waiting: deque[Work] = deque()
-        # The works of each process by their numbers, the one that runs first.
+        # The works of each process by their numbers, the one that runs first. 0: its start is being recorded.
         self._working: dict[Child, dict[int, Work]] = {}
 
     def start(self, engine: Engine[Work]) -> None:
@@ -204,6 +209,7 @@ class Jobs:
                 job_id=task.origin,
                 queue=queue,
                 record=verdict.record if verdict else record,
+                records_start=record.options.filled().on_lost is OnLost.FAIL,
                 held=self._engine.keeper.keep(task, partial(self._lose, task.id, task.origin)),
             )
             if not self._engine.begin(task.id, work, partial(self._run, work)):
@@ -248,7 +254,14 @@ class Jobs:
         with self._turn:
             for depth in range(most):
                 for child, works in self._working.items():
-                    if len(works) == depth and self._waiting:
+                    if len(works) != depth or 0 in works or not self._waiting:
+                        continue
+                    if self._waiting[0].records_start:
+                        if depth == 0:
+                            works[0] = self._waiting.popleft()
+                            works[0].started_ms = now_ms()
+                            self._heard.put(None)
+                    else:
                         work = self._waiting.popleft()
                         work.run(child, self._place.worker, self._setup)
                         works[work.number] = work
@@ -261,6 +274,7 @@ class Jobs:
             is_waiting = work in self._waiting
             if is_waiting:
                 self._waiting.remove(work)
+            work.is_stopped = True
         if is_waiting:
             self._end_work(work, Outcome.given_back())
             self._tell_over()
@@ -321,7 +335,9 @@ class Jobs:
         for work in works.values():
             error = JobError(type="WorkerLost", message="its parent process died")
             lost = Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
-            self._end_work(work, lost if work.started_ms and not self._is_over else Outcome.given_back())
+            self._end_work(
+                work, lost if work.started_ms and not (work.records_start or self._is_over) else Outcome.given_back()
+            )
 
     def _end(self, work: Work, over: Over) -> None:
         if over.why is Why.NOT_BEGUN:
@@ -381,11 +397,13 @@ class Jobs:
                 self._stop(work, only_waiting=True)
             if not work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
                 continue
-            work.written_at, work.written_log = now, work.log
+            work.written_at, work.written_log, work.written_pid = now, work.log, work.pid
             attempt = replace(self._place, started=work.started_ms, pid=work.pid)
             try:
                 data = work.record.with_attempt(attempt, log=work.log).encode()
             except ValueError:
+                if work.records_start:
+                    self._start_recorded(work)
                 continue
             # This also renews the lease.
             task = self._engine.keeper.let_go(work.held)
@@ -396,10 +414,32 @@ class Jobs:
 
     def _keep_on(self, work: Work, tasks: Sequence[Task]) -> None:
         work.held = self._engine.keeper.keep(tasks[0], partial(self._lose, work.key, work.job_id))
+        if work.records_start:
+            self._start_recorded(work)
+
+    def _start_recorded(self, work: Work) -> None:
+        """Start a job whose start is recorded, unless it is to stop or its runner has died."""
+        work.records_start = False
+        if work.ended_ms:
+            return
+        with self._turn:
+            child = next((child for child, works in self._working.items() if works.get(0) is work), None)
+            if child:
+                del self._working[child][0]
+                if not work.is_stopped and not work.held.lost.is_set():
+                    work.run(child, self._place.worker, self._setup)
+                    self._working[child][work.number] = work
+                    return
+        self._end_work(work, Outcome.given_back())
+        self._tell_over()
+        self._start_what_waits()
 
     def _refused_while_run(self, work: Work, problem: Exception) -> None:
+        work.is_stopped = isinstance(problem, AWAY)
         if isinstance(problem, CommitRefused):
             work.held.lose()
+            if work.records_start:
+                self._start_recorded(work)
         else:  # For example, its log makes it too large for the store.
             self._keep_on(work, [work.held.task])
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..types.tasks import Task
     from ..worker.store import ClientStatus
 
+EXCUSED = 3  # How often a worker may die before it has started a job that must not be lost.
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 
 
@@ -124,11 +125,14 @@ def is_over(record: JobRecord, attempt: Attempt) -> bool:
 def lost(record: JobRecord, times: int, ended: int, otherwise: Attempt) -> Verdict | None:
     """Decide the next state of a job whose workers died `times` times while running it. None if `times` is 0.
 
-    `otherwise`: the attempt to record if the job's record shows none under way.
+    `otherwise`: the attempt to record if the job's record shows none under way. Then a job that is to fail when its
+    worker dies had not been started, because its start is recorded first. Up to three such attempts don't count.
     """
     verdict = None
     for _ in range(times):
-        attempt = replace(record.under_way or otherwise, ended=ended, how=How.LOST)
+        is_started = record.under_way or record.options.filled().on_lost is not OnLost.FAIL
+        is_excused = not is_started and sum(each.how is How.NOT_STARTED for each in record.attempts) < EXCUSED
+        attempt = replace(record.under_way or otherwise, ended=ended, how=How.NOT_STARTED if is_excused else How.LOST)
         who = f" {attempt.worker}" if attempt.worker else ""
         process = f", process {attempt.pid}" if attempt.pid else ""
         where = f", on {attempt.host}" if attempt.host else ""

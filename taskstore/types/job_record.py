@@ -55,9 +55,10 @@ class How(StrEnum):
     LOST = "lost"  # Its worker died, or lost the lease.
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
     SNOOZED = "snoozed"  # The function is to be called again later. Does not count as an attempt.
+    NOT_STARTED = "not started"  # Its worker died before it recorded the start. Does not count as an attempt.
 
 
-UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED})
+UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED})
 
 
 class NotAJob(ValueError):

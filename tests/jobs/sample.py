@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from taskstore import Retry, Save, Snooze, current_job, job
+from taskstore import Client, Retry, Save, Snooze, current_job, job
 
 
 @job
@@ -212,3 +212,11 @@ def leave_a_thread(folder, seconds):
 @job
 def hang_at_exit():
     atexit.register(time.sleep, 600)
+
+
+@job
+def under_way_of(url, token):
+    """The worker in the job's own record, as others see it."""
+    with Client(url, token=token) as store:
+        seen = store.jobs.get(current_job().job_id)
+        return [seen.id, seen.worker]

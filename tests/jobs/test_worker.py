@@ -131,6 +131,26 @@ def test_what_left_no_trace_counts_as_lost(queue):
     assert (task.origin, record.error.type) == (job, "WorkerLost")
 
 
+@pytest.mark.parametrize(("losses", "how"), [(3, How.SUCCEEDED), (4, How.LOST)])
+def test_what_was_not_started_is_not_lost_three_times(queue, losses, how):
+    job = queue.enqueue("add", 1, 1, on_lost=OnLost.FAIL)
+    for _ in range(losses):
+        assert eventually(lambda: queue.store.claim(queue_group("default"), duration_ms=1))
+    with queue.worker():
+        record = queue.finished(job)
+    assert [each.how for each in record.attempts] == [*[How.NOT_STARTED] * 3, how]
+
+
+def test_the_start_of_a_job_that_must_not_be_lost_is_recorded_first(queue):
+    """The function sees the record of its own start."""
+    job = queue.enqueue("under_way_of", queue.store.url, queue.token, on_lost=OnLost.FAIL)
+    with queue.worker(name="ann"):
+        record = queue.finished(job)
+    assert record.result == [job, "ann"]
+    [attempt] = record.attempts
+    assert (attempt.how, attempt.worker) == (How.SUCCEEDED, "ann")
+
+
 def test_a_worker_that_stops_gives_back_what_does_not_end_in_time(queue):
     job = queue.enqueue("sleep", 600)
     with queue.worker(grace_s=0):
