@@ -336,3 +336,4 @@ class Supply:
     available: Mapping[str, int] = field(default_factory=dict)  # By group; how many, or at least that many.
     next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
     gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.
+    late: frozenset[int] = frozenset()  # Clients with waiting claims whose heartbeats have stopped coming.

@@ -13,6 +13,7 @@ from uuid import uuid4
 from django.conf import settings
 from django.db import connections
 
+from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import NOBODY
 
 from ..core.operations import HeldKey, Key, Operation, Query, Supply
@@ -362,9 +363,9 @@ class Dialect(ABC):
         ]
         return {group: rows[0] for group, rows in zip(asked, found, strict=True) if rows}
 
-    def supply_of(self, groups: Sequence[str], depends: Iterable[int]) -> Steps[Supply]:
-        """Find the claimable tasks of these groups, and which of these ids are missing."""
-        rows, gone = yield [
+    def supply_of(self, groups: Sequence[str], depends: Iterable[int], owners: Iterable[int]) -> Steps[Supply]:
+        """Find the claimable tasks of these groups, which of these ids are missing, and which owners are late."""
+        rows, gone, late = yield [
             Statement(
                 f"""
                 SELECT name, (
@@ -391,11 +392,20 @@ class Dialect(ABC):
                 """,
                 [self.list_of_names(map(str, depends))],
             ),
+            Statement(
+                f"""
+                SELECT id FROM tasks_app_client
+                WHERE id IN (SELECT CAST(names.name AS bigint) FROM {self.names})
+                    AND seen_at_ms <= (SELECT {self.clock}) - {LATE_MS}
+                """,
+                [self.list_of_names(map(str, owners))],
+            ),
         ]
         return Supply(
             available={name: count for name, count, _ in rows if count},
             next_in_ms={name: in_ms for name, _, in_ms in rows if in_ms is not None},
             gone=frozenset(int(name) for (name,) in gone),
+            late=frozenset(client_id for (client_id,) in late),
         )
 
     @abstractmethod

@@ -119,6 +119,9 @@ class WaitingClaims:
         for group, count in supply.available.items():
             for asked in list(chain(self._readers.get(group, ()), islice(self._by_group.get(group, ()), count))):
                 self._wake(asked)
+        for asked in self._all() if supply.late else ():
+            if isinstance(asked.operation, Claim) and asked.operation.owner in supply.late:
+                asked.succeed([])  # A program that is stopped would only hold what it gets.
         for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
             for asked in list(self._by_depended[task_id]):
                 self._wake(asked)
@@ -138,6 +141,9 @@ class WaitingClaims:
     def groups(self) -> list[str]:
         """The groups that somebody waits for."""
         return list({**self._by_group, **self._readers} if self._readers else self._by_group)
+
+    def owners(self) -> set[int]:
+        return {asked.operation.owner for asked in self._all() if isinstance(asked.operation, Claim)}
 
     def depends(self) -> set[int]:
         return set(self._by_depended)

@@ -353,7 +353,8 @@ class Writer:
             await self._waiting.time_to_look()
             if groups := self._waiting.groups():
                 try:
-                    steps = self._connection.dialect.supply_of(groups, self._waiting.depends())
+                    waiting = self._waiting
+                    steps = self._connection.dialect.supply_of(groups, waiting.depends(), waiting.owners())
                     self._waiting.note(await self._connection.read(steps))
                 except TaskStoreError:
                     continue  # The next turn looks again; those who wait go on waiting.

@@ -319,7 +319,9 @@ class Working:
         version: str = "",
         info: Mapping[str, Any] | None = None,
     ) -> Call[ClientStatus]:
-        """Report that this worker is alive. Call it every few seconds: after 30 s the worker counts as late.
+        """Report that this worker is alive. Call it every few seconds.
+
+        After 30 s of silence the worker counts as late, and its waiting claims get nothing: it may be stopped.
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
         """

@@ -115,7 +115,7 @@ class Work:
         if not self.started_ms or self.ended_ms or self.held.lost.is_set():
             return False
         if self.written_at is None:
-            return self.records_start or bool(self.pid) and now - self.taken_at > QUICK_S
+            return self.records_start or (bool(self.pid) and now - self.taken_at > QUICK_S)
         is_long = self.pid != self.written_pid and now - self.written_at > QUICK_S
         return is_long or (self.log != self.written_log and now - self.written_at > logs_every_s)
 

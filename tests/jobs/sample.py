@@ -219,4 +219,4 @@ def under_way_of(url, token):
     """The worker in the job's own record, as others see it."""
     with Client(url, token=token) as store:
         seen = store.jobs.get(current_job().job_id)
-        return [seen.id, seen.worker]
+        return seen and [seen.id, seen.worker]

@@ -12,9 +12,10 @@ from django.db import connection
 
 from tasks_app import database
 from tasks_app.core.operations import Claim, Commit, Query
-from tasks_app.models import PausedGroup
+from tasks_app.models import Client, PausedGroup, Task
 from tasks_app.writer import waiting_claims
 from taskstore.errors import CommitRefused
+from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import Change, NewTask
 from tests.behaviour.databases import only_sqlite
 from tests.behaviour.people import ANN, BOB
@@ -76,7 +77,7 @@ def test_a_time_that_comes_to_be_known_while_it_waits_wakes_it(play, monkeypatch
     async def scenario(writer):
         waits = await parked(writer, claiming())
         # Behind the first look, which knows of nothing: looks take turns.
-        await writer._connection.read(writer._connection.dialect.supply_of(["mail"], ()))
+        await writer._connection.read(writer._connection.dialect.supply_of(["mail"], (), ()))
         await writer.submit(adding(timespec_ms=-50))
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
@@ -109,6 +110,27 @@ def test_a_commit_beside_the_writer_wakes_it(play):
         waits = await parked(writer, claiming())
         await sync_to_async(database.run)(adding())
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("age_ms", "is_dropped"), [(LATE_MS + 1_000, True), (LATE_MS - 20_000, False)])
+def test_a_client_that_is_silent_for_three_heartbeats_gets_nothing(play, age_ms, is_dropped):
+    """It may be stopped, and would hold the task until its lease ends."""
+
+    def say(owner: int, at_ms: int) -> None:
+        Client(id=owner, name="ann", host="", groups=[], version="", info="{}", seen_at_ms=at_ms).save()
+
+    async def scenario(writer):
+        now_ms = await sync_to_async(Task.objects.now_ms)()
+        waits = await parked(writer, claiming())
+        await sync_to_async(say)(claiming().owner, now_ms - age_ms)
+        if is_dropped:
+            assert await asyncio.wait_for(waits, timeout=5) == []
+        else:
+            await asyncio.sleep(1.5)
+            await writer.submit(adding())
+            assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
 
