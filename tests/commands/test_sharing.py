@@ -59,7 +59,7 @@ def test_an_owner_that_is_stopped_splits_nothing_and_loses_nothing(project, tmp_
     with project.worker_process(cwd=str(tmp_path), least_lease_s=6, name="ann") as owner, ExitStack() as workers:
         assert eventually(lambda: (tmp_path / "pids").exists())
         owner.send_signal(signal.SIGSTOP)
-        workers.enter_context(project.worker(project.another(workers), name="bob"))
+        workers.enter_context(project.worker(project.another(workers), name="bob", cwd=str(tmp_path)))
         time.sleep(2)
         assert listed(project) == [[f"{1000 + number}_0" for number in range(5)]]
         ended = project.ended(5)
