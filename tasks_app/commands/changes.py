@@ -126,7 +126,7 @@ def _take_away(project: str, task_id: int, actor: Actor, status: CommandStatus) 
     if task is None or not is_list or task.state(Task.objects.now_ms()) is not State.CLAIMED:
         return False
     found = decoded(task, CommandList.decode)
-    data = found.reopened.encode() if found else None
+    data = found.reopened(task.claims).encode() if found else None
     change = Change(id=task.id, data=data, group=group_of(project, status), release=True)
     try:
         with transaction.atomic():

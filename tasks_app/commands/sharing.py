@@ -20,14 +20,17 @@ from . import summaries
 class Load(NamedTuple):
     """The work of a group of open lists, and the workers for it."""
 
-    commands: int  # In all lists, running and open.
+    commands: int  # In all running lists.
     slots: int  # How many lists all live workers together run at once.
-    free: int  # The slots without a list. 0 while there are open lists.
+    free: int  # The slots without a list.
 
     @property
     def share(self) -> int:
         """How many commands each slot has when all have the same number."""
         return max(1, -(-self.commands // max(1, self.slots)))
+
+
+NO_LOAD = Load(0, 0, 0)
 
 
 def hear(client: Client) -> ClientStatus:
@@ -45,16 +48,18 @@ def is_open_group(group: str) -> bool:
 
 
 def load_of(group: str) -> Load:
-    """Return the load of a group of open lists."""
+    """Return the load of a group of open lists; none while a list is open, which idle workers get first."""
     now_ms = Task.objects.now_ms()
     lists = Task.objects.get_queryset().in_group(group)
+    if lists.available(now_ms).exists():
+        return NO_LOAD
     leased = Q(available_at_ms__gt=now_ms, leased_since_ms__gt=0)
     held = Counter(lists.filter(leased).values_list("owner", flat=True))
     sizes: Any = lists.values_list("id", "labels")  # Their type does not have our query set's methods.
     commands = sum(summaries.sizes_of(task_id, labels)[0] for task_id, labels in sizes.of_one_moment())
     slots = slots_by_client(group, now_ms)
     free = sum(max(0, number - held[client_id]) for client_id, number in slots.items())
-    return Load(commands, sum(slots.values()), 0 if lists.available(now_ms).exists() else free)
+    return Load(commands, sum(slots.values()), free)
 
 
 def slots_by_client(group: str, now_ms: int) -> Mapping[int, int]:

@@ -39,7 +39,7 @@ from ..worker.lease_keeper import named, renewal
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
 from ..worker.settling import AWAY, SOON_S, Entry
-from .work import EXCUSED, RENEWALS, Clock, Times, Work, Written, laid_aside, released
+from .work import EXCUSED, RENEWALS, Clock, Times, Work, Written, laid_aside
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -135,7 +135,7 @@ class Lists:
             )
             doing = threading.Thread(target=self._do, args=[work], name=f"list {made.name}", daemon=True)
             if not self._engine.begin(task.id, work, doing.start):
-                aside.append(released(task))
+                aside.append(work.given_back().commit)
         self._settle(*aside)
 
     def stop(self) -> None:
@@ -183,10 +183,14 @@ class Lists:
     def _do(self, work: Work) -> None:
         try:
             try:
-                self._run_all(work, self._idle.pop() if self._idle else self._new_child())
+                work.child = self._idle.pop() if self._idle else self._new_child()
+                self._run_all(work)
+                self._idle.append(work.child)
                 self._troubles = 0 if work.made.done else self._troubles
                 self._write(work, work.given_back)
             except Trouble as trouble:
+                if work.child:
+                    self._children.discard(work.child)
                 self._give_back(work, trouble)
         except Exception as problem:
             self._engine.fail(problem)
@@ -199,7 +203,7 @@ class Lists:
         except (OSError, NotPrepared) as problem:
             raise Trouble(str(problem)) from problem
 
-    def _run_all(self, work: Work, child: Child) -> None:
+    def _run_all(self, work: Work) -> None:
         work.charge()
         if len(work.made.commands) > 1:
             self._asks_in_s = ASK_EVERY_S
@@ -213,28 +217,27 @@ class Lists:
             if not self._write(work, work.going_on) or self._is_to_stop(work) or self._engine.stopping.is_set():
                 work.undo()
                 break
+            child = work.child or self._new_child()
             over = self._wait(work, child, child.run(self._order(command)))
             self._reports.forget(work.task.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
-                child = self._new_child()
-            child = self._end(work, command, over, child)
-        self._idle.append(child)
+                child = work.child = self._new_child()
+            self._end(work, command, over, child)
 
-    def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> Child:
-        """Record how a command ended, unless the worker is to blame. Returns a runner for the next. Raises Trouble."""
+    def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> None:
+        """Record how a command ended, unless the worker is to blame. Raises Trouble."""
         run = self._run_of(work, command, over)
         # What ends the worker may have been sent to all processes, and so have ended the command.
         if work.is_lost.is_set() or (over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))):
             work.undo()
-            return child
+            return
         if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(child)):
             if command.excused < EXCUSED:
                 raise Trouble(trouble)
             run = replace(run, err=with_line(run.err, f"the worker can't run commands: {trouble}"))
         work.end(run)
         self._say_ended(work, command, run)
-        return child
 
     def _trouble(self, child: Child) -> str:
         """Return why `true` can't be run here either. "": it can, so a failure is that of its command."""

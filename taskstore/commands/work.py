@@ -22,7 +22,7 @@ from ..types.command_record import (
 )
 from ..types.records import MOST
 from ..types.tasks import Change, NewTask
-from ..worker.children import News
+from ..worker.children import Child, News
 from ..worker.handlers import Result
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Work:
     lease_ends_at: float = math.inf  # By the monotonic clock; math.inf: it is renewed.
     ended: list[Command] = field(default_factory=list)  # That are to be written.
     lost: CommandList | None = None  # The same, of an earlier worker.
+    child: Child | None = None
     news: News | None = None  # The latest output of the running command.
     keep: int = MOST  # How many commands; others are for idle workers.
     output: int = 0  # The id of the task that shows the output; 0: there is none.
@@ -129,7 +130,7 @@ class Work:
         """
         first, before = self.made.commands[0], self.made
         losses = self.task.claims - before.claims - 1
-        self.made = replace(before.reopened, claims=self.task.claims)
+        self.made = before.reopened(self.task.claims)
         if before.begun:
             why = f"the worker {before.worker} was lost while it ran this command\n"
         elif first.excused + losses > EXCUSED:
@@ -205,7 +206,7 @@ class Work:
 
     def given_back(self, error: str = "") -> Written:
         """End the work: what has ended is closed, the rest is open."""
-        made = self.made.reopened
+        made = self.made.reopened(self.task.claims)
         deletes = [self.output] if self.output else []
         if made.commands:
             change = Change(id=self.task.id, data=made.encode(), labels=list_labels(made), error=error, release=True)
@@ -252,11 +253,6 @@ def counted(command: Command) -> Command:
     """Return the command with the number of bytes that are missing of its outputs."""
     run = command.run
     return replace(command, run=run and replace(run, missing=run.out.missing + run.err.missing))
-
-
-def released(task: Task) -> Result:
-    """Return the commit that reopens a list unchanged."""
-    return Result(updates=[Change(id=task.id, release=True)])
 
 
 def laid_aside(task: Task, project: str, why: str) -> Result:

@@ -171,7 +171,7 @@ class Run:
         if lines[-1:] == [f"ended with {self.exit_code}"]:
             lines = lines[:-1] or lines
         line = "".join(lines[-1:])
-        return line if self.exit_code or not line else f"wrote to stderr: {line}"
+        return f"wrote to stderr: {line}" if self.exit_code == 0 else line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,10 +225,9 @@ class CommandList(records.Record):
         claimed = [self.worker, str(self.started)] if self.worker else []
         return "_".join([self.name, *claimed, *([str(self.finished)] if self.finished else [])])
 
-    @property
-    def reopened(self) -> Self:
-        """The list for the next worker."""
-        return replace(self, worker="", started=0, begun=0)
+    def reopened(self, claims: int) -> Self:
+        """Return the list for the next worker. `claims`: those of its task, of which none is a lost worker's then."""
+        return replace(self, worker="", started=0, begun=0, claims=claims)
 
     @property
     def expected_duration(self) -> int:
