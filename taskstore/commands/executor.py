@@ -217,7 +217,7 @@ class Lists:
             if not self._write(work, work.going_on) or self._is_to_stop(work) or self._engine.stopping.is_set():
                 work.undo()
                 break
-            child = work.child or self._new_child()
+            child = work.child = work.child or self._new_child()
             over = self._wait(work, child, child.run(self._order(command)))
             self._reports.forget(work.task.origin)  # The next command must not get it.
             if over is None or over.others:
@@ -265,7 +265,7 @@ class Lists:
         """Give back a list because of the worker, which stops when it happens again and again."""
         said = f"worker {work.worker} can't run commands: {trouble}"
         logger.error("list %s of %s is given back: %s", work.made.name, work.project, said)
-        if work.made.commands:
+        if work.made.begun:
             work.excuse()
         self._write(work, partial(work.given_back, said))
         self._troubles += 1

@@ -133,7 +133,7 @@ class Work:
         self.made = before.reopened(self.task.claims)
         if before.begun:
             why = f"the worker {before.worker} was lost while it ran this command\n"
-        elif first.excused + losses > EXCUSED:
+        elif losses and first.excused + losses > EXCUSED:
             why = f"{losses} workers were lost before they could start this command\n"
         else:
             self.excuse(losses)

@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import refuse
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
 from ..worker.handlers import Report, unreported
-from ..worker.retries import DEFAULT, Backoff, Kinds, Retries
+from ..worker.retries import DEFAULT, Retries, Rules
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -113,6 +113,24 @@ class Functions(Protocol):
         """Return the options that functions declare, by the name of the function."""
 
 
+class Options(TypedDict, total=False):
+    """The options of jobs; see RunOptions. None: the default."""
+
+    max_attempts: int | None
+    timeout: timedelta | None
+    memory_bytes: int | None
+    on_lost: Literal["retry", "fail"] | None
+    max_lost: int | None
+
+
+class GivenOptions(Options, total=False):
+    backoff: timedelta | None
+
+
+class FunctionOptions(Options, Rules):
+    """The options of jobs, and what follows when the function fails."""
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -142,7 +160,7 @@ class JobFunction(Generic[P, R]):
         at: datetime | None = None,
         unique: str | None = None,
         unique_for: timedelta | None = None,
-        **options: Any,
+        **options: Unpack[GivenOptions],
     ) -> JobFunction[P, R]:
         """Return a copy that is enqueued with other settings.
 
@@ -193,12 +211,7 @@ def job(
     *,
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
-    backoff: Backoff | None = None,
-    jitter: float | None = None,
-    retry_on: Kinds | None = None,
-    fail_on: Kinds | None = None,
-    discard_on: Kinds | None = None,
-    **options: Any,
+    **options: Unpack[FunctionOptions],
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
 
@@ -208,12 +221,7 @@ def job(
     *,
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
-    backoff: Backoff | None = None,
-    jitter: float | None = None,
-    retry_on: Kinds | None = None,
-    fail_on: Kinds | None = None,
-    discard_on: Kinds | None = None,
-    **options: Any,
+    **options: Unpack[FunctionOptions],
 ) -> Any:
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
@@ -226,8 +234,10 @@ def job(
     """
 
     checked(queue)
-    retries = Retries.of(backoff=backoff, jitter=jitter, retry_on=retry_on, fail_on=fail_on, discard_on=discard_on)
-    given = JobOptions(**in_ms(options), backoff_ms=None if backoff is None else retries.first_ms)
+    of_jobs: dict[str, Any] = dict(options)
+    rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
+    retries = Retries.of(**rules)
+    given = JobOptions(**in_ms(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)

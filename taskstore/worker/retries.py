@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 MILLISECOND = timedelta(milliseconds=1)
 FIRST = timedelta(seconds=1)
@@ -15,6 +15,16 @@ LONGEST_BACKOFF_MS = 3_600_000
 
 Kinds = type[BaseException] | tuple[type[BaseException], ...]
 Backoff = timedelta | Sequence[timedelta] | Callable[[int], timedelta]
+
+
+class Rules(TypedDict, total=False):
+    """The rules of a function as keyword arguments; see Retries. None: the default."""
+
+    backoff: Backoff | None
+    jitter: float | None
+    retry_on: Kinds | None
+    fail_on: Kinds | None
+    discard_on: Kinds | None
 
 
 class Discard(Exception):
@@ -77,9 +87,10 @@ class Retries:
     discard_on: Kinds = ()
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, **given: Unpack[Rules]) -> Self:
         """Return the rules that are not None. Raises TypeError or ValueError, which name the invalid one."""
-        made = cls(**{name: value for name, value in given.items() if value is not None})
+        rules: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        made = cls(**rules)
         for name in ("retry_on", "fail_on", "discard_on"):
             kinds = getattr(made, name)
             if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in _each(kinds)):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from ..types.tasks import Order
 from .engine import Engine
 from .function_processes import refuse_in_children
 from .functions import Attempt, Functions
 from .handlers import Function, Handler
-from .retries import Backoff, Kinds, Retries
+from .retries import Retries, Rules
 from .store import Store
 
 F = TypeVar("F", bound=Function)
@@ -71,12 +71,8 @@ class Worker(Engine[Attempt]):
         group: str,
         *,
         max_attempts: int = 5,
-        backoff: Backoff | None = None,
-        jitter: float | None = None,
-        retry_on: Kinds | None = None,
-        fail_on: Kinds | None = None,
-        discard_on: Kinds | None = None,
         failed_group: str = "",
+        **rules: Unpack[Rules],
     ) -> Callable[[F], F]:
         """Decorate the function that handles the tasks of a group.
 
@@ -87,13 +83,12 @@ class Worker(Engine[Attempt]):
         If it raises an exception, the task is retried after a pause: `backoff`, by default a second, which doubles with
         each attempt up to an hour. After `max_attempts` the task is moved with its error to `failed_group`, by default
         `GROUP/failed`. The function can raise `Discard` to delete the task, `Save` to move it at once, `Retry` to
-        choose the pause, and `Snooze` to be called again without counting the attempt. See Retries for the other
-        arguments.
+        choose the pause, and `Snooze` to be called again without counting the attempt. The other arguments are those of
+        Retries.
 
         Raises TypeError or ValueError for invalid arguments, ValueError if the group has a function.
         """
-
-        retries = Retries.of(backoff=backoff, jitter=jitter, retry_on=retry_on, fail_on=fail_on, discard_on=discard_on)
+        retries = Retries.of(**rules)
         if group in self._handlers:
             raise ValueError(f"another function handles {group!r} already")
 

@@ -149,7 +149,7 @@ def test_a_worker_may_end_when_no_task_is_available(store, worker, caplog):
     worker.run(until_empty=True)
     assert texts(store, "pages") == ["1"]
     assert worker.ended == {"done": 6}
-    assert sum("of pages, attempt 1: done after 0.0" in each for each in caplog.messages) == 6
+    assert sum("of pages, attempt 1: done after 0" in each for each in caplog.messages) == 6
 
 
 def test_a_function_may_take_longer_than_the_lease(store, worker):

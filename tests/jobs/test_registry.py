@@ -97,7 +97,7 @@ def test_an_option_that_makes_no_sense_is_refused(options):
 
 def test_a_timeout_in_seconds_is_told_what_to_be():
     with pytest.raises(TypeError, match=r"timeout must be a timedelta, such as .*, not 30"):
-        job(timeout=30)(lambda: None)
+        job(timeout=30)(lambda: None)  # type: ignore[call-overload]
 
 
 def test_it_is_enqueued_and_its_result_is_read(queue):

@@ -256,8 +256,7 @@ def test_a_result_that_the_store_does_not_take_is_a_failure(queue, settings):
 def test_a_job_says_how_far_it_is(queue, start):
     job = queue.enqueue("get_half_way", 2_000)
     with queue.worker(start=start, grace_s=0):
-        assert eventually(lambda: progress_of(queue, job))
-        assert progress_of(queue, job) == (0.5, "page 1000 of 2000")
+        assert eventually(lambda: progress_of(queue, job) == (0.5, "page 1000 of 2000"))
         [listed] = queue.store.jobs.list()
         assert listed.progress == queue.store.jobs.get(job).progress
     assert progress_of(queue, job) is None
