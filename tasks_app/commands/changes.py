@@ -83,7 +83,9 @@ def stash(project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM
     """
     must_change(project, actor)
     refuse(task_ids("ids", ids or ()))
-    running = sum(_take_away(project, task_id, actor, CommandStatus.OPEN_STASHED) for task_id in ids or ())
+    lists = Task.objects.get_queryset().in_group(group_of(project, CommandStatus.OPEN)).claimed(Task.objects.now_ms())
+    named = list(lists.filter(id__in=ids).values_list("id", flat=True)) if ids else []
+    running = sum(_take_away(project, task_id, actor, CommandStatus.OPEN_STASHED) for task_id in named)
     return _move(project, ids, STASHED, "stash", actor, before=running)
 
 

@@ -107,7 +107,7 @@ def _within_lists(project: str, first_id: str, live: list[LiveOutput], scope: Gr
 def _lists_to_search(project: str, live: list[LiveOutput], scope: GroupScope) -> Iterator[Task]:
     """Yield the lists in which a worker reports to run the command, then all others."""
     tasks = Task.objects.get_queryset().filter(group__in=summaries.groups_of(project, LISTED, scope))
-    yield from tasks.filter(origin__in=[each.task for each in live])
+    yield from tasks.of_chains([each.task for each in live])
     yield from tasks.order_by("-available_at_ms", "-id")[:LISTS].of_one_moment()
 
 

@@ -342,7 +342,7 @@ class Lists:
             ended=ended,
             duration_ms=round(over.took_s * 1_000),
             exit_code=code,
-            may_write_errors=self._setup.allow_stderr,
+            allow_stderr=self._setup.allow_stderr,
             out=over.out,
             err=with_line(over.err, verdict) if verdict else over.err,
         )
@@ -400,6 +400,12 @@ class Lists:
 
     def _not_written(self, work: Work, plan: Callable[[], Written], problem: Exception) -> Entry | None:
         if isinstance(problem, InvalidInput) and work.shorten():
+            logger.warning(
+                "list %s of %s: the store rejects the outputs, so less of them is kept: %s",
+                work.made.name,
+                work.project,
+                problem,
+            )
             return self._entry(work, plan)
         if isinstance(problem, CommitRefused) and work.output in named(problem.refusal):
             work.output = 0  # Someone deleted its live output.

@@ -435,7 +435,8 @@ class Jobs:
         self._start_what_waits()
 
     def _refused_while_run(self, work: Work, problem: Exception) -> None:
-        work.is_stopped = isinstance(problem, AWAY)
+        if isinstance(problem, AWAY):
+            work.is_stopped = True  # Its start is not recorded, so it must not be started.
         if isinstance(problem, CommitRefused):
             work.held.lose()
             if work.records_start:

@@ -154,13 +154,13 @@ class Run:
     duration_ms: int = 0  # More precise than the difference of the times.
     exit_code: int | None = None  # None: unknown, as in TDF2's files. A signal is 128 plus its number.
     missing: int = 0  # The number of bytes of both outputs that were not kept.
-    may_write_errors: bool = False  # Whether the worker accepts what is written to standard error.
+    allow_stderr: bool = False  # Whether the worker accepts what is written to standard error.
     out: Output = Output()
     err: Output = Output()  # With a line of the worker if the exit code is not 0.
 
     @property
     def failed(self) -> bool:
-        return bool(self.exit_code) or (bool(self.err) and not self.may_write_errors)
+        return bool(self.exit_code) or (bool(self.err) and not self.allow_stderr)
 
     @property
     def complaint(self) -> str:

@@ -316,7 +316,8 @@ class Runner:
                 self._process = self._python(work)
         except (OSError, ValueError) as problem:  # A NUL in the line is a ValueError.
             self._why = Why.NOT_STARTED
-            self._finish(str(problem))
+            file = getattr(problem, "filename", None)
+            self._finish(f"{file}: {problem.strerror}" if isinstance(problem, OSError) and file else str(problem))
             return
 
     def _shell(self, work: Work, shell: Shell) -> Process:
