@@ -64,6 +64,8 @@ from .served import (  # noqa: E402, F401 - fixtures
 )
 from .server.prepared import end_forker  # noqa: E402
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # The programs of users keep lines back, too.
+
 # Each of Django's test clients has a handler of its own, which would look through all files that whitenoise serves.
 # What `served` starts has its application by now, and looks once, as in production.
 settings.WHITENOISE_AUTOREFRESH = True

@@ -586,9 +586,12 @@ def work_in_new_interpreter(channel: str, note: str) -> None:
     desk = Desk(Channel(socket.socket(fileno=int(channel))), int(note))
     for descriptor in map(int, (channel, note)):
         os.set_inheritable(descriptor, False)
-    faulthandler.enable()
+    write_by_line()
     serve, _ = prepared(desk.next() or b"")
-    os._exit(serve_until_end(desk, serve))
+    code = serve_until_end(desk, serve)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def serve_until_end(desk: Desk, serve: Serve) -> int:
@@ -634,7 +637,11 @@ def redirect_outputs(output: int) -> None:
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)
-    # The old stream objects may have been opened for files, and would buffer.
+    write_by_line()
+
+
+def write_by_line() -> None:
+    """Write each line at once, to be seen while the work runs: Python keeps lines for pipes and files back."""
     sys.stdout, sys.stderr = (
         open(standard, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for standard in (1, 2)
