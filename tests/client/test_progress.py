@@ -2,14 +2,11 @@
 
 import pytest
 
-from taskstore import Client, Context, InvalidInput, StoreUnavailable, Worker
+from taskstore import Context, InvalidInput, StoreUnavailable
 from taskstore.errors import NotHeld
 from taskstore.worker.heartbeat import Reports
 
 from .fakes import FakeStore
-from .half_way import get_half_way
-from .patience import wait_for
-from .test_worker import Running
 
 pytestmark = pytest.mark.once
 
@@ -59,19 +56,3 @@ def test_a_function_without_a_worker_reports_to_nobody():
 def test_a_wrong_report_fails_where_it_is_made(done, text):
     with pytest.raises(InvalidInput):
         Context(1, "mailer").progress(done, text)
-
-
-@pytest.mark.parametrize("processes", [0, 1])
-def test_the_progress_of_a_function_shows_while_it_runs(store: Client, processes):
-    worker = Worker(store, processes=processes, lease_ms=2_000, wait_ms=200, grace_s=0)
-    worker.handle("mail")(get_half_way)
-    task = store.add("mail")
-    with Running(worker):
-        wait_for(lambda: progress_of(store, task.id) == (0.5, "page 10 of 20"), "the progress")
-    assert progress_of(store, task.id) is None
-
-
-def progress_of(store, task_id):
-    [found] = [each for each in store.group("mail", owned=True) if each.origin == task_id]
-    seen = store.task(found.id)
-    return seen and seen.progress and (seen.progress.done, seen.progress.text)

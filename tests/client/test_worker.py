@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 
-from tasks_app.access import tokens
-from tasks_app.models import Scope
+from lab.testing import PROJECT
 from taskstore import (
     Change,
     Client,
-    CommitRefused,
     Discard,
-    LeaseLost,
     NewTask,
-    NotAllowed,
     Result,
     Retry,
     Save,
     Snooze,
-    StoreUnavailable,
     UnexpectedAnswer,
     Worker,
 )
 from taskstore.worker import engine
+from taskstore.worker.children import NotPrepared
 from taskstore.worker.functions import Attempt, Functions
 
+from . import deadly
 from .fakes import FakeStore
 from .patience import PATIENCE_S, wait_for
 
@@ -152,26 +151,6 @@ def test_a_worker_may_end_when_no_task_is_available(store, worker, caplog):
     assert sum("of pages, attempt 1: done after 0" in each for each in caplog.messages) == 6
 
 
-def test_a_function_may_take_longer_than_the_lease(store, worker):
-    added = store.add("mail", "slow")
-    claimed = []
-
-    @worker.handle("mail")
-    def send(task, context):
-        until = time.monotonic() + 1.5 * SHORT_MS / 1_000
-        while time.monotonic() < until:
-            claimed.extend(store.claim("mail"))
-            context.check()
-            time.sleep(0.02)
-        # The task has another id by now.
-        return Change(id=task.id, data=b"sent", timespec_ms=-3_600_000)
-
-    with Running(worker):
-        wait_for(lambda: texts(store, "mail") == ["sent"], "the commit")
-    [left] = all_of(store, "mail")
-    assert (claimed, left.origin) == ([], added.id)
-
-
 def test_a_change_keeps_what_it_does_not_name_and_may_move_the_task(store, worker):
     added = store.add("mail", b"\xff", data_type="a/b", error="torn", labels={"tier": "gold"}, priority=5)
 
@@ -248,49 +227,6 @@ def test_functions_say_what_becomes_of_a_task(store, worker):
         gone(store)
     assert [(task.text, task.error) for task in store.group("mail/odd")] == [("hello", "KeyError: 'name'")]
     assert store.groups() == ["mail/odd"]
-
-
-def test_a_lost_lease_is_told_and_commits_nothing(store, worker, events):
-    begun, cancelled, _ = events
-    told = []
-
-    @worker.handle("mail")
-    def send(task, context):
-        begun.set()
-        assert context.lost.wait(PATIENCE_S)
-        with pytest.raises(LeaseLost):
-            context.check()
-        told.append(task.text)
-        return NewTask(group="sent")
-
-    @worker.handle("reports")
-    async def write(task):
-        begun.set()
-        try:
-            await asyncio.sleep(PATIENCE_S)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    with Running(worker):
-        for group in ("mail", "reports"):
-            begun.clear()
-            store.add(group, "hello")
-            assert begun.wait(PATIENCE_S)
-            wait_for(partial(taken_away, store, group), "a deletion between two renewals")
-        wait_for(lambda: worker.ended == {"lost": 2}, "the end of both")
-    assert told == ["hello"]
-    assert cancelled.is_set()
-    assert store.groups() == []
-
-
-def taken_away(store: Client, group: str) -> bool:
-    [task] = all_of(store, group)
-    try:
-        store.delete(task)
-    except CommitRefused:
-        return False
-    return True
 
 
 def test_what_can_not_be_committed_is_a_failure(store, worker):
@@ -375,52 +311,6 @@ def test_what_is_being_committed_when_the_grace_ends_is_committed(store, worker,
         gone(store)
 
 
-def test_several_are_done_at_once(store, events):
-    together = threading.Barrier(3)
-    worker = Worker(store, threads=3, wait_ms=WAIT_MS)
-
-    @worker.handle("mail")
-    def send(task):
-        together.wait(PATIENCE_S)
-
-    for _ in range(3):
-        store.add("mail")
-    with Running(worker):
-        gone(store)
-
-
-def test_people_see_who_works(store, worker):
-    worker.handle("mail")(print)
-    with Running(worker):
-        wait_for(store.clients, "the first heartbeat")
-        [seen] = store.clients()
-    assert (seen.client_id, seen.name, seen.groups, seen.info) == (store.id, "mailer", ("mail",), {"in_work": 0})
-    assert store.clients() == []  # It has said that it stops: nobody need look for it.
-
-
-@pytest.mark.parametrize("secret", ["wrong", None])
-def test_a_token_that_does_not_do_ends_it(served, secret):
-    if secret is None:
-        _, secret = tokens.create("reader", Scope.READ)
-    with Client(served.url, token=secret) as store:
-        worker = Worker(store)
-        worker.handle("mail")(print)
-        with pytest.raises(NotAllowed):
-            worker.run()
-
-
-def test_while_the_store_is_away_it_goes_on_trying(caplog):
-    fake = FakeStore()
-    fake.problem = StoreUnavailable("away")
-    worker = Worker(fake)
-    worker.handle("mail")(print)
-    with Running(worker):
-        wait_for(lambda: caplog.messages, "the first word")
-        fake.problem = None
-        wait_for(lambda: len(caplog.messages) == 2, "the second word")
-    assert caplog.messages[1] == "the store is reachable again"
-
-
 def test_a_store_that_does_not_answer_is_told_before_the_client_gives_up(caplog, monkeypatch):
     monkeypatch.setattr(engine, "LATE_S", 0.05)
     fake, answered = FakeStore(), threading.Event()
@@ -455,3 +345,41 @@ def test_it_needs_a_function_for_each_group_and_not_two():
 def test_a_worker_that_could_do_nothing_is_refused(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}: must be"):
         Worker(FakeStore(), **wrong)
+
+
+def test_a_process_that_dies_of_a_function_fails_the_task_and_is_replaced(store):
+    worker = Worker(store, processes=1, wait_ms=WAIT_MS)
+    worker.handle("fatal", max_attempts=2, backoff=timedelta())(deadly.die)
+    worker.handle("unsendable", max_attempts=1)(deadly.answer_nonsense)
+    store.add("fatal"), store.add("unsendable")
+    with Running(worker):
+        gone(store, "fatal")
+        gone(store, "unsendable")
+    errors = [task.error for group in ("fatal/failed", "unsendable/failed") for task in store.group(group)]
+    assert errors == [
+        "ProcessDied: its process ended with code 3 before the function returned",
+        "TypeError: cannot pickle 'generator' object",
+    ]
+
+
+def test_processes_that_can_not_start_end_it(tmp_path):
+    worker = Worker(FakeStore(), processes=1)
+    worker.handle("mail")(lambda task: None)
+    with pytest.raises(NotPrepared, match="must belong to a module"):
+        worker.run()
+    unguarded = tmp_path / "unguarded.py"
+    unguarded.write_text(UNGUARDED)
+    command = [sys.executable, str(unguarded)]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60, check=False)
+    assert ended.returncode == 1
+
+
+UNGUARDED = """
+from taskstore import Worker
+from tests.client.deadly import die
+from tests.client.fakes import FakeStore
+
+worker = Worker(FakeStore(), processes=1)
+worker.handle("mail")(die)
+worker.run()
+"""

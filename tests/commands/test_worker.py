@@ -1,18 +1,14 @@
 """A worker of commands: real shells, a real server."""
 
-import signal
 import time
 
 import pytest
+from msgspec.structs import replace
 
-from lab.testing.processes import signal_all
-from tasks_app.access import tokens
 from tasks_app.commands import reopen
-from tasks_app.models import Scope
-from taskstore import Client, NotAllowed
 from taskstore.commands import work
 from taskstore.commands.worker import CommandWorker
-from taskstore.errors import InvalidInput, StoreUnavailable
+from taskstore.errors import InvalidInput
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
@@ -21,12 +17,27 @@ from tests.client.fakes import FakeStore
 from tests.jobs.workers import eventually
 from tests.worker.children import is_alive
 
-from .breaking import Breaking, Elsewhere
 from .projects import NAME, wait_for_threads
 
 pytestmark = pytest.mark.once
 
 DAY_S = 86_400
+
+
+class Elsewhere:
+    """A store whose clock is so many days ahead of the one of this machine."""
+
+    def __init__(self, store, days):
+        self._store, self._ahead_ms = store, days * DAY_S * 1_000
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def claim(self, *args, **kwargs):
+        claimed = self._store.claim(*args, **kwargs)
+        return [replace(task, available_at_ms=task.available_at_ms + self._ahead_ms) for task in claimed]
+
+
 OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
 
 
@@ -81,28 +92,6 @@ def test_it_runs_the_oldest_list_first(project):
         closed = project.closed(3)
     times = [int(each.commands[0].run.out.text) for each in closed]
     assert times == sorted(times)
-
-
-def test_it_runs_several_lists_at_once(project, tmp_path):
-    """Each waits for the other."""
-    for name, mine, others in (("1000", "a", "b"), ("2000", "b", "a")):
-        project.add_list(f"touch {mine}; until [ -e {others} ]; do sleep 0.05; done", name=name)
-    with project.worker(lists_at_once=2, cwd=str(tmp_path)):
-        closed = project.closed(2)
-    assert [each.commands[0].run.exit_code for each in closed] == [0, 0]
-
-
-def test_an_idle_worker_begins_at_once(project):
-    """It waits in one request for longer than the test has patience."""
-    with project.worker(wait_ms=60_000) as worker:
-        project.add_list("true")
-        project.closed()
-        project.add_list("true", name="2000")
-        project.closed(2)
-        worker.stop()
-        worker.stopping.wait(60)
-        project.add_list("true", name="3000")  # Ends the request: nobody waits for it but this test.
-    assert [found.name for found in project.lists(OPEN)] == ["3000"]
 
 
 def test_what_is_late_is_not_run_and_fails(project, tmp_path):
@@ -164,10 +153,12 @@ def test_a_longer_output_is_cut_and_everybody_says_so(project, caplog):
 
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_what_is_written_to_stderr_is_a_reason_unless_it_is_allowed(project, is_allowed, caplog):
+    caplog.set_level("INFO", logger="taskstore")
     project.add_list("echo oh >&2")
     with project.worker(allow_stderr=is_allowed):
         [command] = project.ended()
     assert command.run.failed is not is_allowed
+    assert f"s {'succeeded' if is_allowed else 'failed: wrote to stderr: oh'}" in caplog.text
     assert command.run.complaint == ("" if is_allowed else "wrote to stderr: oh")
     [(status, _)] = project.settled()
     assert status == (CommandStatus.COMPLETED if is_allowed else CommandStatus.FAILED_COUNT)
@@ -241,13 +232,6 @@ def test_when_its_lease_is_over_it_kills_what_runs_and_goes_on(project, monkeypa
     assert not is_alive(first)
 
 
-def test_a_renewed_lease_lasts_as_long_as_it_takes(project):
-    project.add_list("sleep 5; echo done")
-    with project.worker(least_lease_s=2):
-        [closed] = project.closed()
-    assert closed.commands[0].run.out.text == "done\n"
-
-
 def test_it_gives_up_a_list_that_was_taken_away(project, tmp_path):
     project.add_list("echo $$ >>pids; sleep 1000")
     with project.worker(cwd=str(tmp_path)):
@@ -284,71 +268,7 @@ def test_at_its_end_what_runs_may_come_to_its_end(project, tmp_path):
     assert [command.id for [command] in [project.lists(OPEN)[0].commands]] == ["1001_0"]
 
 
-def test_a_list_of_which_nothing_is_done_is_given_back_as_it_was(project, tmp_path):
-    project.add_list("echo $$ >pids; sleep 1000")
-    with project.worker(cwd=str(tmp_path)):
-        assert eventually(lambda: pids(tmp_path))
-    assert project.tasks(CLOSED) == []
-    assert project.store.claim(group_of(NAME, OPEN))
-
-
-def test_it_may_end_when_no_list_is_open(project, caplog):
-    caplog.set_level("INFO", logger="taskstore")
-    for name in ("1000", "2000", "3000"):
-        project.add_list("true", "echo oh >&2; exit 3", name=name)
-    CommandWorker(project.store, [NAME], name="ann").run(until_empty=True)
-    assert len(project.ended(6)) == 6
-    said = "\n".join(caplog.messages)
-    assert "command 1000_0 of default: after 0" in said
-    assert "s succeeded" in said
-    assert "s failed: oh" in said
-
-
-def test_sigterm_ends_it(project, tmp_path):
-    project.add_list("echo a", "echo $$ >pids; sleep 1000")
-    with project.worker_process(cwd=str(tmp_path), grace_s=0.5) as process:
-        assert eventually(lambda: pids(tmp_path))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    assert not is_alive(*pids(tmp_path))
-    assert len(project.lists(CLOSED)) == len(project.lists(OPEN)) == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_all_processes_is_no_failure_of_a_command(project, tmp_path, number):
-    project.add_list("echo $$ >pids; sleep 1000", "echo b")
-    with project.worker_process(cwd=str(tmp_path), grace_s=5) as process:
-        assert eventually(lambda: pids(tmp_path))
-        signal_all(process.pid, number)
-        assert process.wait(60) == 0
-    [given_back] = project.lists(OPEN)
-    assert [command.fails for command in given_back.commands] == [0, 0]
-    assert project.tasks(CLOSED) == []
-
-
-def test_what_a_killed_worker_ran_is_killed_too(project, tmp_path):
-    project.add_list("setsid sh -c 'echo $$ >pids; exec sleep 1000' & sleep 1000")
-    with project.worker_process(cwd=str(tmp_path)) as process:
-        assert eventually(lambda: pids(tmp_path))
-        process.kill()
-        assert eventually(lambda: not is_alive(*pids(tmp_path)))
-
-
 # ---- The store
-
-
-def test_results_wait_for_a_store_that_is_away(project, tmp_path):
-    project.add_list("echo $$ >pids; echo a; until [ -e on ]; do sleep 0.05; done")
-    store = Breaking(project.store)
-    with project.worker(store, cwd=str(tmp_path)):
-        assert eventually(lambda: pids(tmp_path))
-        store.problem = StoreUnavailable("away")
-        (tmp_path / "on").touch()
-        assert eventually(lambda: store.refused >= 2)
-        assert project.tasks(CLOSED) == []
-        store.problem = None
-        [closed] = project.closed()
-    assert closed.commands[0].run.out.text == "a\n"
 
 
 def test_a_list_is_open_at_once_when_no_runner_can_be_started(project, monkeypatch):
@@ -363,22 +283,6 @@ def test_a_list_is_open_at_once_when_no_runner_can_be_started(project, monkeypat
     [task] = project.tasks(OPEN)
     assert task.owner == 0
     assert left_s(project) <= 0
-
-
-def test_others_see_that_it_is_there(project):
-    with project.worker(name="ann_7"):
-        assert eventually(lambda: any(heard.name == "ann_7" for heard in project.store.clients()))
-        [heard] = [heard for heard in project.store.clients() if heard.name == "ann_7"]
-    assert heard.info["projects"] == [NAME]
-    assert heard.groups == (group_of(NAME, OPEN),)
-
-
-def test_a_token_that_does_not_do_ends_it(project):
-    _, secret = tokens.create("bob", Scope.WORK)
-    with Client(project.store.url, token=secret) as store:
-        with pytest.raises(NotAllowed, match="commands"):
-            CommandWorker(store, [NAME]).run()
-        wait_for_threads()
 
 
 def test_a_line_is_not_told_the_token_of_the_worker(project, monkeypatch):
@@ -418,24 +322,14 @@ def pids(folder):
     return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def test_a_command_writes_how_far_it_is(project):
-    line = "echo begin; echo '::progress 0.1'; echo '::progress 0.42 page 7 of 20'; sleep 30"
-    task_id = project.add_list(line, "true")
-    commands = project.store.commands
-    with project.worker():
-        assert eventually(lambda: commands.get(NAME, "1000").newest.progress)
-        seen, other = commands.get(NAME, "1000"), commands.get(NAME, "1001")
-        assert (seen.newest.progress.done, seen.newest.progress.text) == (0.42, "page 7 of 20")
-        assert other.newest.progress is None
-        assert commands.list(NAME, task_id).list.progress == seen.newest.progress
-        # Its output is what it wrote.
-        assert seen.tail.out.text == "begin\n::progress 0.1\n::progress 0.42 page 7 of 20\n"
-
-
-def test_the_next_command_does_not_get_it(project):
-    task_id = project.add_list("echo '::progress 0.9'; sleep 2", "echo next; sleep 30")
+def test_what_a_command_writes_of_its_progress_is_not_that_of_the_next_one(project):
+    task_id = project.add_list("echo begin; echo '::progress 0.42 page 7 of 20'; sleep 2", "echo next; sleep 30")
     commands = project.store.commands
     with project.worker():
         assert eventually(lambda: commands.list(NAME, task_id).list.progress)
+        seen = commands.get(NAME, "1000")
+        assert (seen.newest.progress.done, seen.newest.progress.text) == (0.42, "page 7 of 20")
+        assert commands.get(NAME, "1001").newest.progress is None
+        assert seen.tail.out.text == "begin\n::progress 0.42 page 7 of 20\n"  # It is what it wrote.
         assert eventually(lambda: (found := commands.get(NAME, "1001")).tail and found.tail.due)
         assert commands.get(NAME, "1001").newest.progress is None

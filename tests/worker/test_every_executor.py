@@ -1,0 +1,233 @@
+"""What every worker does, whether its work runs in threads, processes or an event loop, as jobs or in shells."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.testing.processes import signal_all
+from tasks_app.access import tokens
+from tasks_app.core.actors import Actor
+from tasks_app.models import Scope
+from tasks_app.models import Task as StoredTask
+from taskstore import Client, CommitRefused, NotAllowed
+from taskstore.types.tasks import Ending
+from tests.client.breaking import Proxy, proxy_to
+from tests.client.patience import PATIENCE_S, wait_for, wait_for_last_requests
+from tests.served import Served
+
+from .executors import KINDS, Executor, executor_of
+
+# They speak HTTP alone. The stress tests have workers on each database.
+pytestmark = pytest.mark.once
+
+SOON_S = 5
+
+
+@pytest.fixture(params=KINDS)
+def executor(request, served: Served, settings, tmp_path: Path) -> Iterator[Executor]:
+    settings.TASKSTORE_COMMANDS = True
+    _, secret = tokens.create("ann", Scope.COMMANDS)
+    with Client(served.url, token=secret) as store:
+        made = executor_of(request.param, store, secret, tmp_path)
+        yield made
+        made.end_all()
+        wait_for_last_requests()
+
+
+@pytest.fixture
+def proxy(executor) -> Iterator[Proxy]:
+    with proxy_to(executor.store.url) as proxy:
+        yield proxy
+
+
+@contextmanager
+def cut(proxy: Proxy) -> Iterator[None]:
+    proxy.breaks = lambda: True
+    yield
+    proxy.breaks = lambda: False
+
+
+def is_known(executor: Executor) -> bool:
+    """Whether others know the process of ann, by which they find out that it has died."""
+    return any(heard.name == "ann" for heard in executor.store.clients())
+
+
+def test_an_idle_worker_begins_at_once(executor):
+    """It waits in one request for longer than the test has patience."""
+    with executor.worker(wait_s=60):
+        for name in ("first", "second"):
+            executor.add(name)
+            began = time.monotonic()
+            executor.ends(name)
+            assert time.monotonic() < began + SOON_S
+
+
+def test_several_run_at_once(executor):
+    executor.add("first", awaits="second")
+    executor.add("second", awaits="first")
+    with executor.worker(at_once=2):
+        executor.ends("first", "second")
+
+
+def test_work_may_take_longer_than_its_lease(executor):
+    executor.add("long", seconds=3)
+    with executor.worker(lease_s=1), executor.process(name="bob"):
+        executor.ends("long")
+    assert len(executor.pids("long")) == 1
+
+
+def test_a_worker_that_may_end_ends_when_nothing_is_due(executor, caplog):
+    caplog.set_level("INFO", logger="taskstore")
+    for name in ("first", "second", "third", "later"):
+        executor.add(name)
+    executor.change("later", timespec_ms=-3_600_000)
+    executor.engine(at_once=2).run(until_empty=True)
+    assert [name for name in executor.ids if executor.is_done(name)] == ["first", "second", "third"]
+    assert sum(bool(re.search(r"(done|succeeded) after 0|after 0.* succeeded", each)) for each in caplog.messages) == 3
+
+
+def test_people_see_how_far_the_work_is(executor):
+    executor.add("half", seconds=60)
+    with executor.worker():
+        wait_for(lambda: progress_of(executor, "half") == (0.5, "half"), "the progress")
+    assert progress_of(executor, "half") is None
+
+
+def progress_of(executor, name):
+    seen = executor.store.task(executor.task(name).id)
+    return seen and seen.progress and (seen.progress.done, seen.progress.text)
+
+
+def test_people_see_who_works(executor):
+    with executor.worker(name="ann_7"):
+        wait_for(executor.store.clients, "the first heartbeat")
+        [seen] = executor.store.clients()
+    assert (seen.name, seen.groups) == ("ann_7", (executor.group,))
+    assert executor.store.clients() == []  # It has said that it stops.
+
+
+def test_a_token_that_is_not_sufficient_ends_a_worker(executor):
+    _, secret = tokens.create("reader", Scope.READ)
+    with Client(executor.store.url, token=secret) as store:
+        with pytest.raises(NotAllowed):
+            executor.engine(store).run()
+        wait_for_last_requests()
+
+
+# ---- The end of a worker
+
+
+def test_what_does_not_end_in_the_grace_is_given_back_and_not_got_again(executor):
+    """Its claim waits for longer than it has left."""
+    executor.add("long", seconds=60)
+    with executor.worker(at_once=2, wait_s=5):
+        executor.begins("long")
+    assert executor.is_given_back("long")
+    assert len(executor.pids("long")) == 1
+    assert executor.kind in ("thread", "loop") or executor.is_gone("long")
+    assert executor.store.claim(executor.group)
+
+
+def test_sigterm_lets_work_end(executor):
+    executor.add("short", seconds=1)
+    with executor.process(grace_s=30) as stopped:
+        executor.begins("short")
+        stopped.terminate()
+        assert stopped.wait(PATIENCE_S) == 0
+    assert executor.is_done("short")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_all_processes_is_a_stop_of_the_worker(executor, number):
+    """As by systemd's default, by Heroku, and by Ctrl-C. What fails by it is given back, the rest has its grace."""
+    executor.add("program", seconds=60, program=True)
+    executor.add("short", seconds=1)
+    executor.add("long", seconds=60)
+    with executor.process(at_once=3, grace_s=2) as stopped:
+        executor.begins("program", "short", "long")
+        signal_all(stopped.pid, number)
+        assert stopped.wait(PATIENCE_S) == 0
+    assert executor.is_done("short") is (executor.kind != "shell")  # All shells were signalled.
+    assert executor.is_given_back("program")
+    assert executor.is_given_back("long")
+
+
+def test_a_second_signal_ends_a_worker_at_once(executor):
+    executor.add("long", seconds=60)
+    with executor.process(grace_s=60) as stopped:
+        executor.begins("long")
+        stopped.send_signal(signal.SIGTERM)
+        stopped.send_signal(signal.SIGINT)
+        # They may come in either order.
+        assert stopped.wait(PATIENCE_S) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+
+
+def test_the_work_of_a_killed_worker_ends_and_is_taken_over(executor):
+    """Jobs and lists at once; others when their leases end."""
+    executor.add("long", seconds=60)
+    with executor.process(lease_s=executor.quick_lease_s) as killed:
+        executor.begins("long")
+        wait_for(lambda: is_known(executor), "the first heartbeat")
+        killed.kill()
+        wait_for(lambda: executor.is_gone("long"), "the end of its processes")
+    with executor.worker(name="bob"):
+        wait_for(lambda: executor.is_taken_over("long"), "the next attempt")
+
+
+def test_work_ends_and_commits_nothing_when_its_lease_is_lost(executor):
+    executor.add("long", seconds=60)
+    with executor.worker(lease_s=3):
+        executor.begins("long")
+        wait_for(lambda: is_deleted(executor, "long"), "a deletion between two renewals")
+        wait_for(lambda: executor.is_over("long"), "the end of the work")
+    assert executor.store.groups() == []
+
+
+def is_deleted(executor, name):
+    operator = Actor("olaf").operator(Ending.DELETED)
+    try:
+        StoredTask.objects.commit(owner=0, deletes=[executor.task(name).id], operator=operator)
+    except CommitRefused:
+        return False
+    return True
+
+
+# ---- A store that is away
+
+
+def test_a_worker_says_once_that_the_store_is_away_and_once_that_it_is_back(executor, proxy, caplog):
+    """Claims, renewals and results all meet with it. The result is written afterwards."""
+    executor.add("waiting", awaits="go")
+    with Client(proxy.url, token=executor.token, patience_s=0.1) as store, executor.worker(store, at_once=2):
+        executor.begins("waiting")
+        with cut(proxy):
+            wait_for(lambda: caplog.messages, "the first message")
+            executor.touch("go")
+            time.sleep(1)
+            assert not executor.is_done("waiting")
+        executor.ends("waiting")
+        wait_for(lambda: len(caplog.messages) > 1, "the second message")
+    begun, ended = caplog.messages
+    assert begun.startswith("the store is unreachable")
+    assert ended == "the store is reachable again"
+
+
+def test_a_worker_ends_soon_after_its_grace_though_the_store_is_away(executor, proxy):
+    """Its client would try each call for longer than the test has patience. Others get its work."""
+    executor.add("long", seconds=60)
+    with executor.process(proxy.url, grace_s=0.5, lease_s=executor.quick_lease_s) as stopped:
+        executor.begins("long")
+        wait_for(lambda: is_known(executor), "the first heartbeat")
+        with cut(proxy):
+            stopped.terminate()
+            assert stopped.wait(PATIENCE_S) == 0
+    assert executor.is_gone("long")
+    with executor.worker(name="bob"):
+        wait_for(lambda: executor.is_taken_over("long"), "the next attempt")
