@@ -66,20 +66,21 @@ def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSee
         name, status = task.labels.get(LIST_LABEL, ""), summaries.status_of(task.group, task.state(now_ms))
         is_running, is_closed = status is CommandStatus.RUNNING, status is CommandStatus.CLOSED
         commands, expected_duration = summaries.sizes_of(task.id, task.labels)
-        done = commands if is_closed else summaries.done_of(task.labels)
+        done = commands if is_closed else summaries.done_of(task.labels) if is_running else 0
         found.append(
             ListSeen(
                 task=task.id,
                 origin=task.origin,
                 name=name,
                 status=status,
-                commands=commands if is_closed else done + commands,
+                commands=done + commands if is_running else commands,
                 expected_duration=expected_duration,
                 worker=workers.get(task.owner, "") if is_running or is_closed else "",
                 left_ms=task.available_at_ms - now_ms if is_running else 0,
                 done=done,
                 at_ms=task.leased_since_ms if is_running else task.made_at_ms,
                 place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+                error=task.error,
                 progress=progress.get(task.origin),
             )
         )

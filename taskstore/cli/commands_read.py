@@ -48,6 +48,7 @@ LISTS = (
     Column(title="expected"),
     Column(title="worker", is_long=True, is_spare=True),
     Column(title="left"),
+    Column(title="error", is_long=True, style="red"),
 )
 COMMANDS = (
     Column(title="command", style="cyan"),
@@ -177,6 +178,7 @@ def _list_cells(seen: ListSeen) -> list[str]:
         duration(seen.expected_duration * 1_000),
         seen.worker,
         duration(max(0, seen.left_ms)) if seen.status == CommandStatus.RUNNING else "",
+        seen.error,
     ]
 
 
@@ -207,6 +209,7 @@ def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
     yield "worker", seen.worker
     yield "left", duration(seen.left_ms) if seen.left_ms > 0 else ""
     yield "done", f"{seen.done} of {seen.commands}" if seen.status != CommandStatus.OPEN else ""
+    yield "error", seen.error
 
 
 def _state(whole: ListWhole, command: Command, live: Mapping[str, LiveOutput]) -> str:

@@ -178,6 +178,7 @@ class ListSeen(Struct, frozen=True, kw_only=True):
     done: Annotated[int, Meta(description="Finished commands, as last reported by the worker.")]
     at_ms: Since = field(name="at")
     place: Place
+    error: Annotated[str, Meta(description="Why the last worker could not run it; empty if it could.")] = ""
     progress: Annotated[
         Progress | None, Meta(description="The latest progress that one of its commands reported; null if none.")
     ] = None

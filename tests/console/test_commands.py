@@ -1,12 +1,13 @@
 """Commands: their projects, lists, runs and outputs, for those who look."""
 
 import pytest
+from django.utils.html import escape
 
 from tasks_app.commands import make_lists
 from tasks_app.models import Task
 from taskstore.types.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
 from taskstore.types.records import MOST
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Change, NewTask
 
 from ..command_lists.commands import submitted
 from .commands import BOB, command_of, completed, ended, running_list
@@ -161,6 +162,17 @@ def test_a_list_tells_what_is_run_and_what_waits(submitter):
     assert words == ["running", "waiting"]
     assert f'href="/console/commands/list/{task.id}/reopen"' in text
     assert 'data-hx-trigger="every 2s"' in text
+
+
+def test_a_list_that_a_worker_gave_back_says_why(submitter):
+    task = running_list("1_0", "2_0", "3_0", done=1)
+    why = "worker ann can't run commands: the disk of /home is full"
+    Task.objects.commit(owner=task.owner, updates=[Change(id=task.id, error=why, release=True)])
+    shown = f'<code class="error">{escape(why)}</code>'
+    listed = text_of(submitter, f"{PROJECT}&status=open")
+    assert shown in listed
+    assert '2<span class="narrow-word"> commands</span>' in listed  # Those that are left.
+    assert shown in text_of(submitter, f"commands/list/{task.origin}")
 
 
 def test_any_id_of_its_task_leads_to_a_list_and_its_task_leads_back(submitter):

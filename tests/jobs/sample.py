@@ -109,11 +109,6 @@ def kill_its_parent():
 
 
 @job
-def wait_for_a_program():
-    subprocess.run(["sleep", "600"], check=True)
-
-
-@job
 def who_am_i():
     return {"job": current_job().job_id, "attempt": current_job().attempt, "pid": os.getpid()}
 
