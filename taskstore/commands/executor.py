@@ -1,4 +1,4 @@
-"""The executor of commands. A thread for each claimed list has a runner run its commands, and writes the list.
+"""The executor of commands. The thread of a claimed list has a runner run its commands, and writes the list.
 
 Before a command is started, the list says so; the same commit has the result of the command before it. While a command
 runs, the thread renews the lease, shows the output, and leaves commands to idle workers.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from ..worker import children
 from ..worker.children import Child, Children, Gone, News, NotPrepared, Over, Shell, Why
 from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
-from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
+from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import named, renewal
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
@@ -80,36 +79,30 @@ class Lists:
     """Runs lists of commands."""
 
     end_s = PATIENCE_S
+    given_back = None
 
     def __init__(self, projects: Sequence[str], setup: Setup, times: Times, *, lists_at_once: int) -> None:
         self._projects, self._setup, self._times = projects, setup, times
         self.at_once = lists_at_once
         self._idle: list[Child] = []
-        self._is_interrupted = False
         self._troubles = 0  # In a row.
         self._asks_at, self._asks_in_s = math.inf, ASK_EVERY_S
 
-    def start(self, engine: Engine[Work]) -> None:
+    def start(self, engine: Engine[Work, None]) -> Sequence[Chore]:
         self._engine = engine
         self._children = Children(cwd=self._setup.cwd)
         self._children.start()
-        self._reports = Reports(engine.store)
         orphans = Orphans(engine.store, engine.groups, engine.settling, "lists", given_back)
-        self.chores: Sequence[Chore] = [
-            (ASK_EVERY_S, self._ask_again),
-            (SEND_EVERY_S, self._reports.send),
-            (LOOK_EVERY_S, orphans.look),
-        ]
+        return [(ASK_EVERY_S, self._ask_again), (LOOK_EVERY_S, orphans.look)]
 
-    def is_idle(self) -> bool:
-        return True  # A list is written before it is done.
+    def place(self) -> Callable[[Work], None]:
+        return self._run
 
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
 
-    def take(self, tasks: Sequence[Task]) -> None:
+    def attempts(self, tasks: Sequence[Task]) -> Iterator[Work]:
         claimed_at, claimed_ms = time.monotonic(), self._engine.keeper.duration_ms
-        aside = []
         for task in tasks:
             project, _ = place_of(task.group) or ("", "")
             try:
@@ -118,14 +111,13 @@ class Lists:
                 logger.error(
                     "task %d of %s is not a valid list and is removed from the queue: %s", task.id, task.group, problem
                 )
-                aside.append(laid_aside(task, project, str(problem)))
+                self._settle(laid_aside(task, project, str(problem)))
                 continue
             clock = Clock.of_claim(task, claimed_ms)
             lease_s = self._times.lease_s(made, task.claims)
-            work = Work(
-                key=task.id,
-                project=project,
+            yield Work(
                 task=task,
+                project=project,
                 made=made,
                 worker=self._setup.worker,
                 clock=clock,
@@ -133,19 +125,12 @@ class Lists:
                 lease_s=lease_s,
                 lease_ends_at=math.inf if self._times.renew else claimed_at + lease_s,
             )
-            doing = threading.Thread(target=self._do, args=[work], name=f"list {made.name}", daemon=True)
-            if not self._engine.begin(task.id, work, doing.start):
-                aside.append(work.given_back().commit)
-        self._settle(*aside)
 
-    def stop(self) -> None:
-        """Do nothing: the threads of the lists start no further command."""
-
-    def interrupt(self) -> None:
-        self._is_interrupted = True
+    def entry(self, attempt: Work, outcome: None) -> Entry | None:
+        """Return what gives back a list that was not begun. Others are written by their threads."""
+        return None if attempt.is_begun else Entry(commit=attempt.given_back().commit, refused=self._not_settled)
 
     def end(self) -> None:
-        self._is_interrupted = True
         self._children.end()
 
     def info(self) -> Mapping[str, Any]:
@@ -153,7 +138,7 @@ class Lists:
 
         `slots`: how many lists it runs at once. `waiting`: the groups of lists with commands that are not started.
         """
-        works = list(self._engine.works.values())
+        works = list(self._engine.works)
         return {
             **whereabouts(os.getpid()),
             "projects": self._projects,
@@ -172,7 +157,7 @@ class Lists:
     def _ask(self) -> None:
         """Ask how much to keep of each list. Without idle workers, ask more and more rarely."""
         keep = getattr(self._engine.beat(), "keep", {})
-        works = [work for work in list(self._engine.works.values()) if work.waiting > 0]
+        works = [work for work in list(self._engine.works) if work.waiting > 0]
         for work in works:
             work.keep = keep.get(work.task.group, work.keep)
         self._asks_in_s = ASK_EVERY_S if keep else min(2 * self._asks_in_s, ASK_SELDOM_S)
@@ -180,22 +165,18 @@ class Lists:
 
     # ---- The thread of a list
 
-    def _do(self, work: Work) -> None:
+    def _run(self, work: Work) -> None:
+        work.is_begun = True
         try:
-            try:
-                work.child = self._idle.pop() if self._idle else self._new_child()
-                self._run_all(work)
-                self._idle.append(work.child)
-                self._troubles = 0 if work.made.done else self._troubles
-                self._write(work, work.given_back)
-            except Trouble as trouble:
-                if work.child:
-                    self._children.discard(work.child)
-                self._give_back(work, trouble)
-        except Exception as problem:
-            self._engine.fail(problem)
-        finally:
-            self._engine.done(work.key)
+            work.child = self._idle.pop() if self._idle else self._new_child()
+            self._run_all(work)
+            self._idle.append(work.child)
+            self._troubles = 0 if work.made.done else self._troubles
+            self._write(work, work.given_back)
+        except Trouble as trouble:
+            if work.child:
+                self._children.discard(work.child)
+            self._give_back(work, trouble)
 
     def _new_child(self) -> Child:
         try:
@@ -219,7 +200,7 @@ class Lists:
                 break
             child = work.child = work.child or self._new_child()
             over = self._wait(work, child, child.run(self._order(command)))
-            self._reports.forget(work.task.origin)  # The next command must not get it.
+            self._engine.reports.forget(work.task.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
                 child = work.child = self._new_child()
@@ -298,7 +279,7 @@ class Lists:
                 if isinstance(event, News):
                     work.news = event
                     if event.progress:
-                        self._reports.note(work.task.origin, *event.progress)
+                        self._engine.reports.note(work.task.origin, *event.progress)
             now = time.monotonic()
             if is_stopping:
                 continue
@@ -369,7 +350,7 @@ class Lists:
         return over.code, f"ended with {over.code}" if over.code else ""
 
     def _is_to_stop(self, work: Work) -> bool:
-        return work.is_lost.is_set() or work.lease_left_s() <= 0 or self._is_interrupted
+        return work.is_lost.is_set() or work.lease_left_s() <= 0 or work.is_interrupted
 
     # ---- Writing a list
 
@@ -379,7 +360,8 @@ class Lists:
         Retries while the store is unavailable and the lease lasts. Tries even then: no other worker may have the list.
         """
         if work.is_lost.is_set():
-            self._settle(Result(deletes=[work.output] if work.output else []))
+            if work.output:
+                self._settle(Result(deletes=[work.output]))
             return False
         before = work.task
         entry = self._entry(work, plan)
@@ -460,11 +442,9 @@ class Lists:
         except AWAY as problem:
             self._engine.keeper.outage.begin(problem)
 
-    def _settle(self, *commits: Result) -> None:
+    def _settle(self, commit: Result) -> None:
         """Commit without retries: otherwise the end of the lease does the same."""
-        made = [commit for commit in commits if commit.adds or commit.updates or commit.deletes]
-        entries = [Entry(commit=commit, refused=self._not_settled) for commit in made]
-        self._engine.settling.write(entries, is_patient=lambda: False)
+        self._engine.settling.write([Entry(commit=commit, refused=self._not_settled)], is_patient=lambda: False)
 
     def _not_settled(self, problem: Exception) -> None:
         if not isinstance(problem, (*AWAY, CommitRefused)):

@@ -23,6 +23,7 @@ from ..types.command_record import (
 from ..types.records import MOST
 from ..types.tasks import Change, NewTask
 from ..worker.children import Child, News
+from ..worker.engine import Attempt
 from ..worker.handlers import Result
 
 if TYPE_CHECKING:
@@ -86,16 +87,14 @@ class Written(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Work:
+class Work(Attempt):
     """A list in progress. The thread that runs its commands also writes it.
 
     Each write takes what has ended out of the list, in a closed one, so that the list is what is left of it: first the
     command that runs, or runs next. It is recorded as begun before it is started.
     """
 
-    key: int  # The id with which its task was claimed.
-    project: str
-    task: Task  # With its current id.
+    project: str  # `task` has its current id.
     made: CommandList  # As it is to be written.
     worker: str
     clock: Clock
@@ -110,6 +109,7 @@ class Work:
     output: int = 0  # The id of the task that shows the output; 0: there is none.
     shown: object = None  # What it shows.
     is_lost: threading.Event = field(default_factory=threading.Event)
+    is_begun: bool = False  # Its own thread writes it.
 
     @property
     def is_renewed(self) -> bool:

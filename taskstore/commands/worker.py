@@ -24,7 +24,7 @@ WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
 
-class CommandWorker(Engine[Work]):
+class CommandWorker(Engine[Work, None]):
     """A worker that runs the shell commands of these projects as its own user. Needs Linux.
 
     * `name`: 1 to 100 characters without a slash, because TDF2's file names contain it; by default host and process.

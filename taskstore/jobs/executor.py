@@ -1,23 +1,15 @@
-"""The executor of jobs. One thread hears of the processes that run them, and one records the results.
-
-So no two changes of a job are ever in progress. The thread that records waits for an unavailable store, while the other
-one goes on, so that a stopping worker knows when its jobs have ended.
-"""
+"""The executor of jobs, each of which runs in a process."""
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CommitRefused, InvalidInput
@@ -26,7 +18,6 @@ from ..types.job_record import (
     DEFAULT_QUEUE,
     LONGEST_LOG,
     UNCOUNTED,
-    Attempt,
     How,
     JobError,
     JobOptions,
@@ -34,13 +25,13 @@ from ..types.job_record import (
     OnLost,
     queue_of,
 )
+from ..types.job_record import Attempt as Attempted
 from ..types.tasks import Change
 from ..worker import children
 from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
-from ..worker.engine import PATIENCE_S
+from ..worker.engine import Attempt
 from ..worker.handlers import Result
-from ..worker.heartbeat import SEND_EVERY_S, Chore, Reports
-from ..worker.lease_keeper import Held
+from ..worker.heartbeat import Chore
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
 from ..worker.settling import AWAY, Entry
@@ -68,8 +59,9 @@ logger = logging.getLogger(__name__)
 
 QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
 AHEAD = 16  # The number of jobs to queue for each process while jobs are quick.
+AT_ONCE, INSTANT_MS = 8, 5  # To hand over before their turn, if the recent average is below this.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
-UNDECLARED, FAILED = JobOptions(), Attempt(how=How.FAILED)
+UNDECLARED, FAILED = JobOptions(), Attempted(how=How.FAILED)
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 
 
@@ -85,99 +77,52 @@ class Setup(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Work:
+class Work(Attempt):
     """A job in progress."""
 
-    key: int  # The id with which its task was claimed.
     job_id: int
     queue: str
     record: JobRecord
-    held: Held
-    child: Child | None = None  # None: it waits for a process, or has ended.
-    number: int = 0  # Of the runs of its child.
-    records_start: bool = False  # Before it is started, because the job is to fail if the worker dies.
-    is_stopped: bool = False  # While its start is recorded.
-    taken_at: float = field(default_factory=time.monotonic)
     started_ms: int = 0  # 0: not started.
+    ended_ms: int = 0
     pid: int = 0
     log: str = ""
+    is_recorded: bool = False  # That it has started.
     written_log: str = ""
     written_pid: int = 0
-    written_at: float | None = None  # When it was last recorded as started.
-    ended_ms: int = 0  # 0: it has not ended. Otherwise its result is written next, when the store is there.
-
-    def is_late(self, now: float) -> bool:
-        """Whether to give the job back, because it has waited too long for a free process."""
-        return not self.started_ms and now - self.taken_at > QUICK_S
+    written_at: float = 0  # When that was last asked for.
 
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
         """Whether to record that the job has started, or its new output."""
-        if not self.started_ms or self.ended_ms or self.held.lost.is_set():
+        if not self.pid or self.held.lost.is_set() or now - max(self.taken_at, self.written_at) < QUICK_S:
             return False
-        if self.written_at is None:
-            return self.records_start or (bool(self.pid) and now - self.taken_at > QUICK_S)
-        is_long = self.pid != self.written_pid and now - self.written_at > QUICK_S
-        return is_long or (self.log != self.written_log and now - self.written_at > logs_every_s)
-
-    def run(self, child: Child, worker: str, setup: Setup) -> None:
-        """Have a process run the job."""
-        record, options = self.record, self.record.options.filled()
-        assigned = {
-            "function": record.function,
-            "job_id": self.job_id,
-            "args": record.args,
-            "kwargs": record.kwargs,
-            "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
-            "is_last": is_over(record, FAILED),
-            "worker": worker,
-            "backoff_ms": options.backoff_ms,
-            "has_limit": options.timeout_ms is not None,
-        }
-        limits = children.Work(
-            limit_s=None if options.timeout_ms is None else options.timeout_ms / 1_000,
-            memory_bytes=options.memory_bytes or setup.memory_bytes,
-            kill_after_s=setup.kill_after_s,
-            tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
-        )
-        self.child, self.number = child, child.run(limits, packed(assigned))
+        return self.pid != self.written_pid or (self.log != self.written_log and now - self.written_at > logs_every_s)
 
 
 class Jobs:
     """Runs jobs. `groups`: those of the queues."""
 
+    given_back = Outcome(How.GIVEN_BACK)
+
     def __init__(self, store: Store, groups: Sequence[str], setup: Setup) -> None:
         self._store, self._groups, self._setup = store, groups, setup
         self._ahead_of_each = min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
-        self._is_over = False
-        self._has_heard_all = False
-        self._unwritten: set[Work] = set()  # That have ended.
-        self._over: deque[int] = deque()  # The keys of those that have just ended.
+        self._processes: list[JobProcess] = []
         self.end_s = setup.kill_after_s + 1
         self.at_once = setup.processes
-        self._ends_at = math.inf  # When to stop waiting for an unavailable store.
-        self._turn = threading.Lock()  # Guards the next three.
-        self._waiting: deque[Work] = deque()
-        # The works of each process by their numbers, the one that runs first. 0: its start is being recorded.
-        self._working: dict[Child, dict[int, Work]] = {}
 
-    def start(self, engine: Engine[Work]) -> None:
+    def start(self, engine: Engine[Work, Outcome]) -> Sequence[Chore]:
         self._engine = engine
-        self._place = Attempt(worker=engine.name, host=socket.gethostname())
-        self._reports = Reports(self._store)
-        orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
-        self.chores: Sequence[Chore] = [(LOOK_EVERY_S, orphans.look), (SEND_EVERY_S, self._reports.send)]
+        self._place = Attempted(worker=engine.name, host=socket.gethostname())
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()
-        self._working = {self._children.new(): {} for _ in range(self._setup.processes)}
-        self._heard: SimpleQueue[tuple[Work, Outcome] | None] = SimpleQueue()  # None: check the jobs, or end.
-        self._writing = threading.Thread(target=self._write_until_over, name="jobs", daemon=True)
-        self._listening = threading.Thread(target=self._listen, name="processes", daemon=True)
-        for thread in (self._writing, self._listening):
-            thread.start()
+        orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
+        return [(LOOK_EVERY_S, orphans.look)]
 
-    def is_idle(self) -> bool:
-        return not self._unwritten
+    def place(self) -> Callable[[Work], Outcome]:
+        self._processes.append(JobProcess(self, self._engine, self._children))
+        return self._processes[-1].run
 
     def room(self, in_work: int) -> int:
         ahead = self._ahead_of_each * self._quick_processes() if self._average_ms < AHEAD_MS else 0
@@ -187,12 +132,15 @@ class Jobs:
     def _quick_processes(self) -> int:
         """Count the processes that may soon be free: slow jobs leave other jobs to other workers."""
         slow_ms = now_ms() - AHEAD_MS
-        running = [next(iter(works.values()), None) for works in list(self._working.values())]
-        return sum(work is None or work.started_ms > slow_ms for work in running)
+        return self._setup.processes - sum(0 < work.started_ms < slow_ms for work in self._running())
 
-    def take(self, tasks: Sequence[Task]) -> None:
-        """Start jobs, unless their earlier workers died too often."""
+    def _running(self) -> Sequence[Work]:
+        return [work for process in self._processes for work in list(process.works.values())[:1]]
+
+    def attempts(self, tasks: Sequence[Task]) -> Iterator[Work]:
+        """Return the jobs to run, less those whose earlier workers died too often."""
         entries: list[Entry] = []
+        works: list[Work] = []
         for task in tasks:
             queue = queue_of(task.group) or DEFAULT_QUEUE
             try:
@@ -204,16 +152,10 @@ class Jobs:
             if finished:
                 entries.append(Entry.of(finished, refused=partial(_say_lost, task.origin)))
                 continue
-            work = Work(
-                key=task.id,
-                job_id=task.origin,
-                queue=queue,
-                record=verdict.record if verdict else record,
-                records_start=record.options.filled().on_lost is OnLost.FAIL,
-                held=self._engine.keeper.keep(task, partial(self._lose, task.id, task.origin)),
-            )
-            if not self._engine.begin(task.id, work, partial(self._run, work)):
-                entries += self._settled(work, Outcome.given_back())
+            work = Work(task=task, job_id=task.origin, queue=queue, record=verdict.record if verdict else record)
+            work.held = self._engine.keeper.keep(task, work.interrupt)
+            works.append(work)
+        yield from works
         self._engine.settling.write(entries)
 
     def _declared(self, record: JobRecord) -> JobRecord:
@@ -221,235 +163,110 @@ class Jobs:
         declared: JobOptions = self._children.about.get(record.function, UNDECLARED)
         return replace(record, options=record.options.over(declared))
 
-    def stop(self) -> None:
-        """Do nothing: queued jobs start soon or are taken back."""
-
-    def interrupt(self) -> None:
-        self._ends_at = time.monotonic() + self._setup.kill_after_s + PATIENCE_S
-        for work in list(self._engine.works.values()):
-            self._stop(work)
-
     def end(self) -> None:
-        """Wait a few seconds until all results are written."""
-        self._is_over = True
         self._children.end()
-        self._writing.join(min(PATIENCE_S, self._ends_at - time.monotonic()))
-        if self._writing.is_alive():
-            logger.warning("the store is not responding: other workers get unreported jobs when their leases end")
 
     def info(self) -> Mapping[str, Any]:
         """Return the `info` of a heartbeat, from which other workers on this machine learn whether this one is dead."""
-        works = [work for work in list(self._engine.works.values()) if work.started_ms]
+        works = [work for work in self._running() if work.started_ms]
         jobs = [{"id": work.job_id, "pid": work.pid} for work in works[:MOST_TOLD]]
         return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
 
-    def _run(self, work: Work) -> None:
-        with self._turn:
-            self._waiting.append(work)
-        self._start_what_waits()
+    # ---- The thread of a process
 
-    def _start_what_waits(self) -> None:
-        # While jobs are quick, a process need not wait for this one before it starts the next job.
-        most = 2 if self._average_ms < AHEAD_MS and self._setup.jobs_per_process > 1 else 1
-        with self._turn:
-            for depth in range(most):
-                for child, works in self._working.items():
-                    if len(works) != depth or 0 in works or not self._waiting:
-                        continue
-                    if self._waiting[0].records_start:
-                        if depth == 0:
-                            works[0] = self._waiting.popleft()
-                            works[0].started_ms = now_ms()
-                            self._heard.put(None)
-                    else:
-                        work = self._waiting.popleft()
-                        work.run(child, self._place.worker, self._setup)
-                        works[work.number] = work
-                        if depth == 0:
-                            work.started_ms = now_ms()
+    def may_begin(self, work: Work) -> bool:
+        """Whether to start a job, after its start is recorded if it is to fail when its worker dies."""
+        if is_recorded_first(work) and not self._engine.stopping.is_set():
+            entry = self._record(work)
+            is_patient = partial(_is_clear, self._engine.stopping)
+            self._engine.settling.write([entry] if entry else [], is_patient=is_patient)
+            if entry and not work.is_recorded:
+                return False
+        return not (work.is_interrupted or self._engine.stopping.is_set())
 
-    def _stop(self, work: Work, *, only_waiting: bool = False) -> None:
-        """End a job, or give it back if it has not started."""
-        with self._turn:
-            is_waiting = work in self._waiting
-            if is_waiting:
-                self._waiting.remove(work)
-            work.is_stopped = True
-        if is_waiting:
-            self._end_work(work, Outcome.given_back())
-            self._tell_over()
-        elif child := work.child:
-            child.stop(work.number, only_waiting=only_waiting)
+    def order(self, work: Work) -> tuple[children.Work, bytes]:
+        """Return the limits of a job, and what its process is told."""
+        record, options = work.record, work.record.options.filled()
+        assigned = {
+            "function": record.function,
+            "job_id": work.job_id,
+            "args": record.args,
+            "kwargs": record.kwargs,
+            "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
+            "is_last": is_over(record, FAILED),
+            "worker": self._place.worker,
+            "backoff_ms": options.backoff_ms,
+            "has_limit": options.timeout_ms is not None,
+        }
+        limits = children.Work(
+            limit_s=None if options.timeout_ms is None else options.timeout_ms / 1_000,
+            memory_bytes=self._memory_of(work),
+            kill_after_s=self._setup.kill_after_s,
+            tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
+        )
+        return limits, packed(assigned)
 
-    def _lose(self, key: int, job_id: int) -> None:
-        _say_lost(job_id)
-        if work := self._engine.works.get(key):
-            self._stop(work)
+    def outcome(self, work: Work, over: Over) -> Outcome:
+        took_ms = round(over.took_s * 1_000)
+        work.ended_ms = work.started_ms + took_ms
+        self._average_ms += (took_ms - self._average_ms) / 10
+        return outcome_of(over, text_of(over.out), work.record.options.timeout_ms, self._memory_of(work))
 
-    # ---- The thread that listens to the processes
+    def hear(self, work: Work, news: News) -> None:
+        work.pid, work.log = news.pid, text_of(news.out)
+        if news.progress:
+            self._engine.reports.note(work.job_id, *news.progress)
 
-    def _listen(self) -> None:
-        try:
-            while (heard := self._children.receive()) is not None:
-                for child, event in heard:
-                    self._hear(child, event)
-                self._start_what_waits()
-                self._tell_over()
-            for child in list(self._working):
-                self._hear(child, Gone())
-            for work in list(self._waiting):
-                self._stop(work)
-        except Exception as problem:
-            self._engine.fail(problem)
-        finally:
-            self._tell_over()
-            self._has_heard_all = True
-            self._heard.put(None)
+    def at_once_in_process(self) -> int:
+        """Return how many jobs a process may have, of which it runs one."""
+        if self._setup.jobs_per_process == 1 or self._average_ms >= AHEAD_MS:
+            return 1
+        return 2 if self._average_ms > INSTANT_MS else AT_ONCE
 
-    def _hear(self, child: Child, event: Event) -> None:
-        works = self._working.get(child, {})
-        running = next(iter(works.values()), None)
-        if isinstance(event, Over):
-            with self._turn:
-                work = works.pop(event.number, None)
-                for following in list(works.values())[:1]:
-                    following.started_ms = following.started_ms or now_ms()
-            if work:
-                self._end(work, event)
-        elif isinstance(event, Gone):
-            self._leave(child)
-        elif running and isinstance(event, News):
-            running.pid, running.log = event.pid, text_of(event.out)
-            if event.progress:
-                self._reports.note(running.job_id, *event.progress)
-            self._heard.put(None)
-
-    def _leave(self, child: Child) -> None:
-        """Replace a runner that has died, and give back the jobs that it had not started."""
-        is_needed = not (self._is_over or self._engine.stopping.is_set())
-        new = self._children.new() if is_needed else None
-        with self._turn:
-            works = self._working.pop(child, {})
-            if new:
-                self._working[new] = {}
-        for work in works.values():
-            error = JobError(type="WorkerLost", message="its parent process died")
-            lost = Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
-            self._end_work(
-                work, lost if work.started_ms and not (work.records_start or self._is_over) else Outcome.given_back()
-            )
-
-    def _end(self, work: Work, over: Over) -> None:
-        if over.why is Why.NOT_BEGUN:
-            self._end_work(work, Outcome.given_back())
-            return
-        self._average_ms += (over.took_s * 1_000 - self._average_ms) / 10
-        timeout_ms = work.record.options.timeout_ms
-        self._end_work(work, outcome_of(over, text_of(over.out), timeout_ms, self._memory_of(work)))
+    def look_after(self, work: Work) -> None:
+        """Record that a job has started, and its output; leave jobs that wait for too long to other workers."""
+        now = time.monotonic()
+        if work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
+            work.written_at, work.written_log, work.written_pid = now, work.log, work.pid
+            self._engine.settling.put(partial(self._record, work))
+        self._engine.give_back_waiting(now - QUICK_S)
 
     def _memory_of(self, work: Work) -> int | None:
         return work.record.options.memory_bytes or self._setup.memory_bytes
 
-    def _end_work(self, work: Work, outcome: Outcome) -> None:
-        work.child, work.ended_ms = None, now_ms()
-        self._unwritten.add(work)
-        self._heard.put((work, outcome))
-        # After that: once no task is in progress, the writer only waits for what was received until then.
-        self._over.append(work.key)
+    # ---- What is written
 
-    def _tell_over(self) -> None:
-        """Have others claimed in place of the jobs that have ended."""
-        over = []
-        with suppress(IndexError):
-            while True:
-                over.append(self._over.popleft())
-        if over:
-            self._engine.done(*over)
-
-    # ---- The thread that writes
-
-    def _write_until_over(self) -> None:
+    def _record(self, work: Work) -> Entry | None:
+        """Return the record of a job that has started, which also renews the lease. None: it can't be written."""
+        if work.is_over:
+            return None
+        attempt = replace(self._place, started=work.started_ms, pid=work.pid)
         try:
-            while not (self._has_heard_all and self._heard.empty()):
-                ended = list(self._ended())
-                entries = [entry for work, outcome in ended for entry in self._settled(work, outcome)]
-                self._engine.settling.write([*entries, *self._look_after_works()])
-                self._unwritten.difference_update(work for work, _ in ended)
-        except Exception as problem:
-            self._engine.fail(problem)
+            data = work.record.with_attempt(attempt, log=work.log).encode()
+        except ValueError:
+            return None
+        task = self._engine.keeper.let_go(work.held)
+        change = Change(id=task.id, data=data, error="", timespec_ms=-self._engine.keeper.duration_ms)
+        return Entry.of(change, written=partial(self._recorded, work), refused=partial(self._not_recorded, work))
 
-    def _ended(self) -> Iterator[tuple[Work, Outcome]]:
-        """Yield the jobs that have ended. Waits until there is something to write or to check."""
-        patience_s = QUICK_S if self._engine.works else None
-        with suppress(Empty):
-            if heard := self._heard.get(timeout=patience_s):
-                yield heard
-            while True:
-                if heard := self._heard.get_nowait():
-                    yield heard
+    def _recorded(self, work: Work, tasks: Sequence[Task]) -> None:
+        work.is_recorded = True
+        work.held = self._engine.keeper.keep(tasks[0], work.interrupt)
 
-    def _look_after_works(self) -> Sequence[Entry]:
-        """Return the records of started jobs to write, and take back jobs that wait too long."""
-        now = time.monotonic()
-        entries = []
-        for work in list(self._engine.works.values()):
-            if work.is_late(now):
-                self._stop(work, only_waiting=True)
-            if not work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
-                continue
-            work.written_at, work.written_log, work.written_pid = now, work.log, work.pid
-            attempt = replace(self._place, started=work.started_ms, pid=work.pid)
-            try:
-                data = work.record.with_attempt(attempt, log=work.log).encode()
-            except ValueError:
-                if work.records_start:
-                    self._start_recorded(work)
-                continue
-            # This also renews the lease.
-            task = self._engine.keeper.let_go(work.held)
-            change = Change(id=task.id, data=data, error="", timespec_ms=-self._engine.keeper.duration_ms)
-            written, refused = partial(self._keep_on, work), partial(self._refused_while_run, work)
-            entries.append(Entry.of(change, written=written, refused=refused))
-        return entries
-
-    def _keep_on(self, work: Work, tasks: Sequence[Task]) -> None:
-        work.held = self._engine.keeper.keep(tasks[0], partial(self._lose, work.key, work.job_id))
-        if work.records_start:
-            self._start_recorded(work)
-
-    def _start_recorded(self, work: Work) -> None:
-        """Start a job whose start is recorded, unless it is to stop or its runner has died."""
-        work.records_start = False
-        if work.ended_ms:
-            return
-        with self._turn:
-            child = next((child for child, works in self._working.items() if works.get(0) is work), None)
-            if child:
-                del self._working[child][0]
-                if not work.is_stopped and not work.held.lost.is_set():
-                    work.run(child, self._place.worker, self._setup)
-                    self._working[child][work.number] = work
-                    return
-        self._end_work(work, Outcome.given_back())
-        self._tell_over()
-        self._start_what_waits()
-
-    def _refused_while_run(self, work: Work, problem: Exception) -> None:
-        if isinstance(problem, AWAY):
-            work.is_stopped = True  # Its start is not recorded, so it must not be started.
+    def _not_recorded(self, work: Work, problem: Exception) -> None:
         if isinstance(problem, CommitRefused):
             work.held.lose()
-            if work.records_start:
-                self._start_recorded(work)
-        else:  # For example, its log makes it too large for the store.
-            self._keep_on(work, [work.held.task])
+            return
+        work.held = self._engine.keeper.keep(work.held.task, work.interrupt)
+        work.is_recorded = not isinstance(problem, AWAY)  # For example, its log makes it too large for the store.
 
-    def _settled(self, work: Work, outcome: Outcome) -> Sequence[Entry]:
-        """Return the result of a job to write, unless its lease is lost."""
-        task = self._engine.keeper.let_go(work.held)
+    def entry(self, attempt: Work, outcome: Outcome) -> Entry | None:
+        """Return the result of a job, unless its lease is lost."""
+        work, task = attempt, self._engine.keeper.let_go(attempt.held)
         if work.held.lost.is_set():
-            return ()
-        attempt = replace(
+            _say_lost(work.job_id)
+            return None
+        tried = replace(
             self._place,
             started=work.started_ms,
             ended=work.ended_ms or now_ms(),
@@ -457,8 +274,7 @@ class Jobs:
             pid=outcome.pid,
             error=outcome.error,
         )
-        entry = self._entry(work, task, after(work.record, attempt, outcome))
-        return (entry,) if entry else ()
+        return self._entry(work, task, after(work.record, tried, outcome))
 
     def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
         def written(tasks: Sequence[Task]) -> None:
@@ -487,6 +303,86 @@ class Jobs:
             attempt = replace(verdict.record.attempts[-1], how=How.FAILED, error=error, final=False)
             return self._entry(work, task, after(work.record, attempt))
         return None
+
+
+class JobProcess:
+    """Runs jobs in a process, and replaces its runner if that dies. Quick jobs are handed over before their turn."""
+
+    def __init__(self, jobs: Jobs, engine: Engine[Work, Outcome], children: Children) -> None:
+        self._jobs, self._engine, self._children = jobs, engine, children
+        self._child: Child | None = children.new()
+        self.works: dict[int, Work] = {}  # By their numbers, the one that runs first.
+
+    def run(self, work: Work) -> Outcome:
+        """Run a job, and others that come meanwhile."""
+        self._begin(work)
+        while self.works:
+            (_, running), *others = self.works.items()
+            if now_ms() - running.started_ms < QUICK_S * 1_000:
+                self._hand_over()
+            elif self._child:
+                for number, _ in reversed(others):
+                    self._child.stop(number, only_waiting=True)
+            for event in self._child.wait(QUICK_S) if self._child else ():
+                self._hear(event)
+            for running in list(self.works.values())[:1]:
+                self._jobs.look_after(running)
+        return Jobs.given_back  # Unless it has ended.
+
+    def _hand_over(self) -> None:
+        """Hand over jobs before their turn, but none whose start is recorded first."""
+        while len(self.works) < self._jobs.at_once_in_process() and (another := self._engine.another()):
+            if is_recorded_first(another):
+                self._engine.put_back(another)
+                break
+            self._begin(another)
+
+    def _begin(self, work: Work) -> None:
+        if not self.works:
+            work.started_ms = now_ms()
+            if not self._jobs.may_begin(work):
+                work.started_ms = 0
+                self._engine.finish(work, Jobs.given_back)
+                return
+        child = self._child = self._child or self._children.new()
+        number = child.run(*self._jobs.order(work))
+        self.works[number] = work
+        work.on_interrupt(partial(child.stop, number))
+
+    def _hear(self, event: Event) -> None:
+        running = next(iter(self.works.values()), None)
+        if isinstance(event, Over):
+            work = self.works.pop(event.number)
+            if event.why is not Why.NOT_BEGUN:
+                self._engine.finish(work, self._jobs.outcome(work, event))
+            elif not work.is_interrupted:
+                self._engine.put_back(work)
+            else:
+                self._engine.finish(work, Jobs.given_back)
+            for following in list(self.works.values())[:1]:
+                following.started_ms = following.started_ms or now_ms()
+        elif isinstance(event, Gone):
+            works, self.works = self.works, {}
+            if self._child:
+                self._children.discard(self._child)
+            self._child = None
+            for work in works.values():
+                if work is running:
+                    error = JobError(type="WorkerLost", message="its parent process died")
+                    self._engine.finish(work, Outcome(How.LOST, error=error, pid=work.pid, log=work.log))
+                else:
+                    self._engine.put_back(work)
+        elif running and isinstance(event, News):
+            self._jobs.hear(running, event)
+
+
+def is_recorded_first(work: Work) -> bool:
+    """Whether its start is recorded before, because it is to fail when its worker dies."""
+    return work.record.options.filled().on_lost is OnLost.FAIL
+
+
+def _is_clear(event: threading.Event) -> bool:
+    return not event.is_set()
 
 
 def _say_ended(work: Work, verdict: Verdict) -> None:

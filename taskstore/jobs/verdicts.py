@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ..types.job_record import (
     UNCOUNTED,
@@ -42,11 +42,6 @@ class Outcome:
     log: str = ""
     then: Then | None = None  # By the rules of the function; None: by the options.
     in_ms: int | None = None  # The pause before the next attempt; None: by the options.
-
-    @classmethod
-    def given_back(cls) -> Self:
-        """Return the outcome of a job that its worker no longer runs."""
-        return cls(How.GIVEN_BACK)
 
 
 def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int | None) -> Outcome:

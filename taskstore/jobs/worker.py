@@ -17,11 +17,12 @@ from ..worker.store import Store
 from .executor import Jobs, Setup, Work
 from .process import prepare
 from .registry import REGISTERED
+from .verdicts import Outcome
 
 KILL_AFTER_MS = 5_000  # The time from SIGTERM to SIGKILL.
 
 
-class JobWorker(Engine[Work]):
+class JobWorker(Engine[Work, Outcome]):
     """A worker that runs the jobs of these queues, up to `processes` at the same time.
 
     `run` raises NotPrepared if the jobs' modules can't be imported or contain no jobs.

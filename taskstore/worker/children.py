@@ -274,9 +274,7 @@ class Children:
         self._turn = threading.Lock()
         self._server: subprocess.Popen[bytes] | None = None
         self._children: set[Child] = set()
-        self._is_over = False
         self.about: Any = None
-        self._pipe: tuple[int, int] | None = None  # Wakes the thread that receives, if there is one.
 
     def start(self) -> None:
         """Start the fork server. Raises NotPrepared."""
@@ -296,32 +294,7 @@ class Children:
                 socket.send_fds(self._control.end, [b"r"], [theirs.fileno()])
             child = Child(Channel(ours))
             self._children.add(child)
-        self._wake()
         return child
-
-    def receive(self, patience_s: float | None = None) -> list[tuple[Child, Event]] | None:
-        """Return what the children say within that time. Only one thread may call it. None after `end`."""
-        if self._pipe is None:
-            self._pipe = os.pipe()
-            os.set_blocking(self._pipe[0], False)
-        if self._is_over:
-            for end in self._pipe:
-                os.close(end)
-            return None
-        children = {child.channel.fileno(): child for child in list(self._children)}
-        poller = select.poll()
-        for descriptor in (*children, self._pipe[0]):
-            poller.register(descriptor, select.POLLIN)
-        found: list[tuple[Child, Event]] = []
-        for descriptor, _ in poller.poll(None if patience_s is None else patience_s * 1_000):
-            if child := children.get(descriptor):
-                found += [(child, event) for event in child.events()]
-                if not child.channel.is_open:
-                    self.discard(child)
-            else:
-                with suppress(BlockingIOError):
-                    os.read(descriptor, AT_ONCE)
-        return found
 
     def discard(self, child: Child) -> None:
         """End a runner with everything that it runs."""
@@ -331,17 +304,11 @@ class Children:
 
     def end(self) -> None:
         """End all processes and wait for them."""
-        self._is_over = True
-        self._wake()
         with self._turn:
             children, self._children = self._children, set()
             for child in children:
                 child.channel.close()
             self._end_server()
-
-    def _wake(self) -> None:
-        if self._pipe:
-            os.write(self._pipe[1], b".")
 
     def _start(self) -> int:
         """Return how many threads the fork server has after all imports."""
@@ -384,6 +351,8 @@ class Child:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._numbers = itertools.count(1)
+        self._poller = select.poll()
+        self._poller.register(channel, select.POLLIN)
 
     def run(self, work: Work, *messages: bytes) -> int:
         """Hand over work, with messages for the Python process. It is done after the last one. Returns its number."""
@@ -401,9 +370,8 @@ class Child:
 
     def wait(self, patience_s: float | None = None) -> list[Event]:
         """Return what it says within that time, for a thread that has only this one."""
-        poller = select.poll()
-        poller.register(self.channel, select.POLLIN)
-        return self.events() if poller.poll(None if patience_s is None else patience_s * 1_000) else []
+        is_news = not self.channel.is_open or self._poller.poll(None if patience_s is None else patience_s * 1_000)
+        return self.events() if is_news else []
 
     def events(self) -> list[Event]:
         """Return what it has said."""

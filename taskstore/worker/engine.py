@@ -1,7 +1,8 @@
 """The engine of every worker. It claims tasks, has an executor run them, renews their leases, reports, and stops.
 
-One thread claims, one renews leases (lease_keeper.py), one sends heartbeats (heartbeat.py); executors add their own.
-The thread of `run` never waits for the store, so that it can end everything in time.
+One thread claims, one renews leases (lease_keeper.py), one sends heartbeats (heartbeat.py), one writes results
+(settling.py), and others run one attempt at a time each, or wait for the process that does. The thread of `run` never
+waits for the store, so that it can end everything in time.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..client.errors import UnexpectedAnswer
 from ..types.tasks import Order
-from .heartbeat import Chore, Heartbeat
-from .lease_keeper import Keeper
-from .settling import AWAY, SOON_S, Settling
+from .heartbeat import SEND_EVERY_S, Chore, Heartbeat, Reports
+from .lease_keeper import Held, Keeper, nothing
+from .settling import AWAY, LOOK_S, SOON_S, Entry, Settling
 from .store import Store
 
 if TYPE_CHECKING:
@@ -30,47 +34,79 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LOOK_S = 0.5  # How often the main thread wakes, because a signal delivered to another thread is handled only then.
 LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 
-W = TypeVar("W")  # The executor's record of a task in progress.
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Attempt:
+    """A claimed task that runs or waits for that. Executors add what they know of it."""
 
-class Executor(Protocol[W]):
-    """Runs the tasks of a worker. It registers each with `engine.begin` and ends it with `engine.done`."""
+    task: Task
+    held: Held = field(init=False)  # By the executor, if the engine renews its lease.
+    taken_at: float = field(default_factory=time.monotonic)
+    is_interrupted: bool = False
+    _interrupt: Callable[[], object] = nothing
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _ending: threading.Lock = field(default_factory=threading.Lock)
 
-    end_s: float  # How long tasks may take to end after an interrupt.
-    at_once: int  # How many tasks may run at the same time.
-    chores: Sequence[Chore]  # Called by the heartbeat thread.
-
-    def is_idle(self) -> bool:
-        """Whether all results of tasks that have ended are written."""
-
-    def start(self, engine: Engine[W]) -> None:
-        """Get ready before the first claim. Raises an error if tasks can't be run."""
-
-    def room(self, in_work: int) -> int:
-        """Return how many tasks to claim; 0: none until a task is done."""
-
-    def take(self, tasks: Sequence[Task]) -> None:
-        """Start tasks that were just claimed. Called by the claiming thread."""
-
-    def stop(self) -> None:
-        """Give back tasks that have not started, because the worker stops."""
+    def on_interrupt(self, interrupt: Callable[[], object]) -> None:
+        """Set how to interrupt it where it runs."""
+        with self._turn:
+            self._interrupt = interrupt
+        if self.is_interrupted:
+            interrupt()
 
     def interrupt(self) -> None:
-        """Interrupt running tasks, because the grace period is over."""
+        """Have it end, because its lease is lost or the grace period is over."""
+        with self._turn:
+            self.is_interrupted, interrupt = True, self._interrupt
+        interrupt()
+
+    def decide(self) -> bool:
+        """Return True to the first caller only, which knows the outcome."""
+        return self._ending.acquire(blocking=False)
+
+    @property
+    def is_over(self) -> bool:
+        return self._ending.locked()
+
+
+A = TypeVar("A", bound=Attempt)
+R = TypeVar("R")  # How an attempt ended.
+
+
+class Executor(Protocol[A, R]):
+    """What is particular to the tasks of a worker."""
+
+    end_s: float  # How long attempts may take to end after an interrupt.
+    at_once: int  # How many may run at the same time.
+    given_back: R  # The outcome of attempts that the worker gives up.
+
+    def start(self, engine: Engine[A, R]) -> Sequence[Chore]:
+        """Get ready before the first claim. Returns chores of the heartbeat. Raises an error if tasks can't be run."""
+
+    def place(self) -> Callable[[A], R]:
+        """Return a function for a thread, which runs an attempt to its end. An error ends the worker."""
+
+    def room(self, in_work: int) -> int:
+        """Return how many tasks to claim; 0: none until an attempt has ended."""
+
+    def attempts(self, tasks: Sequence[Task]) -> Iterable[A]:
+        """Return attempts at tasks that were just claimed, less those that can't be run."""
+
+    def entry(self, attempt: A, outcome: R) -> Entry | None:
+        """Return what to write. Called by the thread that writes."""
 
     def end(self) -> None:
-        """Release all resources and give up tasks that still run."""
+        """Release all resources. Attempts that still run are over."""
 
     def info(self) -> Mapping[str, Any]:
         """Return the `info` of a heartbeat."""
 
 
-class Engine(Generic[W]):
+class Engine(Generic[A, R]):
     """The base of all workers.
 
     `groups`: the groups to claim from. `grace_s`: how long running tasks may continue when the worker stops.
@@ -79,7 +115,7 @@ class Engine(Generic[W]):
     def __init__(
         self,
         store: Store,
-        executor: Executor[W],
+        executor: Executor[A, R],
         groups: Collection[str],
         *,
         name: str,
@@ -93,11 +129,16 @@ class Engine(Generic[W]):
         # A claim that waits when the worker stops must not get what the worker gives back.
         for_claims = getattr(type(store), "for_claims", None)
         self._claiming: Any = for_claims(store) if for_claims else store
-        self.works: dict[int, W] = {}  # By the id with which the task was claimed.
+        self.works: set[A] = set()
+        self._waiting: deque[A] = deque()  # For a place.
+        self._is_over = False
+        self._begun = threading.Condition()  # Guards the two above.
         self.change = threading.Condition()  # Guards `works` and `stopping`.
         self.stopping = threading.Event()
+        self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
         self.keeper = Keeper(store, lease_ms)
-        self.settling = Settling(store, self.keeper.outage, self._is_patient)
+        self.settling = Settling(store, self.keeper.outage, self._is_patient, self.fail)
+        self.reports = Reports(store)
         self._executor, self.groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
         self._grace_ends_at = math.inf
@@ -118,11 +159,13 @@ class Engine(Generic[W]):
         self._until_empty = until_empty
         if until_empty:
             self._wait_ms = 0
-        self._executor.start(self)
+        chores = [*self._executor.start(self), (SEND_EVERY_S, self.reports.send)]
+        for number in range(1, self._executor.at_once + 1):
+            threading.Thread(target=self._work, name=f"work {number}", daemon=True).start()
         with stopping_by_signals(self.stop):
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
-            self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, self._executor.chores)
-            for part in (self.keeper, self._heartbeat, self._claims):
+            self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, chores)
+            for part in (self.settling, self.keeper, self._heartbeat, self._claims):
                 part.start()
             logger.info(
                 "%s is processing %s, at most %d at a time", self.name, ", ".join(self.groups), self._executor.at_once
@@ -136,25 +179,41 @@ class Engine(Generic[W]):
 
     def stop(self) -> None:
         """Make `run` return. May be called by any thread and by a signal handler."""
+        self.is_to_stop = True
         self._calls.put(None)
 
     # ---- For executors
 
-    def begin(self, id: int, work: W, run: Callable[[], object]) -> bool:
-        """Register a task and call `run`, which must be quick. Returns False if the worker is stopping."""
-        with self.change:
-            if self.stopping.is_set():
-                return False
-            self.works[id] = work
-            run()
-            return True
+    def finish(self, attempt: A, outcome: R) -> None:
+        """Have the outcome written, and another task claimed. The first outcome of an attempt counts."""
+        if attempt.decide():
+            self.settling.put(partial(self._executor.entry, attempt, outcome))
+            with self.change:
+                self.works.discard(attempt)
+                if not self.works or self._room():  # Otherwise nobody waits for that.
+                    self.change.notify_all()
 
-    def done(self, *ids: int) -> None:
-        """Remove tasks that have ended, so that others can be claimed."""
-        with self.change:
-            for each in ids:
-                self.works.pop(each, None)
-            self.change.notify_all()
+    def another(self) -> A | None:
+        """Return an attempt that waits for a place, for one that can have several."""
+        with self._begun:
+            return self._waiting.popleft() if self._waiting else None
+
+    def put_back(self, attempt: A) -> None:
+        """Have another place run the attempt, or give it back if the worker is stopping."""
+        if self.stopping.is_set():
+            self.finish(attempt, self._executor.given_back)
+            return
+        with self._begun:
+            self._waiting.appendleft(attempt)
+            self._begun.notify()
+
+    def give_back_waiting(self, taken_before: float = math.inf) -> None:
+        """Give back attempts that wait for a place since then."""
+        with self._begun:
+            found = [attempt for attempt in self._waiting if attempt.taken_at < taken_before]
+            self._waiting = deque(attempt for attempt in self._waiting if attempt.taken_at >= taken_before)
+        for attempt in found:
+            self.finish(attempt, self._executor.given_back)
 
     def beat(self) -> object:
         """Send a heartbeat now. Returns the answer; None if the store is unavailable."""
@@ -179,7 +238,7 @@ class Engine(Generic[W]):
                     is_ahead = len(self.works) >= self._executor.at_once
                 if self.stopping.is_set():
                     return
-                was_idle = not self.works and self._executor.is_idle()
+                was_idle = not self.works and self.settling.is_idle
                 claimed = self._claim(room, 0 if is_ahead else self._wait_ms)
                 self._has_claimed_all = is_ahead and claimed != room
                 if claimed == 0 and self._until_empty:
@@ -207,7 +266,8 @@ class Engine(Generic[W]):
             self._expected_at = math.inf
             self._passing = (*AWAY, UnexpectedAnswer)
             self.keeper.outage.end()
-            self._executor.take(tasks)
+            for attempt in self._executor.attempts(tasks) if tasks else ():
+                self._begin(attempt)
             return len(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
@@ -216,6 +276,37 @@ class Engine(Generic[W]):
             self.keeper.outage.begin(problem)
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
             return None
+
+    def _begin(self, attempt: A) -> None:
+        with self.change:
+            is_late = self.stopping.is_set()
+            self.works.add(attempt)
+        if is_late:
+            self.finish(attempt, self._executor.given_back)
+            return
+        with self._begun:
+            self._waiting.append(attempt)
+            self._begun.notify()
+
+    # ---- The threads that work
+
+    def _work(self) -> None:
+        try:
+            run = self._executor.place()
+            while attempt := self._next():
+                outcome = self._executor.given_back
+                try:
+                    outcome = run(attempt)
+                finally:
+                    self.finish(attempt, outcome)
+        except Exception as problem:
+            self.fail(problem)
+
+    def _next(self) -> A | None:
+        with self._begun:
+            while not (self._waiting or self._is_over):
+                self._begun.wait()
+            return self._waiting.popleft() if self._waiting else None
 
     # ---- The thread of `run`
 
@@ -234,15 +325,23 @@ class Engine(Generic[W]):
             self.change.notify_all()
         if self._claiming is not self.store:
             self._claiming.hang_up()
-        self._executor.stop()
+        self.give_back_waiting()
         if self.works:
             # Explain why Ctrl-C does not end the program at once.
             logger.info("stopping: %d running, %g s to finish", len(self.works), self._grace_s)
         self._claims.join(CLAIM_S)
         if not self._wait_until_done(self._grace_ends_at):
-            self._executor.interrupt()
+            for attempt in list(self.works):
+                attempt.interrupt()
             self._wait_until_done(time.monotonic() + self._executor.end_s)
+        for attempt in list(self.works):
+            self.finish(attempt, self._executor.given_back)
+        with self._begun:
+            self._is_over = True
+            self._begun.notify_all()
         self._executor.end()
+        if not self.settling.end(max(time.monotonic(), self._grace_ends_at) + PATIENCE_S):
+            logger.warning("the store is not responding: other workers get unreported tasks when their leases end")
         self._heartbeat.stop()
         self.keeper.stop()
         if self._claiming is not self.store and not self._claims.is_alive():

@@ -11,12 +11,12 @@ from multiprocessing import spawn
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from .children import Children, Desk, Gone, News, NotPrepared, Over, Serve, Work, cause_of_death, pickled
+from .children import Child, Children, Desk, Gone, News, NotPrepared, Over, Serve, Work, cause_of_death, pickled
 from .handlers import Context, Handler, How, Outcome
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
-    from .functions import Attempt
+    from .functions import FunctionAttempt
 
 
 def refuse_in_children() -> None:
@@ -42,11 +42,13 @@ class InProcess:
     """Calls functions in a process of its own, one after the other, and replaces it if it dies."""
 
     def __init__(self, children: Children) -> None:
-        self._children, self._child = children, children.new()
+        self._children = children
+        self._child: Child | None = children.new()
 
-    def run(self, attempt: Attempt) -> Outcome:
+    def run(self, attempt: FunctionAttempt) -> Outcome:
         """Run an attempt and wait for its outcome. If the process dies, the attempt has failed."""
-        child, task = self._child, attempt.task
+        child = self._child = self._child or self._children.new()
+        task = attempt.task
         child.run(Work(), pickle.dumps((task, attempt.number, attempt.context.worker)))
         attempt.on_interrupt(lambda: child.tell(pickle.dumps(task.id)))
         while True:
@@ -55,7 +57,7 @@ class InProcess:
                     return outcome_of(event)
                 if isinstance(event, Gone):
                     self._children.discard(child)
-                    self._child = self._children.new()
+                    self._child = None
                     return Outcome(how=How.FAILED, error="ProcessDied: together with the process that started it")
                 if isinstance(event, News) and event.progress:
                     attempt.context.progress(*event.progress)

@@ -1,4 +1,4 @@
-"""The executor of functions. Its threads call them, or pass them to processes or to an event loop."""
+"""The executor of functions, which are called in threads, in processes or in an event loop."""
 
 from __future__ import annotations
 
@@ -7,46 +7,39 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..client.errors import NotAllowed
 from ..errors import CommitRefused, InvalidInput
 from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
+from .engine import Attempt
 from .function_processes import InProcess, started
 from .handlers import Context, Handler, How, Outcome, Result
-from .heartbeat import SEND_EVERY_S, Chore, Reports
-from .lease_keeper import Held, named, nothing
+from .lease_keeper import named
 from .settling import Entry
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
     from .engine import Engine
+    from .heartbeat import Chore
 
 logger = logging.getLogger(__name__)
 
 LOOP_END_S = 1.0
-GIVE_BACK_S = 5.0
 
 
-class Attempt:
-    """One call of a function. `held` is set when the renewal of its lease starts."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class FunctionAttempt(Attempt):
+    """One call of a function."""
 
-    held: Held
-
-    def __init__(self, task: Task, handler: Handler, worker: str, reports: Reports) -> None:
-        self.task = task  # As passed to the function.
-        self.handler = handler
-        self.context = Context(attempt_of(task), worker, partial(reports.note, task.origin))
-        self._interrupt: Callable[[], object] = nothing
-        self._settling = threading.Lock()
-        self.began_at = time.monotonic()
+    handler: Handler
+    context: Context
+    began_at: float = 0
 
     @property
     def number(self) -> int:
@@ -56,20 +49,10 @@ class Attempt:
     def is_lost(self) -> bool:
         return self.context.lost.is_set()
 
-    def lose(self) -> None:
-        """Tell the function that its lease is lost."""
+    def interrupt(self) -> None:
+        """Tell the function that its lease is lost, or will be given up."""
         self.context.lost.set()
-        self._interrupt()
-
-    def on_interrupt(self, interrupt: Callable[[], object]) -> None:
-        """Set how to interrupt the function where it runs. `interrupt` may be called twice."""
-        self._interrupt = interrupt
-        if self.is_lost:
-            interrupt()
-
-    def take_settling(self) -> bool:
-        """Return True to the first caller only, which either commits the result or gives the task back."""
-        return self._settling.acquire(blocking=False)
+        Attempt.interrupt(self)
 
 
 class EventLoop:
@@ -82,7 +65,7 @@ class EventLoop:
     def start(self) -> None:
         self._thread.start()
 
-    def run(self, attempt: Attempt) -> Outcome:
+    def run(self, attempt: FunctionAttempt) -> Outcome:
         """Run an attempt in the loop and wait for its outcome. Threads may call it at the same time."""
         work = attempt.handler.attempt_async(attempt.task, attempt.context)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -110,19 +93,6 @@ class EventLoop:
         self._loop.close()
 
 
-class Place(Protocol):
-    """Where a thread calls functions: in itself or in a child process."""
-
-    def run(self, attempt: Attempt) -> Outcome: ...
-
-
-class Here:
-    """Calls functions in the thread itself."""
-
-    def run(self, attempt: Attempt) -> Outcome:
-        return attempt.handler.attempt(attempt.task, attempt.context)
-
-
 class Functions:
     """Calls functions in threads or in processes, and commits their results. Coroutine functions share a loop.
 
@@ -130,147 +100,94 @@ class Functions:
     """
 
     end_s = 0.0  # Threads can't be interrupted.
+    given_back = Outcome(how=How.GIVEN_BACK)
 
     def __init__(self, handlers: Mapping[str, Handler], *, threads: int, processes: int, batch: int) -> None:
         self._handlers, self._processes, self._batch = handlers, processes, batch
         self.at_once = processes or threads
-        self._waiting: SimpleQueue[Attempt] = SimpleQueue()
-        self._unfinished: list[Attempt] = []  # At the end.
-        self._counting = threading.Lock()
         self.ended: Counter[str] = Counter()
 
-    def start(self, engine: Engine[Attempt]) -> None:
+    def start(self, engine: Engine[FunctionAttempt, Outcome]) -> Sequence[Chore]:
         self._engine, self._loop = engine, EventLoop()
-        self._reports = Reports(engine.store)
-        self.chores: Sequence[Chore] = [(SEND_EVERY_S, self._reports.send)]
         self._loop.start()
         self._children = started(self._handlers) if self._processes else None
-        for number in range(1, self.at_once + 1):
-            place = InProcess(self._children) if self._children else Here()
-            threading.Thread(target=self._work, args=[place], name=f"worker {number}", daemon=True).start()
+        return ()
 
-    def is_idle(self) -> bool:
-        return True  # A result is written before its task is done.
+    def place(self) -> Callable[[FunctionAttempt], Outcome]:
+        """Return a function that calls functions: in the event loop, in a process, or in its own thread."""
+        process = InProcess(self._children) if self._children else None
+
+        def called(attempt: FunctionAttempt) -> Outcome:
+            if attempt.handler.is_coroutine:
+                return self._loop.run(attempt)
+            return process.run(attempt) if process else attempt.handler.attempt(attempt.task, attempt.context)
+
+        return partial(self._run, called)
 
     def room(self, in_work: int) -> int:
         free = self.at_once - in_work
         return max(free, self._batch) if free > 0 else 0
 
-    def take(self, tasks: Sequence[Task]) -> None:
-        late = []
-        name, reports = self._engine.name, self._reports
-        for attempt in self._noted([Attempt(task, self._handlers[task.group], name, reports) for task in tasks]):
-            attempt.held = self._engine.keeper.keep(attempt.task, attempt.lose)
-            if not self._engine.begin(attempt.task.id, attempt, partial(self._waiting.put, attempt)):
-                late.append(attempt)
-        self._give_back(late)
-
-    def stop(self) -> None:
-        waiting = []
-        with suppress(Empty):
-            while True:
-                waiting.append(self._waiting.get_nowait())
-        self._engine.done(*(attempt.task.id for attempt in waiting))
-        self._give_back_in_time(waiting)
-
-    def interrupt(self) -> None:
-        self._unfinished = [attempt for attempt in list(self._engine.works.values()) if attempt.take_settling()]
-        for attempt in self._unfinished:  # Not those that are being committed.
-            attempt.lose()
+    def attempts(self, tasks: Sequence[Task]) -> Iterator[FunctionAttempt]:
+        numbers = {task.origin: attempt_of(task) for task in tasks}
+        for task in self._noted(tasks):
+            report = partial(self._engine.reports.note, task.origin)
+            context = Context(numbers[task.origin], self._engine.name, report)
+            attempt = FunctionAttempt(task=task, handler=self._handlers[task.group], context=context)
+            attempt.held = self._engine.keeper.keep(task, attempt.interrupt)
+            yield attempt
 
     def end(self) -> None:
         """Kill processes. Threads can't be ended and go on."""
         if self._children:
             self._children.end()
         self._loop.end()
-        self._give_back_in_time(self._unfinished)
 
     def info(self) -> Mapping[str, Any]:
         return {"in_work": len(self._engine.works), **self.ended}
 
-    def _noted(self, attempts: list[Attempt]) -> list[Attempt]:
-        """With the number of the attempt in those tasks that were claimed before: their last workers may have died."""
-        first = [attempt for attempt in attempts if attempt.task.claims <= 1]
-        again = [attempt for attempt in attempts if attempt.task.claims > 1]
+    def _noted(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Record the attempt in those tasks that were claimed before: their last workers may have died."""
+        first = [task for task in tasks if task.claims <= 1]
+        again = [task for task in tasks if task.claims > 1]
         while again:
             try:
-                tasks = self._engine.store.commit(
-                    updates=[noted(attempt.task, self._engine.keeper.duration_ms) for attempt in again]
-                )
-            except CommitRefused as refused:
-                lost = named(refused.refusal) & {attempt.task.id for attempt in again}
-                logger.warning("the leases of %d tasks are lost: %s", len(lost) or len(again), refused)
-                again = [attempt for attempt in again if lost and attempt.task.id not in lost]
-            else:
-                for attempt, task in zip(again, tasks, strict=True):
-                    attempt.task = task
+                changes = [noted(task, self._engine.keeper.duration_ms) for task in again]
+                again = self._engine.store.commit(updates=changes)
                 break
-        return first + again
+            except CommitRefused as refused:
+                lost = named(refused.refusal) & {task.id for task in again}
+                logger.warning("the leases of %d tasks are lost: %s", len(lost) or len(again), refused)
+                again = [task for task in again if lost and task.id not in lost]
+        return [*first, *again]
 
-    def _give_back_in_time(self, attempts: Sequence[Attempt]) -> None:
-        """Give tasks back without waiting for an unavailable store."""
-        if not attempts:
-            return
-        giving = threading.Thread(target=self._give_back, args=[attempts], name="end", daemon=True)
-        giving.start()
-        giving.join(GIVE_BACK_S)
-
-    def _give_back(self, attempts: Iterable[Attempt]) -> None:
-        """Make tasks available at once. If that fails, they become available when their leases end."""
-        entries = []
-        for attempt in attempts:
-            task = self._engine.keeper.let_go(attempt.held)
-            entries.append(Entry(commit=given_back(task, attempt.number), refused=partial(_not_given_back, task)))
-        self._engine.settling.write(entries, is_patient=lambda: False)
-
-    # ---- The threads
-
-    def _work(self, place: Place) -> None:
-        try:
-            while True:
-                self._do(self._waiting.get(), place)
-        except Exception as problem:  # NotPrepared, if the fork server had to be replaced.
-            self._engine.fail(problem)
-
-    def _do(self, attempt: Attempt, place: Place) -> None:
-        try:
-            outcome = self._outcome(attempt, place)
-        except Exception:
-            self._waiting.put(attempt)  # It has not started, so it is given back with the others.
-            raise
-        try:
-            if attempt.take_settling():
-                is_lost = attempt.is_lost
-                task = self._engine.keeper.let_go(attempt.held)
-                if is_lost or outcome.how is How.LOST:
-                    self._tell(attempt, Outcome(how=How.LOST) if is_lost else outcome)
-                else:  # This waits for an unavailable store.
-                    self._engine.settling.write([self._entry(attempt, task, outcome)])
-        except Exception as problem:
-            _say_not_settled(problem)
-        finally:
-            self._engine.done(attempt.task.id)
-
-    def _outcome(self, attempt: Attempt, place: Place) -> Outcome:
+    def _run(self, called: Callable[[FunctionAttempt], Outcome], attempt: FunctionAttempt) -> Outcome:
         attempt.began_at = time.monotonic()
         if attempt.is_lost:
             return Outcome(how=How.LOST)
         if attempt.number > attempt.handler.max_attempts:
             return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
-        outcome = self._loop.run(attempt) if attempt.handler.is_coroutine else place.run(attempt)
-        if outcome.how is How.FAILED and self._engine.stopping.is_set():
-            # What ends the worker may have been sent to all processes, and have ended those of the function.
-            return replace(outcome, how=How.GIVEN_BACK)
-        return outcome
+        return called(attempt)
 
-    def _entry(self, attempt: Attempt, task: Task, outcome: Outcome) -> Entry:
+    # ---- The thread that writes
+
+    def entry(self, attempt: FunctionAttempt, outcome: Outcome) -> Entry | None:
+        task = self._engine.keeper.let_go(attempt.held)
+        if attempt.held.lost.is_set():
+            self._tell(attempt, Outcome(how=How.LOST))
+            return None
+        # What ends the worker may have been sent to all processes, and have ended those of the function.
+        is_no_failure = outcome.how is How.LOST or (outcome.how is How.FAILED and self._engine.is_to_stop)
+        return self._entry(attempt, task, self.given_back if is_no_failure else outcome)
+
+    def _entry(self, attempt: FunctionAttempt, task: Task, outcome: Outcome) -> Entry:
         return Entry(
             commit=verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id),
             written=lambda _: self._tell(attempt, outcome),
             refused=partial(self._not_written, attempt, task, outcome),
         )
 
-    def _not_written(self, attempt: Attempt, task: Task, outcome: Outcome, problem: Exception) -> Entry | None:
+    def _not_written(self, attempt: FunctionAttempt, task: Task, outcome: Outcome, problem: Exception) -> Entry | None:
         """Handle a refused commit: the lease is lost if the task is gone; otherwise the attempt has failed."""
         if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
             self._tell(attempt, Outcome(how=How.LOST))
@@ -279,12 +196,16 @@ class Functions:
         elif isinstance(problem, NotAllowed):
             self._engine.fail(problem)
         else:
-            _say_not_settled(problem)
+            logger.error(
+                "task %d of %s: its result can't be written, so another worker gets it when its lease ends: %s",
+                task.id,
+                task.group,
+                problem,
+            )
         return None
 
-    def _tell(self, attempt: Attempt, outcome: Outcome) -> None:
-        with self._counting:
-            self.ended[outcome.how] += 1
+    def _tell(self, attempt: FunctionAttempt, outcome: Outcome) -> None:
+        self.ended[outcome.how] += 1
         task = attempt.task
         logger.log(
             logging.INFO if outcome.how in (How.DONE, How.GIVEN_BACK, How.SNOOZED) else logging.WARNING,
@@ -293,17 +214,9 @@ class Functions:
             task.group,
             attempt.number,
             outcome.how,
-            time.monotonic() - attempt.began_at,
+            time.monotonic() - attempt.began_at if attempt.began_at else 0,
             outcome.traceback or outcome.error,
         )
-
-
-def _say_not_settled(problem: Exception) -> None:
-    logger.error("could not commit the result of a task; another worker gets it when its lease ends", exc_info=problem)
-
-
-def _not_given_back(task: Task, problem: Exception) -> None:
-    logger.warning("task %d of %s could not be given back: %s", task.id, task.group, problem)
 
 
 def attempt_of(task: Task) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from ..client.errors import TooOften
@@ -17,6 +20,7 @@ from .store import Store
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
+LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
 SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
 MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # Per commit, unless a single entry is larger.
@@ -58,11 +62,65 @@ class Entry:
         return sum(len(each or b"") for each in data)
 
 
-class Settling:
-    """Writes entries to the store. Threads may share it. `is_patient`: whether to wait for an unavailable store."""
+Plan = Callable[[], Entry | None]
 
-    def __init__(self, store: Store, outage: Outage, is_patient: Callable[[], bool]) -> None:
-        self._store, self._outage, self._is_patient = store, outage, is_patient
+
+class Settling:
+    """Writes entries to the store. Threads may share it.
+
+    `is_patient`: whether to wait for an unavailable store. `fail` takes an error of the thread that writes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        outage: Outage,
+        is_patient: Callable[[], bool],
+        fail: Callable[[BaseException], object] = _nothing,
+    ) -> None:
+        self._store, self._outage, self._is_patient, self._fail = store, outage, is_patient, fail
+        self._plans: SimpleQueue[Plan | None] = SimpleQueue()  # None: it ends.
+        self._unwritten = 0
+        self._change = threading.Condition()  # Guards the number.
+        self._thread = threading.Thread(target=self._write_until_end, name="results", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, plan: Plan) -> None:
+        """Have a thread write an entry soon, in order, with others in one commit. It calls `plan` for the entry."""
+        with self._change:
+            self._unwritten += 1
+        self._plans.put(plan)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is written."""
+        return not self._unwritten
+
+    def end(self, until: float) -> bool:
+        """Wait until everything is written, or until then. Returns whether it is."""
+        with self._change:
+            while self._unwritten and (left_s := until - time.monotonic()) > 0:
+                self._change.wait(min(left_s, LOOK_S))
+        self._plans.put(None)
+        return self.is_idle
+
+    def _write_until_end(self) -> None:
+        try:
+            while plan := self._plans.get():
+                plans: list[Plan | None] = [plan]
+                with suppress(Empty):
+                    while plans[-1] and len(plans) < MOST_AT_ONCE:
+                        plans.append(self._plans.get_nowait())
+                self.write([entry for each in plans if each and (entry := each())])
+                with self._change:
+                    self._unwritten -= sum(each is not None for each in plans)
+                    self._change.notify_all()
+                if plans[-1] is None:
+                    return
+        except Exception as problem:
+            self._fail(problem)
 
     def write(
         self,

@@ -10,15 +10,15 @@ from typing import TypeVar, Unpack
 from ..types.tasks import Order
 from .engine import Engine
 from .function_processes import refuse_in_children
-from .functions import Attempt, Functions
-from .handlers import Function, Handler
+from .functions import FunctionAttempt, Functions
+from .handlers import Function, Handler, Outcome
 from .retries import Retries, Rules
 from .store import Store
 
 F = TypeVar("F", bound=Function)
 
 
-class Worker(Engine[Attempt]):
+class Worker(Engine[FunctionAttempt, Outcome]):
     """A worker that claims tasks, calls functions with them, and commits their results as the tasks end.
 
     It renews leases for as long as a function runs. Register functions with `handle`, then call `run`.

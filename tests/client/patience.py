@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 30
-WORKERS_THREADS = frozenset({"claims", "end", "heartbeat", "jobs", "keeper", "orphans"})
+WORKERS_THREADS = ("claims", "heartbeat", "keeper", "results", "work ")
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
@@ -19,5 +19,5 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 def wait_for_last_requests() -> None:
     """Of workers that have ended: on a client that was closed they would open a connection that nobody closes."""
     for thread in threading.enumerate():
-        if thread.name in WORKERS_THREADS:
+        if thread.name.startswith(WORKERS_THREADS):
             thread.join(PATIENCE_S)

@@ -1,12 +1,13 @@
 """The engine of workers, when what it counts on changes meanwhile."""
 
 import threading
-from functools import partial
+import time
 
 import pytest
 
+from taskstore import Task
 from taskstore.types.tasks import Order
-from taskstore.worker.engine import Engine
+from taskstore.worker.engine import Attempt, Engine
 
 from .fakes import FakeStore
 
@@ -20,26 +21,28 @@ class Nobody:
 
     at_once = 1
     end_s = 0.0
-    chores = ()
+    given_back = "given back"
 
     def __init__(self, *rooms):
         self._rooms = list(rooms)
         self.claimed = threading.Event()
+        self.ended = []
 
-    def start(self, engine): ...
+    def start(self, engine):
+        return ()
 
-    def is_idle(self):
-        return True
+    def place(self):
+        return lambda attempt: self.given_back
 
     def room(self, in_work):
         return self._rooms.pop(0) if len(self._rooms) > 1 else self._rooms[0]
 
-    def take(self, tasks):
+    def attempts(self, tasks):
         self.claimed.set()
+        return [Attempt(task=task) for task in tasks]
 
-    def stop(self): ...
-
-    def interrupt(self): ...
+    def entry(self, attempt, outcome):
+        self.ended.append(outcome)
 
     def end(self): ...
 
@@ -47,9 +50,17 @@ class Nobody:
         return {}
 
 
+class OneTask(FakeStore):
+    """It gives out a task with each claim."""
+
+    def claim(self, *args, **kwargs):
+        super().claim(*args, **kwargs)
+        return [Task.make(id=7, group="mail")]
+
+
 def engine_of(executor):
     return Engine(
-        FakeStore(), executor, ["mail"], name="ann", lease_ms=30_000, order=Order.RANDOM, wait_ms=100, grace_s=0
+        OneTask(), executor, ["mail"], name="ann", lease_ms=30_000, order=Order.RANDOM, wait_ms=100, grace_s=0
     )
 
 
@@ -68,8 +79,21 @@ def test_it_goes_on_claiming_when_the_room_that_there_was_has_gone():
 
 def test_nothing_is_begun_after_a_failure():
     """Else it would wait for the end of what nobody runs."""
-    engine = engine_of(Nobody(1))
-    begun: list[int] = []
+    executor = Nobody(1)
+    engine = engine_of(executor)
+    engine.settling.start()
     engine.fail(ValueError())
-    assert not engine.begin(1, "work", partial(begun.append, 1))
-    assert not begun
+    engine._claim(1, 0)
+    assert engine.settling.end(time.monotonic() + PATIENCE_S)
+    assert (executor.ended, engine.works) == (["given back"], set())
+
+
+def test_the_first_outcome_of_an_attempt_counts():
+    executor = Nobody(1)
+    engine = engine_of(executor)
+    engine.settling.start()
+    attempt = Attempt(task=Task.make(id=7, group="mail"))
+    for outcome in ("done", "given back"):
+        engine.finish(attempt, outcome)
+    assert engine.settling.end(time.monotonic() + PATIENCE_S)
+    assert executor.ended == ["done"]

@@ -29,7 +29,7 @@ from taskstore import (
 )
 from taskstore.worker import engine
 from taskstore.worker.children import NotPrepared
-from taskstore.worker.functions import Attempt, Functions
+from taskstore.worker.functions import Functions
 
 from . import deadly
 from .fakes import FakeStore
@@ -289,21 +289,18 @@ def test_one_lost_task_of_a_claim_costs_the_others_nothing(store, monkeypatch):
 
 
 def test_what_is_being_committed_when_the_grace_ends_is_committed(store, worker, monkeypatch):
-    """The grace ends after its thread has begun with that, and before it has looked whether the lease is lost."""
-    is_over, take, end = threading.Event(), Attempt.take_settling, Functions.end
+    entry, end, is_over = Functions.entry, Functions.end, threading.Event()
 
-    def take_slowly(attempt):
-        is_ours = take(attempt)
-        if is_ours:
-            worker.stop()
-            is_over.wait(PATIENCE_S)
-        return is_ours
+    def entry_slowly(functions, attempt, outcome):
+        worker.stop()
+        is_over.wait(PATIENCE_S)
+        return entry(functions, attempt, outcome)
 
     def ended(functions):
         is_over.set()
         end(functions)
 
-    monkeypatch.setattr(Attempt, "take_settling", take_slowly)
+    monkeypatch.setattr(Functions, "entry", entry_slowly)
     monkeypatch.setattr(Functions, "end", ended)
     worker.handle("mail")(lambda task: None)
     store.add("mail")

@@ -12,7 +12,7 @@ from lab.testing import PROJECT
 from taskstore import LeaseLost, Worker
 from taskstore.worker.handlers import Context, How
 
-from .patience import wait_for
+from .patience import wait_for, wait_for_last_requests
 
 pytestmark = pytest.mark.once
 
@@ -27,7 +27,9 @@ def space(served, token, monkeypatch):
     monkeypatch.setenv("TASKSTORE_TOKEN", token)
     space: dict[str, Any] = {}
     exec(PROGRAM.replace("lease_ms=30_000", "wait_ms=200, grace_s=0"), space)  # noqa: S102 - our own page.
-    return space
+    yield space
+    wait_for_last_requests()
+    space["worker"].store.close()
 
 
 def test_every_option_is_told_with_its_default():

@@ -20,6 +20,7 @@ from taskstore.types.command_record import (
     new_list_task,
     output_group,
 )
+from tests.client.patience import wait_for_last_requests
 from tests.jobs.workers import PATIENCE_S, eventually
 
 from .lines import command
@@ -97,7 +98,7 @@ class Project:
             assert not thread.is_alive()
             self._workers -= 1
             if not self._workers:
-                wait_for_threads()
+                wait_for_last_requests()
             for problem in problems:
                 raise problem
 
@@ -115,13 +116,6 @@ class Project:
         finally:
             process.kill()
             process.wait()
-
-
-def wait_for_threads():
-    """A worker does not wait for what it asks at its end; but then the client is closed here."""
-    for thread in threading.enumerate():
-        if thread.name.startswith(("claims", "list ", "heartbeat", "keeper")):
-            thread.join(PATIENCE_S)
 
 
 def run(worker, problems):

@@ -8,9 +8,10 @@ import pytest
 from taskstore.commands.worker import CommandWorker
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.worker.children import NotPrepared
+from tests.client.patience import wait_for_last_requests
 from tests.jobs.workers import eventually
 
-from .projects import NAME, wait_for_threads
+from .projects import NAME
 
 pytestmark = pytest.mark.once
 
@@ -31,7 +32,7 @@ def test_a_worker_without_its_directory_gives_lists_back_and_stops(project, tmp_
         NotPrepared, match=r"worker ann can't run commands: .*/place: No such file or directory \(3 times in a row"
     ):
         worker.run()
-    wait_for_threads()
+    wait_for_last_requests()
     [task] = project.tasks(OPEN)
     assert "worker ann can't run commands" in task.error
     assert [(command.fails, command.excused) for command in open_list(project).commands] == [(0, 3), (0, 0), (0, 0)]
@@ -55,7 +56,7 @@ def test_a_worker_whose_shell_is_gone_is_to_blame(project, tmp_path):
     project.add_list(f"rm {shell}", "echo b")
     with pytest.raises(NotPrepared, match="No such file"):
         CommandWorker(project.store, [NAME], shell=str(shell), wait_ms=100).run()
-    wait_for_threads()
+    wait_for_last_requests()
     assert [command.excused for command in open_list(project).commands] == [3]
 
 

@@ -14,10 +14,11 @@ from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
+from tests.client.patience import wait_for_last_requests
 from tests.jobs.workers import eventually
 from tests.worker.children import is_alive
 
-from .projects import NAME, wait_for_threads
+from .projects import NAME
 
 pytestmark = pytest.mark.once
 
@@ -279,7 +280,7 @@ def test_a_list_is_open_at_once_when_no_runner_can_be_started(project, monkeypat
     project.add_list("echo a")
     with pytest.raises(NotPrepared, match=r"no memory \(3 times in a row\)"):
         CommandWorker(project.store, [NAME], wait_ms=100, least_lease_s=1_000).run()
-    wait_for_threads()
+    wait_for_last_requests()
     [task] = project.tasks(OPEN)
     assert task.owner == 0
     assert left_s(project) <= 0

@@ -202,7 +202,7 @@ def test_a_worker_whose_jobs_end_in_its_grace_ends_soon_though_the_store_is_away
     with proxy_to(queue.store.url) as proxy, Client(proxy.url, token=queue.token) as store:
         away = Queue(store, queue.token)
         jobs = [queue.enqueue("sleep", seconds) for seconds in (2, 3)]
-        with away.worker_process(name="ann", lease_ms=600_000, grace_s=600, wait_ms=100, processes=2) as process:
+        with away.worker_process(name="ann", lease_ms=600_000, grace_s=4, wait_ms=100, processes=2) as process:
             assert eventually(lambda: all(queue.record(job).under_way for job in jobs))
             proxy.breaks = lambda: True
             process.terminate()

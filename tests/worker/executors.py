@@ -43,7 +43,7 @@ def engine_of(
     at_once: int = 1,
     wait_s: float = 0.2,
     grace_s: float = 0,
-) -> Engine[Any]:
+) -> Engine[Any, Any]:
     usual: dict[str, Any] = {"name": name, "wait_ms": round(wait_s * 1_000), "grace_s": grace_s}
     lease_ms = round(lease_s * 1_000)
     match kind:
@@ -133,11 +133,11 @@ class Executor:
             except CommitRefused:
                 pass
 
-    def engine(self, store: Client | None = None, **options: Any) -> Engine[Any]:
+    def engine(self, store: Client | None = None, **options: Any) -> Engine[Any, Any]:
         return engine_of(self.kind, store or self.store, str(self.folder), **options)
 
     @contextmanager
-    def worker(self, store: Client | None = None, **options: Any) -> Iterator[Engine[Any]]:
+    def worker(self, store: Client | None = None, **options: Any) -> Iterator[Engine[Any, Any]]:
         """One in a thread."""
         engine = self.engine(store, **options)
         thread = threading.Thread(target=engine.run)
