@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..client.errors import NotAllowed
-from ..errors import CommitRefused, InvalidInput
+from ..errors import CommitRefused
 from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
 from .engine import Attempt
 from .function_processes import InProcess, started
 from .handlers import Context, Handler, How, Outcome, Result
 from .lease_keeper import named
-from .settling import Entry
+from .settling import AWAY, Entry
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -180,9 +180,13 @@ class Functions:
         is_no_failure = outcome.how is How.LOST or (outcome.how is How.FAILED and self._engine.is_to_stop)
         return self._entry(attempt, task, self.given_back if is_no_failure else outcome)
 
-    def _entry(self, attempt: FunctionAttempt, task: Task, outcome: Outcome) -> Entry:
+    def _entry(self, attempt: FunctionAttempt, task: Task, outcome: Outcome) -> Entry | None:
+        try:
+            commit = verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id)
+        except Exception as problem:  # Of a Result with other things than changes.
+            return self._not_written(attempt, task, outcome, problem)
         return Entry(
-            commit=verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id),
+            commit=commit,
             written=lambda _: self._tell(attempt, outcome),
             refused=partial(self._not_written, attempt, task, outcome),
         )
@@ -191,7 +195,7 @@ class Functions:
         """Handle a refused commit: the lease is lost if the task is gone; otherwise the attempt has failed."""
         if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
             self._tell(attempt, Outcome(how=How.LOST))
-        elif outcome.how is How.DONE and isinstance(problem, CommitRefused | InvalidInput | NotAllowed):
+        elif outcome.how is How.DONE and not isinstance(problem, AWAY):
             return self._entry(attempt, task, attempt.handler.outcome_of(problem, attempt.number))
         elif isinstance(problem, NotAllowed):
             self._engine.fail(problem)

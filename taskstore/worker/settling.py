@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from ..client.errors import TooOften
-from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from ..errors import CommitRefused, StoreBusy, StoreUnavailable
 from ..types.tasks import Change, NewTask
 from .handlers import Result
 from .lease_keeper import Outage, named
@@ -24,6 +24,7 @@ LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to ano
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
 SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
 MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # Per commit, unless a single entry is larger.
+CHANGE_BYTES = 2**13  # Of a change besides its data, at most about a thousand in a commit.
 
 
 def _nothing(_: object) -> None:
@@ -58,8 +59,9 @@ class Entry:
 
     @property
     def size(self) -> int:
+        """The number of bytes, about."""
         data = [add.data for add in self.commit.adds] + [change.data for change in self.commit.updates]
-        return sum(len(each or b"") for each in data)
+        return sum(CHANGE_BYTES + len(each if isinstance(each, bytes) else b"") for each in data)
 
 
 Plan = Callable[[], Entry | None]
@@ -144,17 +146,16 @@ class Settling:
             try:
                 self._commit(batch, is_patient, client_id)
                 return
-            except TaskStoreError as why:
+            except Exception as why:  # Any, because functions may return nonsense.
                 problem = why
-            refused = batch
-            if isinstance(problem, CommitRefused):
-                gone = named(problem.refusal)
-                refused = [entry for entry in batch if gone & entry.ids] or batch
-            elif isinstance(problem, InvalidInput) and len(batch) > 1:
-                # Find the invalid entry by trying each.
-                for entry in batch:
-                    self._write([entry], instead, is_patient, client_id)
+            gone = named(problem.refusal) if isinstance(problem, CommitRefused) else frozenset()
+            refused: Sequence[Entry] = [entry for entry in batch if gone & entry.ids]
+            if not refused and len(batch) > 1 and not isinstance(problem, AWAY):
+                half = len(batch) // 2  # Find the entry that is to blame.
+                for part in (batch[:half], batch[half:]):
+                    self._write(part, instead, is_patient, client_id)
                 return
+            refused = refused or batch
             instead += [other for entry in refused if (other := entry.refused(problem))]
             batch = [entry for entry in batch if entry not in refused]
 

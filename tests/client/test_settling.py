@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from taskstore import CommitRefused, InvalidInput, Refusal, Result, StoreUnavailable, Task
+from taskstore import CommitRefused, InvalidInput, NotAllowed, Refusal, Result, StoreUnavailable, Task
 from taskstore.types.tasks import Change, NewTask
 from taskstore.worker import settling
 from taskstore.worker.lease_keeper import Outage
@@ -12,7 +12,7 @@ from taskstore.worker.settling import Entry, Settling
 
 pytestmark = pytest.mark.once
 
-GONE, TOO_LARGE = 2, 3
+GONE, TOO_LARGE, FORBIDDEN, NONSENSE, MISSING = 2, 3, 7, 8, 9
 
 
 class Store:
@@ -30,6 +30,12 @@ class Store:
             raise StoreUnavailable("away")
         if TOO_LARGE in ids:
             raise InvalidInput({"adds[0].data": ["too large"]})
+        if FORBIDDEN in ids:
+            raise NotAllowed("the token does not allow the group")
+        if NONSENSE in ids:
+            raise TypeError("can't encode that")
+        if MISSING in depends:
+            raise CommitRefused(Refusal(depends=(MISSING,)))
         if GONE in (*ids, *depends):
             raise CommitRefused(Refusal(changes=(GONE,)))
         assert set(deletes) == {add.id for add in adds}
@@ -66,6 +72,24 @@ def test_what_is_refused_does_not_keep_the_others():
     store, written = Store(), Written()
     write(store, [written.entry(id) for id in (1, GONE, TOO_LARGE, 4)])
     assert written.by_id == {1: 101, GONE: CommitRefused, TOO_LARGE: InvalidInput, 4: 104}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (Result(updates=[Change(id=2)], depends=[MISSING]), CommitRefused),
+        (Result(updates=[Change(id=FORBIDDEN)]), NotAllowed),
+        (Result(updates=[Change(id=NONSENSE)]), TypeError),
+    ],
+)
+def test_what_the_store_does_not_name_is_found(wrong, problem):
+    store, written = Store(), Written()
+    heard: list[Exception] = []
+    bad = Entry(commit=wrong, refused=heard.append)
+    write(store, [*map(written.entry, (11, 12, 13)), bad, *map(written.entry, range(14, 30))])
+    assert written.by_id == {id: id + 100 for id in range(11, 30)}
+    assert [type(each) for each in heard] == [problem]
+    assert len(store.commits) < 12
 
 
 def test_what_is_refused_may_have_something_else_written_instead():

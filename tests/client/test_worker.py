@@ -237,14 +237,27 @@ def test_what_can_not_be_committed_is_a_failure(store, worker):
                 return Result(depends=[10**9])
             case "nonsense":
                 return NewTask(group="x" * 300)
-        return "sent"
+            case "no data":
+                nothing: Any = 5
+                return NewTask(group="sent", data=nothing)
+            case "no change":
+                nothing = ["sent"]
+                return Result(adds=nothing)
+        return NewTask(group="sent") if task.text == "fine" else "sent"
 
-    for text in ("depends", "nonsense", "type"):
+    for text in ("depends", "nonsense", "no data", "no change", "type", "fine"):
         store.add("mail", text)
     with Running(worker):
         gone(store)
     errors = {task.text: task.error.partition(":")[0].rpartition(".")[2] for task in store.group("mail/failed")}
-    assert errors == {"depends": "CommitRefused", "nonsense": "InvalidInput", "type": "TypeError"}
+    assert errors == {
+        "depends": "CommitRefused",
+        "nonsense": "InvalidInput",
+        "no data": "TypeError",
+        "no change": "AttributeError",
+        "type": "TypeError",
+    }
+    assert len(all_of(store, "sent")) == 1
 
 
 def test_it_stops_at_once_and_others_get_what_it_had(store, events):
