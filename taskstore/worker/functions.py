@@ -40,6 +40,7 @@ class FunctionAttempt(Attempt):
     handler: Handler
     context: Context
     began_at: float = 0
+    took_s: float = 0
 
     @property
     def number(self) -> int:
@@ -167,7 +168,10 @@ class Functions:
             return Outcome(how=How.LOST)
         if attempt.number > attempt.handler.max_attempts:
             return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
-        return called(attempt)
+        try:
+            return called(attempt)
+        finally:
+            attempt.took_s = time.monotonic() - attempt.began_at
 
     # ---- The thread that writes
 
@@ -210,16 +214,16 @@ class Functions:
 
     def _tell(self, attempt: FunctionAttempt, outcome: Outcome) -> None:
         self.ended[outcome.how] += 1
-        task = attempt.task
+        task, why = attempt.task, outcome.traceback.rstrip() or outcome.error
         logger.log(
             logging.INFO if outcome.how in (How.DONE, How.GIVEN_BACK, How.SNOOZED) else logging.WARNING,
-            "task %d of %s, attempt %d: %s after %.3g s %s",
+            "task %d of %s, attempt %d: %s after %.3g s%s",
             task.id,
             task.group,
             attempt.number,
             outcome.how,
-            time.monotonic() - attempt.began_at if attempt.began_at else 0,
-            outcome.traceback or outcome.error,
+            attempt.took_s or (time.monotonic() - attempt.began_at if attempt.began_at else 0),
+            f": {why}" if why else "",
         )
 
 
