@@ -260,12 +260,14 @@ def test_what_can_not_be_committed_is_a_failure(store, worker):
     assert len(all_of(store, "sent")) == 1
 
 
-def test_it_stops_at_once_and_others_get_what_it_had(store, events):
+def test_a_worker_that_stops_gives_back_at_once_what_it_has_not_begun(store, events):
     begun, release, _ = events
-    worker = Worker(store, batch=5, wait_ms=WAIT_MS, grace_s=0.2)
+    worker = Worker(store, batch=5, wait_ms=WAIT_MS, grace_s=PATIENCE_S)
+    sent = []
 
     @worker.handle("mail")
     def send(task):
+        sent.append(task.text)
         begun.set()
         release.wait(PATIENCE_S)
 
@@ -274,9 +276,12 @@ def test_it_stops_at_once_and_others_get_what_it_had(store, events):
     with Running(worker):
         assert begun.wait(PATIENCE_S)
         wait_for(lambda: not list(store.group("mail")), "the claim of all")
-    assert len(list(store.group("mail"))) == 4
-    assert all(task.owner == 0 and "attempts" not in task.labels for task in store.group("mail"))
-    release.set()
+        worker.stop()
+        wait_for(lambda: len(list(store.group("mail"))) == 3, "the return of the others")
+        release.set()
+    left = all_of(store, "mail")
+    assert sorted([*sent, *(task.text for task in left)]) == ["0", "1", "2", "3"]
+    assert all(task.owner == 0 and "attempts" not in task.labels for task in left)
 
 
 def test_one_lost_task_of_a_claim_costs_the_others_nothing(store, monkeypatch):

@@ -31,7 +31,7 @@ def test_a_worker_without_its_directory_gives_lists_back_and_stops(project, tmp_
     with pytest.raises(
         NotPrepared, match=r"worker ann can't run commands: .*/place: No such file or directory \(3 times in a row"
     ):
-        worker.run()
+        worker.run(until_empty=True)
     wait_for_last_requests()
     [task] = project.tasks(OPEN)
     assert "worker ann can't run commands" in task.error
@@ -55,7 +55,7 @@ def test_a_worker_whose_shell_is_gone_is_to_blame(project, tmp_path):
     shutil.copy(os.path.realpath("/bin/sh"), shell)
     project.add_list(f"rm {shell}", "echo b")
     with pytest.raises(NotPrepared, match="No such file"):
-        CommandWorker(project.store, [NAME], shell=str(shell), wait_ms=100).run()
+        CommandWorker(project.store, [NAME], shell=str(shell), wait_ms=100).run(until_empty=True)
     wait_for_last_requests()
     assert [command.excused for command in open_list(project).commands] == [3]
 
