@@ -21,7 +21,7 @@ from .engine import Attempt
 from .function_processes import InProcess, started
 from .handlers import Context, Handler, How, Outcome, Result
 from .lease_keeper import named
-from .settling import AWAY, Entry
+from .settling import Entry, is_of_entry
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -199,7 +199,7 @@ class Functions:
         """Handle a refused commit: the lease is lost if the task is gone; otherwise the attempt has failed."""
         if isinstance(problem, CommitRefused) and task.id in named(problem.refusal):
             self._tell(attempt, Outcome(how=How.LOST))
-        elif outcome.how is How.DONE and not isinstance(problem, AWAY):
+        elif outcome.how is How.DONE and is_of_entry(problem):
             return self._entry(attempt, task, attempt.handler.outcome_of(problem, attempt.number))
         elif isinstance(problem, NotAllowed):
             self._engine.fail(problem)

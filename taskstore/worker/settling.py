@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from ..client.errors import TooOften
-from ..errors import CommitRefused, StoreBusy, StoreUnavailable
+from ..client.errors import NotAllowed, TooOften
+from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
 from ..types.tasks import Change, NewTask
 from .handlers import Result
 from .lease_keeper import Outage, named
@@ -150,7 +150,7 @@ class Settling:
                 problem = why
             gone = named(problem.refusal) if isinstance(problem, CommitRefused) else frozenset()
             refused: Sequence[Entry] = [entry for entry in batch if gone & entry.ids]
-            if not refused and len(batch) > 1 and not isinstance(problem, AWAY):
+            if not refused and len(batch) > 1 and is_of_entry(problem):
                 half = len(batch) // 2  # Find the entry that is to blame.
                 for part in (batch[:half], batch[half:]):
                     self._write(part, instead, is_patient, client_id)
@@ -182,6 +182,11 @@ class Settling:
         added, updated = iter(made[: len(adds)]), iter(made[len(adds) :])
         for entry in batch:
             entry.written([*(next(added) for _ in entry.commit.adds), *(next(updated) for _ in entry.commit.updates)])
+
+
+def is_of_entry(problem: Exception) -> bool:
+    """Whether an entry is to blame, and not the store or the way to it."""
+    return not isinstance(problem, TaskStoreError) or isinstance(problem, CommitRefused | InvalidInput | NotAllowed)
 
 
 def batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

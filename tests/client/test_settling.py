@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from taskstore import CommitRefused, InvalidInput, NotAllowed, Refusal, Result, StoreUnavailable, Task
+from taskstore import CommitRefused, InvalidInput, NotAllowed, Refusal, Result, StoreUnavailable, Task, UnexpectedAnswer
 from taskstore.types.tasks import Change, NewTask
 from taskstore.worker import settling
 from taskstore.worker.lease_keeper import Outage
@@ -12,7 +12,7 @@ from taskstore.worker.settling import Entry, Settling
 
 pytestmark = pytest.mark.once
 
-GONE, TOO_LARGE, FORBIDDEN, NONSENSE, MISSING = 2, 3, 7, 8, 9
+GONE, TOO_LARGE, FORBIDDEN, NONSENSE, MISSING, FAILING = 2, 3, 7, 8, 9, 10
 
 
 class Store:
@@ -32,6 +32,8 @@ class Store:
             raise InvalidInput({"adds[0].data": ["too large"]})
         if FORBIDDEN in ids:
             raise NotAllowed("the token does not allow the group")
+        if FAILING in ids:
+            raise UnexpectedAnswer("internal error")
         if NONSENSE in ids:
             raise TypeError("can't encode that")
         if MISSING in depends:
@@ -107,6 +109,14 @@ def test_an_entry_hears_of_all_that_it_has_made():
     ]
     write(Store(), entries)
     assert [[task.id for task in tasks] for tasks in heard] == [[101, 104, 105], [106]]
+
+
+def test_a_server_that_fails_is_not_asked_again_for_each():
+    """No entry is to blame, so none is to be looked for."""
+    store, written = Store(), Written()
+    write(store, [written.entry(id) for id in (11, FAILING, 12, 13)])
+    assert len(store.commits) == 1
+    assert set(written.by_id.values()) == {UnexpectedAnswer}
 
 
 def test_a_store_that_is_away_is_waited_for(monkeypatch):
