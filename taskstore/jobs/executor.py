@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,8 +177,8 @@ class Jobs:
         """Whether to start a job, after its start is recorded if it is to fail when its worker dies."""
         if is_recorded_first(work) and not self._engine.stopping.is_set():
             entry = self._record(work)
-            is_patient = partial(_is_clear, self._engine.stopping)
-            self._engine.settling.write([entry] if entry else [], is_patient=is_patient)
+            entries = [entry] if entry else []
+            self._engine.settling.write(entries, is_patient=lambda: not self._engine.stopping.is_set())
             if entry and not work.is_recorded:
                 return False
         return not (work.is_interrupted or self._engine.stopping.is_set())
@@ -379,10 +378,6 @@ class JobProcess:
 def is_recorded_first(work: Work) -> bool:
     """Whether its start is recorded before, because it is to fail when its worker dies."""
     return work.record.options.filled().on_lost is OnLost.FAIL
-
-
-def _is_clear(event: threading.Event) -> bool:
-    return not event.is_set()
 
 
 def _say_ended(work: Work, verdict: Verdict) -> None:

@@ -190,7 +190,7 @@ class Engine(Generic[A, R]):
             self.settling.put(partial(self._executor.entry, attempt, outcome))
             with self.change:
                 self.works.discard(attempt)
-                if not self.works or self._room():  # Otherwise nobody waits for that.
+                if not self.works or self._room():  # Otherwise no thread waits for that.
                     self.change.notify_all()
 
     def another(self) -> A | None:

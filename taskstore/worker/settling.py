@@ -144,10 +144,13 @@ class Settling:
         """Write a batch in one commit; if some entries are refused, the others without them."""
         while batch:
             try:
-                self._commit(batch, is_patient, client_id)
-                return
+                made = self._commit(batch, is_patient, client_id)
             except Exception as why:  # Any, because functions may return nonsense.
                 problem = why
+            else:
+                for entry, tasks in made:
+                    entry.written(tasks)
+                return
             gone = named(problem.refusal) if isinstance(problem, CommitRefused) else frozenset()
             refused: Sequence[Entry] = [entry for entry in batch if gone & entry.ids]
             if not refused and len(batch) > 1 and is_of_entry(problem):
@@ -159,7 +162,10 @@ class Settling:
             instead += [other for entry in refused if (other := entry.refused(problem))]
             batch = [entry for entry in batch if entry not in refused]
 
-    def _commit(self, batch: Sequence[Entry], is_patient: Callable[[], bool], client_id: int | None) -> None:
+    def _commit(
+        self, batch: Sequence[Entry], is_patient: Callable[[], bool], client_id: int | None
+    ) -> Sequence[tuple[Entry, Sequence[Task]]]:
+        """Return each entry with its new tasks."""
         commits = [entry.commit for entry in batch]
         adds = [add for commit in commits for add in commit.adds]
         updates = [change for commit in commits for change in commit.updates]
@@ -180,8 +186,10 @@ class Settling:
             time.sleep(SOON_S)
         self._outage.end()
         added, updated = iter(made[: len(adds)]), iter(made[len(adds) :])
-        for entry in batch:
-            entry.written([*(next(added) for _ in entry.commit.adds), *(next(updated) for _ in entry.commit.updates)])
+        return [
+            (entry, [*(next(added) for _ in entry.commit.adds), *(next(updated) for _ in entry.commit.updates)])
+            for entry in batch
+        ]
 
 
 def is_of_entry(problem: Exception) -> bool:
