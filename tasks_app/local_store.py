@@ -22,17 +22,19 @@ from taskstore.client.errors import NotFound
 from taskstore.client.transport import id_of_this_process
 from taskstore.errors import StoreUnavailable
 from taskstore.types.groups import ClientStatus
+from taskstore.types.history import History
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
 
 from .commands import sharing
 from .control.progress import Reports, report
-from .core.operations import Claim, Commit, TaskRecord, told_task
+from .core.operations import Claim, Commit, ResendKey, TaskRecord, told_task
 from .database import dialect_of
 from .database.outage import translated
 from .models import Client
 from .models import Task as StoredTask
 from .reading import clients
+from .reading.history import history_of
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
@@ -104,9 +106,11 @@ class LocalStore:
         deletes: Iterable[int] = (),
         depends: Iterable[int] = (),
         client_id: int | None = None,
+        key: str = "",
     ) -> list[Task]:
         commit = Commit(
             owner=self.id if client_id is None else client_id,
+            key=ResendKey(f"local/{key}", digest=key) if key else None,
             adds=tuple(adds),
             updates=tuple(updates),
             deletes=tuple(deletes),
@@ -117,6 +121,10 @@ class LocalStore:
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():
             return [answer_of(task) if task else None for task in StoredTask.objects.find(ids)]
+
+    def history(self, id: int) -> History | None:
+        with _fresh_connections():
+            return history_of(id)
 
     def heartbeat(
         self,

@@ -211,15 +211,17 @@ class Working:
         deletes: Iterable[int] = (),
         depends: Iterable[int] = (),
         client_id: int | None = None,
+        key: str = "",
     ) -> Call[list[Task]]:
         """Apply all of these changes or none. Returns the new tasks: adds, then updates.
 
         `updates` replace tasks by successors with new ids. `depends`: ids of tasks that must exist. `client_id`:
-        the client to commit as, by default this one. Raises CommitRefused, whose `refusal` lists the ids that no
+        the client to commit as, by default this one. `key`: of this commit, to send it again after CommitUnknown
+        without applying it twice; by default a new one. Raises CommitRefused, whose `refusal` lists the ids that no
         longer exist or are leased to another client.
         """
         owner = self.id if client_id is None else client_id
-        return committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list)
+        return committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list, key)
 
     def add(
         self,
@@ -353,11 +355,11 @@ class Working:
         return committing(CommitOnTheWire(self.id, adds, updates), only)
 
 
-def committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T]) -> Call[T]:
+def committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T], key: str = "") -> Call[T]:
     return Call.of(
         endpoints.UPDATE,
         body=sent.body,
         read=lambda answer: shape(sent.tasks_in(answer)),
-        key=new_key(),
+        key=key or new_key(),
         renamed=sent.renamed,
     )

@@ -98,6 +98,9 @@ class Lists:
     def place(self) -> Callable[[Work], None]:
         return self._run
 
+    def begin(self, attempts: Sequence[Work]) -> Sequence[Work]:
+        return attempts
+
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
 
@@ -144,7 +147,7 @@ class Lists:
             "projects": self._projects,
             "lists": {work.made.name: work.made.done for work in works},
             "slots": 0 if self._engine.stopping.is_set() else self.at_once,
-            "waiting": sorted({work.task.group for work in works if work.waiting > 0}),
+            "waiting": sorted({work.current.group for work in works if work.waiting > 0}),
         }
 
     # ---- Leaving commands to idle workers
@@ -159,7 +162,7 @@ class Lists:
         keep = getattr(self._engine.beat(), "keep", {})
         works = [work for work in list(self._engine.works) if work.waiting > 0]
         for work in works:
-            work.keep = keep.get(work.task.group, work.keep)
+            work.keep = keep.get(work.current.group, work.keep)
         self._asks_in_s = ASK_EVERY_S if keep else min(2 * self._asks_in_s, ASK_SELDOM_S)
         self._asks_at = time.monotonic() + self._asks_in_s if works else math.inf
 
@@ -200,7 +203,7 @@ class Lists:
                 break
             child = work.child = work.child or self._new_child()
             over = self._wait(work, child, child.run(self._order(command)))
-            self._engine.reports.forget(work.task.origin)  # The next command must not get it.
+            self._engine.reports.forget(work.current.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
                 child = work.child = self._new_child()
@@ -210,7 +213,7 @@ class Lists:
         """Record how a command ended, unless the worker is to blame. Raises Trouble."""
         run = self._run_of(work, command, over)
         # What ends the worker may have been sent to all processes, and so have ended the command.
-        if work.is_lost.is_set() or (over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))):
+        if work.is_lost or (over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))):
             work.undo()
             return
         if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(child)):
@@ -279,7 +282,7 @@ class Lists:
                 if isinstance(event, News):
                     work.news = event
                     if event.progress:
-                        self._engine.reports.note(work.task.origin, *event.progress)
+                        self._engine.reports.note(work.current.origin, *event.progress)
             now = time.monotonic()
             if is_stopping:
                 continue
@@ -350,7 +353,7 @@ class Lists:
         return over.code, f"ended with {over.code}" if over.code else ""
 
     def _is_to_stop(self, work: Work) -> bool:
-        return work.is_lost.is_set() or work.lease_left_s() <= 0 or work.is_interrupted
+        return work.is_lost or work.lease_left_s() <= 0 or work.is_interrupted
 
     # ---- Writing a list
 
@@ -359,14 +362,14 @@ class Lists:
 
         Retries while the store is unavailable and the lease lasts. Tries even then: no other worker may have the list.
         """
-        if work.is_lost.is_set():
+        if work.is_lost:
             if work.output:
                 self._settle(Result(deletes=[work.output]))
             return False
-        before = work.task
+        before = work.current
         entry = self._entry(work, plan)
         self._engine.settling.write([entry], is_patient=lambda: is_patient and work.lease_left_s() > 0)
-        return work.task is not before
+        return work.current is not before
 
     def _entry(self, work: Work, plan: Callable[[], Written]) -> Entry:
         planned = plan()
@@ -375,7 +378,7 @@ class Lists:
             if moved := len(work.made.commands) - len(planned.made.commands):
                 name = work.made.name
                 logger.info("list %s of %s: %d commands are left to idle workers", name, work.project, moved)
-            work.task = tasks[-1]
+            work.current = tasks[-1]
             work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
 
         return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
@@ -394,21 +397,21 @@ class Lists:
             return self._entry(work, plan)
         if isinstance(problem, InvalidInput):
             logger.error("list %s of %s can't be written: %s", work.made.name, work.project, problem)
-            work.is_lost.set()
+            work.is_lost = True
         else:
             self._not_done(work, problem)
         return None
 
     def _renew(self, work: Work) -> bool:
-        before = work.task
+        before = work.current
 
         def written(tasks: Sequence[Task]) -> None:
-            [work.task] = tasks
+            [work.current] = tasks
 
-        change = renewal(work.task, round(work.lease_s * 1_000))
-        entry = Entry.of(change, written, partial(self._not_done, work))
+        change = renewal(work.current, round(work.lease_s * 1_000))
+        entry = Entry.of(change, written=written, refused=partial(self._not_done, work))
         self._engine.settling.write([entry], is_patient=lambda: False)
-        return work.task is not before
+        return work.current is not before
 
     def _show(self, work: Work) -> None:
         """Publish the output of the running command, in place of what was published before."""
@@ -419,13 +422,13 @@ class Lists:
             work.output, work.shown = tasks[0].id, news
 
         def refused(problem: Exception) -> None:
-            if isinstance(problem, CommitRefused) and work.task.id in problem.refusal.depends:
+            if isinstance(problem, CommitRefused) and work.current.id in problem.refusal.depends:
                 self._not_done(work, problem)
             elif isinstance(problem, CommitRefused | InvalidInput):
                 work.shown = news  # Someone deleted it, or the store rejects it. The next news may do better.
                 work.output = 0
 
-        depends = [work.task.id]
+        depends = [work.current.id]
         if work.output:
             change = Change(id=work.output, data=data, error="", labels=labels)
             commit = Result(updates=[change], depends=depends)
@@ -436,9 +439,9 @@ class Lists:
 
     def _check(self, work: Work) -> None:
         try:
-            if self._engine.store.tasks([work.task.id]) == [None]:
+            if self._engine.store.tasks([work.current.id]) == [None]:
                 _say_lost(work, "it was claimed or changed")
-                work.is_lost.set()
+                work.is_lost = True
         except AWAY as problem:
             self._engine.keeper.outage.begin(problem)
 
@@ -453,7 +456,7 @@ class Lists:
     def _not_done(self, work: Work, problem: Exception) -> None:
         if isinstance(problem, CommitRefused):
             _say_lost(work, problem)
-            work.is_lost.set()
+            work.is_lost = True
         self._not_settled(problem)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -94,7 +93,7 @@ class Work(Attempt):
     command that runs, or runs next. It is recorded as begun before it is started.
     """
 
-    project: str  # `task` has its current id.
+    project: str
     made: CommandList  # As it is to be written.
     worker: str
     clock: Clock
@@ -108,7 +107,6 @@ class Work(Attempt):
     keep: int = MOST  # How many commands; others are for idle workers.
     output: int = 0  # The id of the task that shows the output; 0: there is none.
     shown: object = None  # What it shows.
-    is_lost: threading.Event = field(default_factory=threading.Event)
     is_begun: bool = False  # Its own thread writes it.
 
     @property
@@ -129,8 +127,8 @@ class Work(Attempt):
         Up to three don't count if the worker had not recorded the start.
         """
         first, before = self.made.commands[0], self.made
-        losses = self.task.claims - before.claims - 1
-        self.made = before.reopened(self.task.claims)
+        losses = self.current.claims - before.claims - 1
+        self.made = before.reopened(self.current.claims)
         if before.begun:
             why = f"the worker {before.worker} was lost while it ran this command\n"
         elif losses and first.excused + losses > EXCUSED:
@@ -200,22 +198,26 @@ class Work(Attempt):
             adds = [*adds, new_list_task(self.project, named)]
         left_s = self.lease_s if self.is_renewed else max(self.lease_left_s(), 0.001)
         change = Change(
-            id=self.task.id, data=made.encode(), labels=list_labels(made), timespec_ms=-round(left_s * 1_000), error=""
+            id=self.current.id,
+            data=made.encode(),
+            labels=list_labels(made),
+            timespec_ms=-round(left_s * 1_000),
+            error="",
         )
         return Written(Result(adds=adds, updates=[change]), made)
 
     def given_back(self, error: str = "") -> Written:
         """End the work: what has ended is closed, the rest is open."""
-        made = self.made.reopened(self.task.claims)
+        made = self.made.reopened(self.current.claims)
         deletes = [self.output] if self.output else []
         if made.commands:
-            change = Change(id=self.task.id, data=made.encode(), labels=list_labels(made), error=error, release=True)
+            change = Change(id=self.current.id, data=made.encode(), labels=list_labels(made), error=error, release=True)
             return Written(Result(adds=self._closed(), updates=[change], deletes=deletes), made)
         *others, last = self._closed()
         successor = NewTask.successor_of(
-            self.task, group=last.group, data=last.data, data_type="", labels=last.labels, error=""
+            self.current, group=last.group, data=last.data, data_type="", labels=last.labels, error=""
         )
-        return Written(Result(adds=[*others, successor], deletes=[self.task.id, *deletes]), made)
+        return Written(Result(adds=[*others, successor], deletes=[self.current.id, *deletes]), made)
 
     def rest(self) -> tuple[Command, ...]:
         """Return the commands for idle workers."""
@@ -238,7 +240,7 @@ class Work(Attempt):
         command = self.made.commands[0]
         shown = LiveOutput(
             list=self.made.name,
-            task=self.task.origin,
+            task=self.current.origin,
             command=command.id,
             at=self.clock.now_s(),
             done=self.made.done,

@@ -93,7 +93,7 @@ class Work(Attempt):
 
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
         """Whether to record that the job has started, or its new output."""
-        if not self.pid or self.held.lost.is_set() or now - max(self.taken_at, self.written_at) < QUICK_S:
+        if not self.pid or self.is_lost or now - max(self.taken_at, self.written_at) < QUICK_S:
             return False
         return self.pid != self.written_pid or (self.log != self.written_log and now - self.written_at > logs_every_s)
 
@@ -122,6 +122,9 @@ class Jobs:
     def place(self) -> Callable[[Work], Outcome]:
         self._processes.append(JobProcess(self, self._engine, self._children))
         return self._processes[-1].run
+
+    def begin(self, attempts: Sequence[Work]) -> Sequence[Work]:
+        return attempts
 
     def room(self, in_work: int) -> int:
         ahead = self._ahead_of_each * self._quick_processes() if self._average_ms < AHEAD_MS else 0
@@ -152,7 +155,7 @@ class Jobs:
                 entries.append(Entry.of(finished, refused=partial(_say_lost, task.origin)))
                 continue
             work = Work(task=task, job_id=task.origin, queue=queue, record=verdict.record if verdict else record)
-            work.held = self._engine.keeper.keep(task, work.interrupt)
+            self._engine.keeper.keep(work)
             works.append(work)
         yield from works
         self._engine.settling.write(entries)
@@ -227,7 +230,7 @@ class Jobs:
         now = time.monotonic()
         if work.wants_writing(now, logs_every_s=self._engine.keeper.duration_ms / 3_000):
             work.written_at, work.written_log, work.written_pid = now, work.log, work.pid
-            self._engine.settling.put(partial(self._record, work))
+            self._engine.settling.put([(partial(self._record, work), len(work.log))])
         self._engine.give_back_waiting(now - QUICK_S)
 
     def _memory_of(self, work: Work) -> int | None:
@@ -244,25 +247,32 @@ class Jobs:
             data = work.record.with_attempt(attempt, log=work.log).encode()
         except ValueError:
             return None
-        task = self._engine.keeper.let_go(work.held)
+        task = self._engine.keeper.let_go(work)
         change = Change(id=task.id, data=data, error="", timespec_ms=-self._engine.keeper.duration_ms)
-        return Entry.of(change, written=partial(self._recorded, work), refused=partial(self._not_recorded, work))
+        return Entry.of(
+            change,
+            written=partial(self._recorded, work),
+            refused=partial(self._not_recorded, work),
+            held=work,
+            frees_keys=False,
+        )
 
     def _recorded(self, work: Work, tasks: Sequence[Task]) -> None:
         work.is_recorded = True
-        work.held = self._engine.keeper.keep(tasks[0], work.interrupt)
+        work.current = tasks[0]
+        self._engine.keeper.keep(work)
 
     def _not_recorded(self, work: Work, problem: Exception) -> None:
         if isinstance(problem, CommitRefused):
-            work.held.lose()
+            work.lose()
             return
-        work.held = self._engine.keeper.keep(work.held.task, work.interrupt)
+        self._engine.keeper.keep(work)
         work.is_recorded = not isinstance(problem, AWAY)  # For example, its log makes it too large for the store.
 
     def entry(self, attempt: Work, outcome: Outcome) -> Entry | None:
         """Return the result of a job, unless its lease is lost."""
-        work, task = attempt, self._engine.keeper.let_go(attempt.held)
-        if work.held.lost.is_set():
+        work, task = attempt, self._engine.keeper.let_go(attempt)
+        if work.is_lost:
             _say_lost(work.job_id)
             return None
         tried = replace(
@@ -279,14 +289,20 @@ class Jobs:
         def written(tasks: Sequence[Task]) -> None:
             _say_ended(work, verdict)
 
-        refused = partial(self._not_written, work, task, verdict)
+        more: dict[str, Any] = {
+            "written": written,
+            "refused": partial(self._not_written, work, task, verdict),
+            "held": work,
+            "is_last": True,
+            "frees_keys": bool(task.unique),
+        }
         if verdict.is_discarded:
-            return Entry(commit=Result(deletes=[task.id]), written=written, refused=refused)
+            return Entry(commit=Result(deletes=[task.id]), **more)
         try:
             change = change_of(task, work.queue, verdict)
         except (TypeError, ValueError) as problem:
             return self._not_written(work, task, verdict, problem)
-        return Entry.of(change, written, refused)
+        return Entry.of(change, **more)
 
     def _not_written(self, work: Work, task: Task, verdict: Verdict, problem: Exception) -> Entry | None:
         if isinstance(problem, CommitRefused):
@@ -341,23 +357,23 @@ class JobProcess:
             work.started_ms = now_ms()
             if not self._jobs.may_begin(work):
                 work.started_ms = 0
-                self._engine.finish(work, Jobs.given_back)
+                self._engine.finish([(work, Jobs.given_back)])
                 return
         child = self._child = self._child or self._children.new()
         number = child.run(*self._jobs.order(work))
         self.works[number] = work
-        work.on_interrupt(partial(child.stop, number))
+        work.on_interrupt(lambda _: child.stop(number))
 
     def _hear(self, event: Event) -> None:
         running = next(iter(self.works.values()), None)
         if isinstance(event, Over):
             work = self.works.pop(event.number)
             if event.why is not Why.NOT_BEGUN:
-                self._engine.finish(work, self._jobs.outcome(work, event))
+                self._engine.finish([(work, self._jobs.outcome(work, event))])
             elif not work.is_interrupted:
                 self._engine.put_back(work)
             else:
-                self._engine.finish(work, Jobs.given_back)
+                self._engine.finish([(work, Jobs.given_back)])
             for following in list(self.works.values())[:1]:
                 following.started_ms = following.started_ms or now_ms()
         elif isinstance(event, Gone):
@@ -368,7 +384,7 @@ class JobProcess:
             for work in works.values():
                 if work is running:
                     error = JobError(type="WorkerLost", message="its parent process died")
-                    self._engine.finish(work, Outcome(How.LOST, error=error, pid=work.pid, log=work.log))
+                    self._engine.finish([(work, Outcome(How.LOST, error=error, pid=work.pid, log=work.log))])
                 else:
                     self._engine.put_back(work)
         elif running and isinstance(event, News):

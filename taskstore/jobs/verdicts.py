@@ -42,6 +42,7 @@ class Outcome:
     log: str = ""
     then: Then | None = None  # By the rules of the function; None: by the options.
     in_ms: int | None = None  # The pause before the next attempt; None: by the options.
+    size: int = 0  # The number of bytes of the result and the log, about.
 
 
 def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int | None) -> Outcome:
@@ -49,7 +50,8 @@ def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int |
     answer = json.loads(over.answer) if over.answer else {}
     if answer.get("how") == How.SUCCEEDED and over.why is not Why.TIME:
         # Also while its worker was stopping.
-        return Outcome(How.SUCCEEDED, result=answer["result"], pid=over.pid, log=log)
+        size = len(over.answer) + len(log)
+        return Outcome(How.SUCCEEDED, result=answer["result"], pid=over.pid, log=log, size=size)
     error = JobError(**answer["error"]) if "error" in answer else None
     how = How.FAILED if error else How.DIED
     if over.why is Why.NOT_STARTED:

@@ -276,7 +276,8 @@ def ids_without_delete(adds: Sequence[NewTask], deletes: Iterable[int]) -> Itera
                 yield f"adds[{place}].id", f"must be 0 or a task that this commit deletes: add {add.id} to the deletes"
 
 
-class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+# No garbage collection has to look into it: it is in no circle of references.
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A task as the server returns it. It never changes: an update creates a successor with a new id."""
 
     id: Int64

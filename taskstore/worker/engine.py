@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..client.errors import UnexpectedAnswer
 from ..types.tasks import Order
 from .heartbeat import SEND_EVERY_S, Chore, Heartbeat, Reports
-from .lease_keeper import Held, Keeper, nothing
+from .lease_keeper import Held, Keeper
 from .settling import AWAY, LOOK_S, SOON_S, Entry, Settling
 from .store import Store
 
@@ -37,32 +37,45 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
+RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
+
+
+def nothing(_: Attempt) -> None:
+    """Do nothing to interrupt what does not run yet."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Attempt:
+class Attempt(Held):
     """A claimed task that runs or waits for that. Executors add what they know of it."""
 
-    task: Task
-    held: Held = field(init=False)  # By the executor, if the engine renews its lease.
+    task: Task  # As it was claimed.
+    current: Task = field(init=False)
+    is_lost: bool = False
     taken_at: float = field(default_factory=time.monotonic)
     is_interrupted: bool = False
-    _interrupt: Callable[[], object] = nothing
+    _interrupt: Callable[[Any], object] = nothing
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _ending: threading.Lock = field(default_factory=threading.Lock)
 
-    def on_interrupt(self, interrupt: Callable[[], object]) -> None:
-        """Set how to interrupt it where it runs."""
+    def __post_init__(self) -> None:
+        self.current = self.task
+
+    def lose(self) -> None:
+        self.is_lost = True
+        self.interrupt()
+
+    def on_interrupt(self, interrupt: Callable[[Any], object]) -> None:
+        """Set how to interrupt it where it runs: a function that takes the attempt."""
         with self._turn:
             self._interrupt = interrupt
         if self.is_interrupted:
-            interrupt()
+            interrupt(self)
 
     def interrupt(self) -> None:
         """Have it end, because its lease is lost or the grace period is over."""
         with self._turn:
             self.is_interrupted, interrupt = True, self._interrupt
-        interrupt()
+        interrupt(self)
 
     def decide(self) -> bool:
         """Return True to the first caller only, which knows the outcome."""
@@ -74,6 +87,50 @@ class Attempt:
 
 
 A = TypeVar("A", bound=Attempt)
+
+
+class Line(Generic[A]):
+    """Attempts that wait for a place, the longest waiting first. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._attempts: deque[A] = deque()
+        self._is_over = False
+        self._change = threading.Condition()  # Guards the two above.
+
+    def add(self, attempts: Sequence[A]) -> None:
+        with self._change:
+            self._attempts.extend(attempts)
+            self._change.notify(len(attempts))
+
+    def put_back(self, attempt: A) -> None:
+        with self._change:
+            self._attempts.appendleft(attempt)
+            self._change.notify()
+
+    def take(self) -> A | None:
+        with self._change:
+            return self._attempts.popleft() if self._attempts else None
+
+    def wait(self) -> A | None:
+        """Return an attempt as soon as there is one; None at the end."""
+        with self._change:
+            while not (self._attempts or self._is_over):
+                self._change.wait()
+            return self._attempts.popleft() if self._attempts else None
+
+    def take_old(self, taken_before: float) -> Sequence[A]:
+        """Return those that wait since then."""
+        with self._change:
+            old = [attempt for attempt in self._attempts if attempt.taken_at < taken_before]
+            self._attempts = deque(attempt for attempt in self._attempts if attempt.taken_at >= taken_before)
+        return old
+
+    def end(self) -> None:
+        with self._change:
+            self._is_over = True
+            self._change.notify_all()
+
+
 R = TypeVar("R")  # How an attempt ended.
 
 
@@ -89,6 +146,9 @@ class Executor(Protocol[A, R]):
 
     def place(self) -> Callable[[A], R]:
         """Return a function for a thread, which runs an attempt to its end. An error ends the worker."""
+
+    def begin(self, attempts: Sequence[A]) -> Sequence[A]:
+        """Run attempts that need no thread. Returns the others."""
 
     def room(self, in_work: int) -> int:
         """Return how many tasks to claim; 0: none until an attempt has ended."""
@@ -130,14 +190,14 @@ class Engine(Generic[A, R]):
         for_claims = getattr(type(store), "for_claims", None)
         self._claiming: Any = for_claims(store) if for_claims else store
         self.works: set[A] = set()
-        self._waiting: deque[A] = deque()  # For a place.
-        self._is_over = False
-        self._begun = threading.Condition()  # Guards the two above.
-        self.change = threading.Condition()  # Guards `works` and `stopping`.
+        self._lines: list[Line[A]] = []
+        self._line = self.new_line()  # Of those that need a thread.
+        self._ended, self._ended_since = 0.0, time.monotonic()
+        self.change = threading.Condition()  # Guards `works`, `stopping` and the two above.
         self.stopping = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
         self.keeper = Keeper(store, lease_ms)
-        self.settling = Settling(store, self.keeper.outage, self._is_patient, self.fail)
+        self.settling = Settling(store, self.keeper, self._is_patient, self.fail, self._wake)
         self.reports = Reports(store)
         self._executor, self.groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
@@ -184,36 +244,45 @@ class Engine(Generic[A, R]):
 
     # ---- For executors
 
-    def finish(self, attempt: A, outcome: R) -> None:
-        """Have the outcome written, and another task claimed. The first outcome of an attempt counts."""
-        if attempt.decide():
-            self.settling.put(partial(self._executor.entry, attempt, outcome))
-            with self.change:
-                self.works.discard(attempt)
-                if not self.works or self._room():  # Otherwise no thread waits for that.
-                    self.change.notify_all()
+    def new_line(self) -> Line[A]:
+        """Return a line whose attempts are given back when the worker stops."""
+        self._lines.append(Line())
+        return self._lines[-1]
+
+    def finish(self, outcomes: Sequence[tuple[A, R]]) -> None:
+        """Have the outcomes written, and other tasks claimed. The first outcome of an attempt counts."""
+        ended = [(attempt, outcome) for attempt, outcome in outcomes if attempt.decide()]
+        entry = self._executor.entry
+        self.settling.put([(partial(entry, *each), getattr(each[1], "size", 0)) for each in ended])
+        with self.change:
+            self.works.difference_update(attempt for attempt, _ in ended)
+            self._ended += len(ended)
+            if not self.works or self._room():  # Otherwise no thread waits for that.
+                self.change.notify_all()
+
+    def ended_per_s(self) -> float:
+        """Return how many attempts end per second, of late."""
+        took_s = time.monotonic() - self._ended_since
+        if took_s > RATE_S:
+            took_s, self._ended = took_s / 2, self._ended / 2
+            self._ended_since += took_s
+        return self._ended / max(took_s, LEAST_RATE_S)
 
     def another(self) -> A | None:
         """Return an attempt that waits for a place, for one that can have several."""
-        with self._begun:
-            return self._waiting.popleft() if self._waiting else None
+        return self._line.take()
 
     def put_back(self, attempt: A) -> None:
         """Have another place run the attempt, or give it back if the worker is stopping."""
         if self.stopping.is_set():
-            self.finish(attempt, self._executor.given_back)
-            return
-        with self._begun:
-            self._waiting.appendleft(attempt)
-            self._begun.notify()
+            self.finish([(attempt, self._executor.given_back)])
+        else:
+            self._line.put_back(attempt)
 
     def give_back_waiting(self, taken_before: float = math.inf) -> None:
         """Give back attempts that wait for a place since then."""
-        with self._begun:
-            found = [attempt for attempt in self._waiting if attempt.taken_at < taken_before]
-            self._waiting = deque(attempt for attempt in self._waiting if attempt.taken_at >= taken_before)
-        for attempt in found:
-            self.finish(attempt, self._executor.given_back)
+        for line in self._lines:
+            self.finish([(attempt, self._executor.given_back) for attempt in line.take_old(taken_before)])
 
     def beat(self) -> object:
         """Send a heartbeat now. Returns the answer; None if the store is unavailable."""
@@ -254,7 +323,11 @@ class Engine(Generic[A, R]):
         """Return how many tasks to claim. Claims ahead don't wait, and end when nothing more is available."""
         in_work = len(self.works)
         is_enough = self._has_claimed_all and in_work >= self._executor.at_once
-        return 0 if is_enough else self._executor.room(in_work)
+        return 0 if is_enough or self.settling.is_full else self._executor.room(in_work)
+
+    def _wake(self) -> None:
+        with self.change:
+            self.change.notify_all()
 
     def _claim(self, limit: int, wait_ms: int) -> int | None:
         """Return how many tasks were claimed; None: the store is unavailable."""
@@ -266,8 +339,8 @@ class Engine(Generic[A, R]):
             self._expected_at = math.inf
             self._passing = (*AWAY, UnexpectedAnswer)
             self.keeper.outage.end()
-            for attempt in self._executor.attempts(tasks) if tasks else ():
-                self._begin(attempt)
+            if tasks:
+                self._begin(list(self._executor.attempts(tasks)))
             return len(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
@@ -277,36 +350,30 @@ class Engine(Generic[A, R]):
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
             return None
 
-    def _begin(self, attempt: A) -> None:
+    def _begin(self, attempts: Sequence[A]) -> None:
         with self.change:
             is_late = self.stopping.is_set()
-            self.works.add(attempt)
+            if not self.works:  # An idle time says nothing about the rate.
+                self._ended_since = time.monotonic() - min(RATE_S, time.monotonic() - self._ended_since)
+            self.works.update(attempts)
         if is_late:
-            self.finish(attempt, self._executor.given_back)
-            return
-        with self._begun:
-            self._waiting.append(attempt)
-            self._begun.notify()
+            self.finish([(attempt, self._executor.given_back) for attempt in attempts])
+        else:
+            self._line.add(self._executor.begin(attempts))
 
     # ---- The threads that work
 
     def _work(self) -> None:
         try:
             run = self._executor.place()
-            while attempt := self._next():
+            while attempt := self._line.wait():
                 outcome = self._executor.given_back
                 try:
                     outcome = run(attempt)
                 finally:
-                    self.finish(attempt, outcome)
+                    self.finish([(attempt, outcome)])
         except Exception as problem:
             self.fail(problem)
-
-    def _next(self) -> A | None:
-        with self._begun:
-            while not (self._waiting or self._is_over):
-                self._begun.wait()
-            return self._waiting.popleft() if self._waiting else None
 
     # ---- The thread of `run`
 
@@ -334,11 +401,8 @@ class Engine(Generic[A, R]):
             for attempt in list(self.works):
                 attempt.interrupt()
             self._wait_until_done(time.monotonic() + self._executor.end_s)
-        for attempt in list(self.works):
-            self.finish(attempt, self._executor.given_back)
-        with self._begun:
-            self._is_over = True
-            self._begun.notify_all()
+        self.finish([(attempt, self._executor.given_back) for attempt in list(self.works)])
+        self._line.end()
         self._executor.end()
         if not self.settling.end(max(time.monotonic(), self._grace_ends_at) + PATIENCE_S):
             logger.warning("the store is not responding: other workers get unreported tasks when their leases end")

@@ -49,8 +49,8 @@ class InProcess:
         """Run an attempt and wait for its outcome. If the process dies, the attempt has failed."""
         child = self._child = self._child or self._children.new()
         task = attempt.task
-        child.run(Work(), pickle.dumps((task, attempt.number, attempt.context.worker)))
-        attempt.on_interrupt(lambda: child.tell(pickle.dumps(task.id)))
+        child.run(Work(), pickle.dumps((task, attempt.number, attempt.worker)))
+        attempt.on_interrupt(lambda _: child.tell(pickle.dumps(task.id)))
         while True:
             for event in child.wait():
                 if isinstance(event, Over):
@@ -60,7 +60,7 @@ class InProcess:
                     self._child = None
                     return Outcome(how=How.FAILED, error="ProcessDied: together with the process that started it")
                 if isinstance(event, News) and event.progress:
-                    attempt.context.progress(*event.progress)
+                    attempt.note(task.origin, *event.progress)
 
 
 def outcome_of(over: Over) -> Outcome:
@@ -103,13 +103,13 @@ def serve(handlers: Mapping[str, Handler], desk: Desk) -> None:
                 doing[task.id] = Context(number, worker, partial(report, task.id))
                 attempts.put((task, doing[task.id]))
             elif context := doing.get(order):
-                context.lost.set()
+                context.lose()
         attempts.put(None)
 
     threading.Thread(target=listen, name="listener", daemon=True).start()
     while attempt := attempts.get():
         task, context = attempt
-        outcome = handlers[task.group].attempt(task, context)
+        outcome = handlers[task.group].attempt(task, context, context.attempt)
         try:
             answer = pickle.dumps(outcome)
         except (AttributeError, TypeError, pickle.PickleError) as problem:  # The return value can't be pickled.

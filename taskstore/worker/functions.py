@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
 from .engine import Attempt
 from .function_processes import InProcess, started
-from .handlers import Context, Handler, How, Outcome, Result
+from .handlers import DONE, Context, Handler, How, Outcome, Result
 from .lease_keeper import named
 from .settling import Entry, is_of_entry
 
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOP_END_S = 1.0
+AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
+MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
+LONGEST_WAIT_S = 1.0  # For its turn, of a task that was claimed ahead.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -38,43 +40,86 @@ class FunctionAttempt(Attempt):
     """One call of a function."""
 
     handler: Handler
-    context: Context
-    began_at: float = 0
-    took_s: float = 0
+    number: int
+    worker: str
+    note: Callable[[int, float, str], object]  # Takes a report of progress.
+    began_at: float = 0  # 0: not yet.
+    ended_at: float = 0
+    _context: Context | None = None
 
     @property
-    def number(self) -> int:
-        return self.context.attempt
-
-    @property
-    def is_lost(self) -> bool:
-        return self.context.lost.is_set()
+    def context(self) -> Context | None:
+        """The context for the function, if it takes one."""
+        if self._context is None and self.handler.takes_context:
+            self._context = Context(self.number, self.worker, partial(self.note, self.task.origin))
+            if self.is_interrupted:  # After that, because it may be interrupted meanwhile.
+                self._context.lose()
+        return self._context
 
     def interrupt(self) -> None:
         """Tell the function that its lease is lost, or will be given up."""
-        self.context.lost.set()
         Attempt.interrupt(self)
+        if self._context:
+            self._context.lose()
 
 
 class EventLoop:
-    """The event loop of coroutine functions. Lost attempts are cancelled."""
+    """The event loop of coroutine functions, so many at a time. Lost attempts are cancelled.
 
-    def __init__(self) -> None:
+    No thread waits for them: what has ended in a turn of the loop is told together, and others begin.
+    """
+
+    def __init__(self, engine: Engine[FunctionAttempt, Outcome], at_once: int) -> None:
+        self._engine, self._at_once = engine, at_once
         self._loop = asyncio.new_event_loop()
+        self._line = engine.new_line()
+        self._running: dict[FunctionAttempt, asyncio.Task[None]] = {}
+        self._ended: list[tuple[FunctionAttempt, Outcome]] = []
         self._thread = threading.Thread(target=self._run, name="event loop", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def run(self, attempt: FunctionAttempt) -> Outcome:
-        """Run an attempt in the loop and wait for its outcome. Threads may call it at the same time."""
-        work = attempt.handler.attempt_async(attempt.task, attempt.context)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        attempt.on_interrupt(future.cancel)
+    def begin(self, attempts: Sequence[FunctionAttempt]) -> None:
+        """Run these when it is their turn. Any thread may call it."""
+        self._line.add(attempts)
+        self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        while len(self._running) < self._at_once and (attempt := self._line.take()):
+            if outcome := outcome_before(attempt):
+                self._end_of(attempt, outcome)
+                continue
+            self._running[attempt] = self._loop.create_task(self._attempt(attempt))
+            attempt.on_interrupt(self._cancel)
+
+    def _cancel(self, attempt: FunctionAttempt) -> None:
+        self._loop.call_soon_threadsafe(self._cancel_here, attempt)
+
+    def _cancel_here(self, attempt: FunctionAttempt) -> None:
+        if task := self._running.get(attempt):
+            task.cancel()
+
+    async def _attempt(self, attempt: FunctionAttempt) -> None:
         try:
-            return future.result()
-        except CancelledError:
-            return Outcome(how=How.LOST) if attempt.is_lost else Outcome(how=How.FAILED, error="it was cancelled")
+            outcome = await attempt.handler.attempt_async(attempt.task, attempt.context, attempt.number)
+        except asyncio.CancelledError:
+            outcome = (
+                Outcome(how=How.LOST) if attempt.is_interrupted else Outcome(how=How.FAILED, error="it was cancelled")
+            )
+        self._end_of(attempt, outcome)
+
+    def _end_of(self, attempt: FunctionAttempt, outcome: Outcome) -> None:
+        attempt.ended_at = time.monotonic()
+        self._running.pop(attempt, None)
+        self._ended.append((attempt, outcome))
+        if len(self._ended) == 1:
+            self._loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        ended, self._ended = self._ended, []
+        self._engine.finish(ended)
+        self._begin()
 
     def end(self) -> None:
         """Cancel running coroutines, wait a moment for them, and end the loop."""
@@ -97,45 +142,70 @@ class EventLoop:
 class Functions:
     """Calls functions in threads or in processes, and commits their results. Coroutine functions share a loop.
 
-    `ended` counts attempts by outcome. `batch`: how many tasks a claim may take even if fewer of them are free.
+    `ended` counts attempts by outcome. `batch`: how many tasks a claim may take even if fewer of them are free. None:
+    as many as recently ended in a moment.
     """
 
     end_s = 0.0  # Threads can't be interrupted.
     given_back = Outcome(how=How.GIVEN_BACK)
 
-    def __init__(self, handlers: Mapping[str, Handler], *, threads: int, processes: int, batch: int) -> None:
+    def __init__(self, handlers: Mapping[str, Handler], *, threads: int, processes: int, batch: int | None) -> None:
         self._handlers, self._processes, self._batch = handlers, processes, batch
         self.at_once = processes or threads
         self.ended: Counter[str] = Counter()
 
     def start(self, engine: Engine[FunctionAttempt, Outcome]) -> Sequence[Chore]:
-        self._engine, self._loop = engine, EventLoop()
+        self._engine, self._loop = engine, EventLoop(engine, self.at_once)
+        self._ahead_s = min(AHEAD_S, engine.keeper.duration_ms / 1_000 * AHEAD_OF_LEASE)
         self._loop.start()
         self._children = started(self._handlers) if self._processes else None
-        return ()
+        return () if self._batch else [(LONGEST_WAIT_S, self._leave_to_others)]
 
     def place(self) -> Callable[[FunctionAttempt], Outcome]:
         """Return a function that calls functions: in the event loop, in a process, or in its own thread."""
         process = InProcess(self._children) if self._children else None
 
-        def called(attempt: FunctionAttempt) -> Outcome:
-            if attempt.handler.is_coroutine:
-                return self._loop.run(attempt)
-            return process.run(attempt) if process else attempt.handler.attempt(attempt.task, attempt.context)
+        def run(attempt: FunctionAttempt) -> Outcome:
+            if outcome := outcome_before(attempt):
+                return outcome
+            try:
+                if process:
+                    return process.run(attempt)
+                return attempt.handler.attempt(attempt.task, attempt.context, attempt.number)
+            finally:
+                attempt.ended_at = time.monotonic()
 
-        return partial(self._run, called)
+        return run
+
+    def begin(self, attempts: Sequence[FunctionAttempt]) -> Sequence[FunctionAttempt]:
+        """Run coroutines in the event loop. Returns the others."""
+        if coroutines := [attempt for attempt in attempts if attempt.handler.is_coroutine]:
+            self._loop.begin(coroutines)
+        return [attempt for attempt in attempts if not attempt.handler.is_coroutine]
 
     def room(self, in_work: int) -> int:
         free = self.at_once - in_work
-        return max(free, self._batch) if free > 0 else 0
+        if self._batch:
+            return max(free, self._batch) if free > 0 else 0
+        ahead = min(MOST_AHEAD, int(self._engine.ended_per_s() * self._ahead_s))
+        return min(free + ahead, MOST_OF_A_CLAIM) if in_work <= self.at_once + ahead // 2 else 0
+
+    def _leave_to_others(self) -> None:
+        """Give back what was claimed ahead and waits for a slow function."""
+        self._engine.give_back_waiting(time.monotonic() - LONGEST_WAIT_S)
 
     def attempts(self, tasks: Sequence[Task]) -> Iterator[FunctionAttempt]:
+        engine, note = self._engine, self._engine.reports.note
         numbers = {task.origin: attempt_of(task) for task in tasks}
         for task in self._noted(tasks):
-            report = partial(self._engine.reports.note, task.origin)
-            context = Context(numbers[task.origin], self._engine.name, report)
-            attempt = FunctionAttempt(task=task, handler=self._handlers[task.group], context=context)
-            attempt.held = self._engine.keeper.keep(task, attempt.interrupt)
+            attempt = FunctionAttempt(
+                task=task,
+                handler=self._handlers[task.group],
+                number=numbers[task.origin],
+                worker=engine.name,
+                note=note,
+            )
+            engine.keeper.keep(attempt)
             yield attempt
 
     def end(self) -> None:
@@ -162,22 +232,11 @@ class Functions:
                 again = [task for task in again if lost and task.id not in lost]
         return [*first, *again]
 
-    def _run(self, called: Callable[[FunctionAttempt], Outcome], attempt: FunctionAttempt) -> Outcome:
-        attempt.began_at = time.monotonic()
-        if attempt.is_lost:
-            return Outcome(how=How.LOST)
-        if attempt.number > attempt.handler.max_attempts:
-            return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
-        try:
-            return called(attempt)
-        finally:
-            attempt.took_s = time.monotonic() - attempt.began_at
-
     # ---- The thread that writes
 
     def entry(self, attempt: FunctionAttempt, outcome: Outcome) -> Entry | None:
-        task = self._engine.keeper.let_go(attempt.held)
-        if attempt.held.lost.is_set():
+        task = self._engine.keeper.let_go(attempt)
+        if attempt.is_lost:
             self._tell(attempt, Outcome(how=How.LOST))
             return None
         # What ends the worker may have been sent to all processes, and have ended those of the function.
@@ -189,10 +248,14 @@ class Functions:
             commit = verdict(task, attempt.handler, attempt.number, outcome, attempt.task.id)
         except Exception as problem:  # Of a Result with other things than changes.
             return self._not_written(attempt, task, outcome, problem)
+        result = outcome.result
         return Entry(
             commit=commit,
-            written=lambda _: self._tell(attempt, outcome),
+            written=partial(self._written, attempt, outcome),
             refused=partial(self._not_written, attempt, task, outcome),
+            held=attempt,
+            is_last=True,
+            frees_keys=bool(task.unique or result.updates or result.deletes),
         )
 
     def _not_written(self, attempt: FunctionAttempt, task: Task, outcome: Outcome, problem: Exception) -> Entry | None:
@@ -212,6 +275,9 @@ class Functions:
             )
         return None
 
+    def _written(self, attempt: FunctionAttempt, outcome: Outcome, _: Sequence[Task]) -> None:
+        self._tell(attempt, outcome)
+
     def _tell(self, attempt: FunctionAttempt, outcome: Outcome) -> None:
         self.ended[outcome.how] += 1
         task, why = attempt.task, outcome.traceback.rstrip() or outcome.error
@@ -222,13 +288,25 @@ class Functions:
             task.group,
             attempt.number,
             outcome.how,
-            attempt.took_s or (time.monotonic() - attempt.began_at if attempt.began_at else 0),
+            (attempt.ended_at or time.monotonic()) - attempt.began_at if attempt.began_at else 0,
             f": {why}" if why else "",
         )
 
 
+def outcome_before(attempt: FunctionAttempt) -> Outcome | None:
+    """Note that an attempt begins. Returns its outcome if the function is not to be called."""
+    attempt.began_at = time.monotonic()
+    if attempt.is_interrupted:
+        return Outcome(how=How.LOST)
+    if attempt.number > attempt.handler.max_attempts:
+        return Outcome(how=How.FAILED, error=f"WorkerDied: in attempt {attempt.number - 1}")
+    return None
+
+
 def attempt_of(task: Task) -> int:
     """Return the number of the attempt that starts with a claim of the task."""
+    if not task.labels:
+        return 1
     noted = task.labels.get(ATTEMPTS_LABEL, "")
     return int(noted) + 1 if noted.isdecimal() else 1
 
@@ -274,6 +352,8 @@ def given_back(task: Task, attempt: int, in_ms: int = 0) -> Result:
 
 def _done(task: Task, result: Result, claimed_id: int) -> Result:
     """Return the result with the current id of the task, and without the count of attempts in its successors."""
+    if result is DONE.result:
+        return Result(deletes=[task.id])
     ids = {claimed_id: task.id}
     updates = [
         replace(

@@ -39,7 +39,16 @@ class Result:
     deletes: Sequence[int] = ()
     depends: Sequence[int] = ()
 
+    @property
+    def size(self) -> int:
+        """The number of bytes of its new tasks, about."""
+        if not (self.adds or self.updates):
+            return 0
+        changes: list[NewTask | Change] = [*self.adds, *self.updates]
+        return sum([CHANGE_BYTES + len(each.data or b"") for each in changes])
 
+
+CHANGE_BYTES = 2**13  # Of a change besides its data, at most.
 Report = Callable[[float, str], object]
 
 
@@ -50,15 +59,30 @@ def unreported(done: float, text: str) -> None:
 class Context:
     """The context of an attempt, the optional second argument of a handler.
 
-    `attempt`: its number, starting at 1. `worker`: the worker's name. `lost`: an event that is set when the lease is
-    lost.
+    `attempt`: its number, starting at 1. `worker`: the worker's name.
     """
 
     def __init__(self, attempt: int, worker: str, report: Report = unreported) -> None:
         self.attempt = attempt
         self.worker = worker
-        self.lost = threading.Event()
+        self._is_lost = False
+        self._lost: threading.Event | None = None
         self._report = report
+
+    @property
+    def lost(self) -> threading.Event:
+        """An event that is set when the lease is lost."""
+        if self._lost is None:  # Most functions don't ask.
+            self._lost = threading.Event()
+        if self._is_lost:  # After that, because it may be lost meanwhile.
+            self._lost.set()
+        return self._lost
+
+    def lose(self) -> None:
+        """Tell the function that the lease is lost."""
+        self._is_lost = True
+        if self._lost:
+            self._lost.set()
 
     def progress(self, done: float, text: str = "") -> None:
         """Report the progress of the task: `done` from 0 to 1, and a text of up to 255 characters.
@@ -102,6 +126,7 @@ class Outcome:
     traceback: str = ""
     group: str = ""  # Where a saved task goes; empty: the failed group.
     in_ms: int | None = None  # The pause before the next attempt. None: by the number of the attempt.
+    size: int = 0  # The number of bytes of the result, about.
 
     @classmethod
     def of(cls, problem: BaseException, attempt: int, retries: Retries) -> Self:
@@ -123,6 +148,9 @@ class Outcome:
                 return cls(how=how, error=error, traceback=text, in_ms=retries.pause_ms(attempt, problem))
 
 
+DONE = Outcome(how=How.DONE)  # With nothing to write but the end of the task.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
     """A function with its retry policy."""
@@ -132,44 +160,55 @@ class Handler:
     failed_group: str
     max_attempts: int
     retries: Retries = DEFAULT
+    is_coroutine: bool = field(init=False)
+    takes_context: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "is_coroutine", inspect.iscoroutinefunction(self.function))
+        object.__setattr__(self, "takes_context", takes_two(self.function))
         if self.failed_group == self.group:
             raise ValueError(f"failed_group must be a group other than {self.group!r}")
         if self.max_attempts < 1:
             raise ValueError(f"max_attempts: must be at least 1, not {self.max_attempts}")
 
-    @property
-    def is_coroutine(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
-
-    def call(self, task: Task, context: Context) -> Any:
+    def call(self, task: Task, context: Context | None) -> Any:
         """Call the function with the task, and with the context if it takes two positional arguments."""
-        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        parameters = inspect.signature(self.function).parameters.values()
-        takes_context = sum(each.kind in kinds for each in parameters) > 1
-        return self.function(task, context) if takes_context else self.function(task)
+        return self.function(task, context) if self.takes_context else self.function(task)
 
-    def attempt(self, task: Task, context: Context) -> Outcome:
+    def attempt(self, task: Task, context: Context | None, number: int) -> Outcome:
         """Call the function. Any exception becomes an outcome, so that it can't end a worker's thread."""
         try:
-            return Outcome(how=How.DONE, result=as_result(self.call(task, context)))
+            return done(self.call(task, context))
         except BaseException as problem:
-            return self.outcome_of(problem, context.attempt)
+            return self.outcome_of(problem, number)
 
-    async def attempt_async(self, task: Task, context: Context) -> Outcome:
+    async def attempt_async(self, task: Task, context: Context | None, number: int) -> Outcome:
         try:
-            return Outcome(how=How.DONE, result=as_result(await self.call(task, context)))
+            return done(await self.call(task, context))
         except CancelledError:
             raise
         except BaseException as problem:
-            return self.outcome_of(problem, context.attempt)
+            return self.outcome_of(problem, number)
 
     def outcome_of(self, problem: BaseException, attempt: int) -> Outcome:
         try:
             return Outcome.of(problem, attempt, self.retries)
         except Exception as worse:  # Of a function for the backoff.
             return Outcome.of(worse, attempt, DEFAULT)
+
+
+def takes_two(function: Function) -> bool:
+    """Whether the function takes two positional arguments."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in kinds for each in inspect.signature(function).parameters.values()) > 1
+
+
+def done(returned: Returned) -> Outcome:
+    """Return the outcome of a function that has returned this. Raises TypeError for an unsupported value."""
+    if returned is None:
+        return DONE
+    result = as_result(returned)
+    return Outcome(how=How.DONE, result=result, size=result.size)
 
 
 def as_result(returned: Returned) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CommitRefused
@@ -43,21 +43,18 @@ SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
 MOST_AT_ONCE = 100  # Per commit, because its response contains the data of all tasks.
 
 
-def nothing() -> None:
-    """Do nothing when a lease is lost, for callers that check `Held.lost`."""
-
-
 class Held:
     """A leased task, whose id changes with each renewal."""
 
-    def __init__(self, task: Task, on_lost: Callable[[], None]) -> None:
-        self.task = task  # With its current id.
-        self.lost = threading.Event()  # Set when the lease is lost, so that no result can be committed.
-        self._on_lost = on_lost
+    __slots__ = ("current", "is_lost")
+
+    def __init__(self, task: Task) -> None:
+        self.current = task  # With its current id.
+        self.is_lost = False  # No result can be committed any more.
 
     def lose(self) -> None:
-        self.lost.set()
-        self._on_lost()
+        """Note that the store has refused to renew the lease. Called by the thread of the keeper: it must be quick."""
+        self.is_lost = True
 
 
 class Keeper:
@@ -83,19 +80,19 @@ class Keeper:
         """Stop renewing. Does not wait for a renewal under way."""
         self._stopping.set()
 
-    def keep(self, task: Task, on_lost: Callable[[], None] = nothing) -> Held:
-        """Renew the lease until `let_go` or until it is lost. `on_lost` is called by this thread and must be quick."""
-        held = Held(task, on_lost)
+    def keep(self, held: Held) -> None:
+        """Renew the lease until `let_go` or until it is lost, which it may be already."""
         with self._change:
-            self._held[held] = None
-        return held
+            if not held.is_lost:
+                self._held[held] = None
 
     def let_go(self, held: Held) -> Task:
         """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""
         with self._change:
             self._held.pop(held, None)
-            self._change.wait_for(lambda: held not in self._renewing)
-        return held.task
+            while held in self._renewing:
+                self._change.wait()
+        return held.current
 
     def _renew_until_stopped(self) -> None:
         pause_s = in_time_s = self.duration_ms / RENEWALS / 1_000
@@ -128,9 +125,9 @@ class Keeper:
                 return
             refused: Collection[int] = ()
             try:
-                renewed = self._store.commit(updates=[renewal(held.task, self.duration_ms) for held in batch])
+                renewed = self._store.commit(updates=[renewal(held.current, self.duration_ms) for held in batch])
                 for held, task in zip(batch, renewed, strict=True):
-                    held.task = task
+                    held.current = task
             except CommitRefused as problem:
                 refused = named(problem.refusal)
                 if not refused:
@@ -139,7 +136,7 @@ class Keeper:
                 with self._change:
                     self._renewing = frozenset()
                     self._change.notify_all()
-            lost = [held for held in batch if held.task.id in refused]
+            lost = [held for held in batch if held.current.id in refused]
             if not lost:
                 return
             for held in lost:

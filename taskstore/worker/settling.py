@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from ..client.calls import new_key
 from ..client.errors import NotAllowed, TooOften
-from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
-from ..types.tasks import Change, NewTask
+from ..errors import CommitRefused, CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from ..types.tasks import Change, Ending, NewTask, Refusal
 from .handlers import Result
-from .lease_keeper import Outage, named
+from .lease_keeper import Held, Keeper
 from .store import Store
 
 if TYPE_CHECKING:
@@ -23,45 +25,100 @@ if TYPE_CHECKING:
 LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
 AWAY = (StoreUnavailable, StoreBusy, TooOften)
 SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
-MOST_AT_ONCE, MOST_BYTES = 100, 8 * 2**20  # Per commit, unless a single entry is larger.
-CHANGE_BYTES = 2**13  # Of a change besides its data, at most about a thousand in a commit.
+MOST_CHANGES, MOST_BYTES = 300, 8 * 2**20  # Per commit, unless a single entry is larger.
+MOST_WAITING, MOST_BYTES_WAITING = 1_000, 32 * 2**20  # Above this the worker claims nothing.
 
 
 def _nothing(_: object) -> None:
     """Do nothing, for entries whose result does not matter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
     """Changes that are committed all or nothing, and who hears what comes of it."""
 
     commit: Result
-    written: Callable[[Sequence[Task]], None] = _nothing  # With the new tasks: adds, then updates.
-    # Takes CommitRefused if a task is lost, InvalidInput if the store rejects the entry, or the error of an unavailable
-    # store. Returns the entry to write instead.
+    # With the new tasks: adds, then updates. With none if `is_last` and only the history tells that it is written.
+    written: Callable[[Sequence[Task]], None] = _nothing
+    # Takes CommitRefused with what concerns this entry if a task is lost, InvalidInput if the store rejects the entry,
+    # or the error of an unavailable store. Returns the entry to write instead.
     refused: Callable[[Exception], Entry | None] = _nothing
+    held: Held | None = None  # Its lease, which is not renewed from here on.
+    is_last: bool = False  # Nobody goes on with the new tasks.
+    frees_keys: bool = True  # Whether unique keys of tasks may become free.
 
     @classmethod
-    def of(
-        cls,
-        change: NewTask | Change,
-        written: Callable[[Sequence[Task]], None] = _nothing,
-        refused: Callable[[Exception], Entry | None] = _nothing,
-    ) -> Self:
+    def of(cls, change: NewTask | Change, **more: Any) -> Self:
         """Return the entry for a change of one task. An add replaces the task that it names."""
         commit = Result(adds=[change], deletes=[change.id]) if isinstance(change, NewTask) else Result(updates=[change])
-        return cls(commit=commit, written=written, refused=refused)
+        return cls(commit=commit, **more)
 
     @property
-    def ids(self) -> frozenset[int]:
+    def ids(self) -> Sequence[int]:
         """The ids of the tasks that it changes."""
-        return frozenset((*self.commit.deletes, *(change.id for change in self.commit.updates)))
+        return (*self.commit.deletes, *[change.id for change in self.commit.updates])
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The unique keys that it adds, with their groups."""
+        return [add.key for add in self.commit.adds if add.key and not add.id]
+
+    @property
+    def weight(self) -> int:
+        """The number of tasks that it is about."""
+        commit = self.commit
+        return len(commit.adds) + len(commit.updates) + len(commit.deletes) + len(commit.depends)
 
     @property
     def size(self) -> int:
         """The number of bytes, about."""
-        data = [add.data for add in self.commit.adds] + [change.data for change in self.commit.updates]
-        return sum(CHANGE_BYTES + len(each if isinstance(each, bytes) else b"") for each in data)
+        return self.commit.size
+
+    def concerns(self, refusal: Refusal) -> Refusal:
+        """Return the part of a refusal that is about the tasks of this entry."""
+        mine = {*self.ids, *self.commit.depends}
+        return Refusal(
+            changes=tuple(id for id in refusal.changes if id in mine),
+            deletes=tuple(id for id in refusal.deletes if id in mine),
+            depends=tuple(id for id in refusal.depends if id in mine),
+            owned=tuple(id for id in refusal.owned if id in mine),
+        )
+
+
+@dataclass(slots=True)
+class Batch:
+    """Entries that can share a commit: none is about what another one changes."""
+
+    entries: list[Entry] = field(default_factory=list)
+    _weight: int = 0
+    _size: int = 0
+    _changed: set[int] = field(default_factory=set)
+    _depended: set[int] = field(default_factory=set)
+    _keys: set[tuple[str, str]] = field(default_factory=set)
+    _frees_keys: bool = False
+
+    def takes(self, entry: Entry) -> bool:
+        """Add the entry unless it has to wait for the next commit."""
+        ids, depends, keys, weight, size = entry.ids, entry.commit.depends, entry.keys, entry.weight, entry.size
+        if self.entries and (
+            self._weight + weight > MOST_CHANGES
+            or self._size + size > MOST_BYTES
+            or not self._changed.isdisjoint(ids)
+            or not self._changed.isdisjoint(depends)
+            or not self._depended.isdisjoint(ids)
+            or not self._keys.isdisjoint(keys)
+            or (self._keys and entry.frees_keys)
+            or (self._frees_keys and keys)
+        ):
+            return False
+        self.entries.append(entry)
+        self._weight += weight
+        self._size += size
+        self._changed.update(ids)
+        self._depended.update(depends)
+        self._keys.update(keys)
+        self._frees_keys |= entry.frees_keys
+        return True
 
 
 Plan = Callable[[], Entry | None]
@@ -70,59 +127,96 @@ Plan = Callable[[], Entry | None]
 class Settling:
     """Writes entries to the store. Threads may share it.
 
-    `is_patient`: whether to wait for an unavailable store. `fail` takes an error of the thread that writes.
+    While one commit is on its way, entries pile up, and the next commit takes them. `is_patient`: whether to wait for
+    an unavailable store. `fail` takes an error of the thread that writes. `on_room` is called when fewer wait again.
     """
 
     def __init__(
         self,
         store: Store,
-        outage: Outage,
+        keeper: Keeper,
         is_patient: Callable[[], bool],
         fail: Callable[[BaseException], object] = _nothing,
+        on_room: Callable[[], object] = lambda: None,
     ) -> None:
-        self._store, self._outage, self._is_patient, self._fail = store, outage, is_patient, fail
-        self._plans: SimpleQueue[Plan | None] = SimpleQueue()  # None: it ends.
-        self._unwritten = 0
-        self._change = threading.Condition()  # Guards the number.
+        self._store, self._keeper, self._is_patient, self._fail = store, keeper, is_patient, fail
+        self._on_room = on_room
+        self._arrived: SimpleQueue[tuple[Plan, int] | None] = SimpleQueue()  # None: it ends.
+        self._waiting: deque[tuple[Plan, int]] = deque()  # With their sizes. Of the thread that writes.
+        self._unwritten = self._bytes = 0
+        self._change = threading.Condition()  # Guards the numbers.
         self._thread = threading.Thread(target=self._write_until_end, name="results", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, plan: Plan) -> None:
-        """Have a thread write an entry soon, in order, with others in one commit. It calls `plan` for the entry."""
+    def put(self, plans: Sequence[tuple[Plan, int]]) -> None:
+        """Have a thread write entries soon, in order, with others in one commit.
+
+        It calls each plan for its entry. The numbers are their sizes in bytes, about. Until then their leases are
+        renewed.
+        """
         with self._change:
-            self._unwritten += 1
-        self._plans.put(plan)
+            self._unwritten += len(plans)
+            self._bytes += sum(size for _, size in plans)
+        for each in plans:
+            self._arrived.put(each)
 
     @property
     def is_idle(self) -> bool:
         """Whether everything is written."""
         return not self._unwritten
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that the worker must claim nothing more."""
+        return self._unwritten > MOST_WAITING or self._bytes > MOST_BYTES_WAITING
+
     def end(self, until: float) -> bool:
         """Wait until everything is written, or until then. Returns whether it is."""
         with self._change:
             while self._unwritten and (left_s := until - time.monotonic()) > 0:
                 self._change.wait(min(left_s, LOOK_S))
-        self._plans.put(None)
+        self._arrived.put(None)
         return self.is_idle
 
     def _write_until_end(self) -> None:
         try:
-            while plan := self._plans.get():
-                plans: list[Plan | None] = [plan]
-                with suppress(Empty):
-                    while plans[-1] and len(plans) < MOST_AT_ONCE:
-                        plans.append(self._plans.get_nowait())
-                self.write([entry for each in plans if each and (entry := each())])
+            while self._arrive():
+                before = len(self._waiting)
+                entries, size = self._next_batch()
+                self.write(entries)
                 with self._change:
-                    self._unwritten -= sum(each is not None for each in plans)
+                    was_full = self.is_full
+                    self._unwritten -= before - len(self._waiting)
+                    self._bytes -= size
                     self._change.notify_all()
-                if plans[-1] is None:
-                    return
+                if was_full and not self.is_full:
+                    self._on_room()
         except Exception as problem:
             self._fail(problem)
+
+    def _arrive(self) -> bool:
+        """Take what has arrived, and wait if there is nothing. Returns False at the end."""
+        with suppress(Empty):
+            while each := self._arrived.get(block=not self._waiting):
+                self._waiting.append(each)
+        return bool(self._waiting)
+
+    def _next_batch(self) -> tuple[list[Entry], int]:
+        """Return the entries of the next commit, and the size of the plans."""
+        batch = Batch()
+        total = 0
+        while self._waiting:
+            plan, size = self._waiting[0]
+            entry = plan()
+            if entry and not batch.takes(entry):
+                if entry.held:
+                    self._keeper.keep(entry.held)  # It is planned again.
+                break
+            self._waiting.popleft()
+            total += size
+        return batch.entries, total
 
     def write(
         self,
@@ -149,47 +243,69 @@ class Settling:
                 problem = why
             else:
                 for entry, tasks in made:
-                    entry.written(tasks)
+                    if tasks is not None:
+                        entry.written(tasks)
+                    elif other := entry.refused(CommitUnknown("the history says that it is written, but not as what")):
+                        instead.append(other)
                 return
-            gone = named(problem.refusal) if isinstance(problem, CommitRefused) else frozenset()
-            refused: Sequence[Entry] = [entry for entry in batch if gone & entry.ids]
-            if not refused and len(batch) > 1 and is_of_entry(problem):
+            concerned: dict[Entry, Exception] = {}
+            if isinstance(problem, CommitRefused):
+                parts = ((entry, entry.concerns(problem.refusal)) for entry in batch)
+                concerned = {entry: CommitRefused(part) for entry, part in parts if part}
+            if not concerned and len(batch) > 1 and is_of_entry(problem):
                 half = len(batch) // 2  # Find the entry that is to blame.
-                for part in (batch[:half], batch[half:]):
-                    self._write(part, instead, is_patient, client_id)
+                for some in (batch[:half], batch[half:]):
+                    self._write(some, instead, is_patient, client_id)
                 return
-            refused = refused or batch
-            instead += [other for entry in refused if (other := entry.refused(problem))]
-            batch = [entry for entry in batch if entry not in refused]
+            concerned = concerned or dict.fromkeys(batch, problem)
+            instead += [other for entry, why in concerned.items() if (other := entry.refused(why))]
+            batch = [entry for entry in batch if entry not in concerned]
 
     def _commit(
         self, batch: Sequence[Entry], is_patient: Callable[[], bool], client_id: int | None
-    ) -> Sequence[tuple[Entry, Sequence[Task]]]:
-        """Return each entry with its new tasks."""
+    ) -> Iterable[tuple[Entry, Sequence[Task] | None]]:
+        """Return each entry with its new tasks; None if it is written but they are not known.
+
+        What has been sent is sent again unchanged and with its key, until the store has said what came of it.
+        """
         commits = [entry.commit for entry in batch]
         adds = [add for commit in commits for add in commit.adds]
         updates = [change for commit in commits for change in commit.updates]
+        deletes = [id for commit in commits for id in commit.deletes]
+        depends = [id for commit in commits for id in commit.depends]
+        key, is_in_doubt = new_key(), False
         while True:
             try:
-                made = self._store.commit(
-                    adds=adds,
-                    updates=updates,
-                    deletes=[id for commit in commits for id in commit.deletes],
-                    depends=[id for commit in commits for id in commit.depends],
-                    client_id=client_id,
-                )
+                try:
+                    made = self._store.commit(
+                        adds=adds, updates=updates, deletes=deletes, depends=depends, client_id=client_id, key=key
+                    )
+                except CommitRefused:
+                    # The store may know the key no longer, or under another token only.
+                    if not (is_in_doubt and self._is_in_history(batch, client_id)):
+                        raise
+                    return [(entry, [] if entry.is_last else None) for entry in batch]
                 break
             except AWAY as problem:
-                self._outage.begin(problem)
+                is_in_doubt |= isinstance(problem, CommitUnknown)
+                self._keeper.outage.begin(problem)
                 if not (is_patient() and self._is_patient()):
                     raise
             time.sleep(SOON_S)
-        self._outage.end()
+        self._keeper.outage.end()
         added, updated = iter(made[: len(adds)]), iter(made[len(adds) :])
         return [
             (entry, [*(next(added) for _ in entry.commit.adds), *(next(updated) for _ in entry.commit.updates)])
             for entry in batch
         ]
+
+    def _is_in_history(self, batch: Sequence[Entry], client_id: int | None) -> bool:
+        """Whether it was this client that changed the tasks, so that a commit without an answer has been applied."""
+        id = next(id for entry in batch for id in entry.ids)
+        history = self._store.history(id)
+        ends = [step.ended for step in history.steps if step.id == id] if history else []
+        own = self._store.id if client_id is None else client_id
+        return any(end and end.client_id == own and end.how not in (Ending.CLAIMED, Ending.RENEWED) for end in ends)
 
 
 def is_of_entry(problem: Exception) -> bool:
@@ -197,14 +313,13 @@ def is_of_entry(problem: Exception) -> bool:
     return not isinstance(problem, TaskStoreError) or isinstance(problem, CommitRefused | InvalidInput | NotAllowed)
 
 
-def batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    size = 0
+def batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Yield entries that can share a commit, in order."""
+    batch = Batch()
     for entry in entries:
-        size += entry.size
-        if batch and (len(batch) == MOST_AT_ONCE or size > MOST_BYTES):
-            yield batch
-            batch, size = [], entry.size
-        batch.append(entry)
-    if batch:
-        yield batch
+        if not batch.takes(entry):
+            yield batch.entries
+            batch = Batch()
+            batch.takes(entry)
+    if batch.entries:
+        yield batch.entries

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..types.tasks import Change, NewTask, Order
 
 if TYPE_CHECKING:
+    from ..types.history import History
     from ..types.tasks import Task
 
 
@@ -60,9 +61,12 @@ class Store(Protocol):
         deletes: Iterable[int] = (),
         depends: Iterable[int] = (),
         client_id: int | None = None,
+        key: str = "",
     ) -> list[Task]:
         """Return the new tasks: adds, then updates. Raises CommitRefused."""
         ...
+
+    def history(self, id: int) -> History | None: ...
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]: ...
 

@@ -28,7 +28,8 @@ class Worker(Engine[FunctionAttempt, Outcome]):
     * `lease_ms`: how long until other workers get the tasks of a worker that died.
     * `threads`: how many tasks run at the same time. `processes`: run them in this many processes instead, for
       functions that compute or may crash. Coroutine functions run in one event loop, up to the same number at once.
-    * `batch`: how many tasks one claim may take even if fewer threads are free; the others are queued here.
+    * `batch`: how many tasks one claim may take even if fewer threads are free; the others are queued here. By default
+      as many as recently ended in a small part of a second. 1: none is claimed ahead.
     * `order`: whether claims take random or the oldest available tasks.
     * `wait_ms`: how long the server holds a claim when there is no task.
     * `grace_s`: how long running functions may continue when the worker stops. Then their tasks are given back.
@@ -44,13 +45,15 @@ class Worker(Engine[FunctionAttempt, Outcome]):
         lease_ms: int = 30_000,
         threads: int = 1,
         processes: int = 0,
-        batch: int = 1,
+        batch: int | None = None,
         order: Order = Order.RANDOM,
         wait_ms: int = 20_000,
         grace_s: float = 8,  # Docker kills after ten.
     ) -> None:
         if threads < 1 and not processes:
             raise ValueError(f"threads: must be at least 1, not {threads}")
+        if batch is not None and batch < 1:
+            raise ValueError(f"batch: must be at least 1, not {batch}")
         if not isinstance(lease_ms, int) or lease_ms < 1:
             raise ValueError(f"lease_ms: must be a whole number of milliseconds above 0, not {lease_ms!r}")
         self._handlers: dict[str, Handler] = {}

@@ -44,6 +44,9 @@ class FakeStore:
         self._fail_if_told()
         self.reports.append((id, done, text))
 
+    def history(self, id: int) -> None:
+        return None
+
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         return [None for _ in ids]
 

@@ -34,6 +34,9 @@ class Nobody:
     def place(self):
         return lambda attempt: self.given_back
 
+    def begin(self, attempts):
+        return attempts
+
     def room(self, in_work):
         return self._rooms.pop(0) if len(self._rooms) > 1 else self._rooms[0]
 
@@ -94,6 +97,16 @@ def test_the_first_outcome_of_an_attempt_counts():
     engine.settling.start()
     attempt = Attempt(task=Task.make(id=7, group="mail"))
     for outcome in ("done", "given back"):
-        engine.finish(attempt, outcome)
+        engine.finish([(attempt, outcome)])
     assert engine.settling.end(time.monotonic() + PATIENCE_S)
     assert executor.ended == ["done"]
+
+
+def test_nothing_is_claimed_while_much_is_to_be_written():
+    executor = Nobody(1)
+    engine = engine_of(executor)
+    engine.settling.put([(lambda: None, 40 * 2**20)])
+    assert engine._room() == 0
+    engine.settling.start()
+    assert engine.settling.end(time.monotonic() + PATIENCE_S)
+    assert engine._room() == 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from taskstore import StoreUnavailable, Task
-from taskstore.worker.lease_keeper import Keeper
+from taskstore.worker.lease_keeper import Held, Keeper
 
 from .fakes import FakeStore
 from .patience import wait_for
@@ -36,8 +36,14 @@ def mail(number: int) -> Task:
     return Task.make(id=number, group="mail")
 
 
+def kept(keeper: Keeper, number: int) -> Held:
+    held = Held(mail(number))
+    keeper.keep(held)
+    return held
+
+
 def test_all_are_renewed_in_one_commit_and_keep_their_places(fake, keeper):
-    held = [keeper.keep(mail(1)), keeper.keep(mail(2))]
+    held = [kept(keeper, 1), kept(keeper, 2)]
     wait_for(lambda: len(fake.commits) >= 3, "the renewals")
     let_go = [keeper.let_go(each).id for each in held]
     assert fake.commits[0] == [1, 2]
@@ -46,31 +52,34 @@ def test_all_are_renewed_in_one_commit_and_keep_their_places(fake, keeper):
 
 
 def test_what_was_let_go_is_not_renewed(fake, keeper):
-    first, second = keeper.keep(mail(1)), keeper.keep(mail(2))
+    first, second = kept(keeper, 1), kept(keeper, 2)
     wait_for(lambda: fake.commits, "a renewal")
     keeper.let_go(first)
     renewed = len(fake.commits)
     wait_for(lambda: len(fake.commits) > renewed + 1, "another one")
     assert all(len(ids) == 1 for ids in fake.commits[renewed:])
-    assert not second.lost.is_set()
+    assert not second.is_lost
 
 
 def test_the_lost_one_is_told_and_the_others_go_on(fake, keeper):
-    told = threading.Event()
     fake.gone = {1}
-    lost, kept = keeper.keep(mail(1), told.set), keeper.keep(mail(2))
-    assert told.wait(30)
-    wait_for(lambda: kept.task.id != 2, "the renewal of the other one")
-    assert (lost.lost.is_set(), kept.lost.is_set()) == (True, False)
+    lost, other = kept(keeper, 1), kept(keeper, 2)
+    wait_for(lambda: lost.is_lost, "the loss")
+    wait_for(lambda: other.current.id != 2, "the renewal of the other one")
+    assert (lost.is_lost, other.is_lost) == (True, False)
+    commits = len(fake.commits)
+    keeper.keep(lost)
+    wait_for(lambda: len(fake.commits) > commits + 2, "renewals without what is lost")
+    assert all(len(ids) == 1 for ids in fake.commits[commits + 1 :])
 
 
 def test_while_the_store_is_away_it_goes_on_trying_and_says_so_once(fake, keeper, caplog):
     fake.problem = StoreUnavailable("away")
-    held = keeper.keep(mail(1))
+    held = kept(keeper, 1)
     wait_for(lambda: len(fake.commits) > 3, "some tries")
-    assert not held.lost.is_set()
+    assert not held.is_lost
     fake.problem = None
-    wait_for(lambda: held.task.id != 1, "a renewal")
+    wait_for(lambda: held.current.id != 1, "a renewal")
     said = [record.getMessage() for record in caplog.records]
     assert said == ["the store is unreachable; retrying until it is back: away", "the store is reachable again"]
 
@@ -85,7 +94,7 @@ def test_it_lets_go_only_between_renewals(fake, keeper):
         return commit(**asked)
 
     fake.commit = slow_commit
-    held = keeper.keep(mail(1))
+    held = kept(keeper, 1)
     assert begun.wait(30)
     let_go: list[Task] = []
     waiting = threading.Thread(target=lambda: let_go.append(keeper.let_go(held)))
