@@ -107,9 +107,9 @@ class Line(Generic[A]):
             self._attempts.appendleft(attempt)
             self._change.notify()
 
-    def take(self) -> A | None:
+    def take(self, most: int) -> Sequence[A]:
         with self._change:
-            return self._attempts.popleft() if self._attempts else None
+            return [self._attempts.popleft() for _ in range(min(most, len(self._attempts)))]
 
     def wait(self) -> A | None:
         """Return an attempt as soon as there is one; None at the end."""
@@ -270,7 +270,7 @@ class Engine(Generic[A, R]):
 
     def another(self) -> A | None:
         """Return an attempt that waits for a place, for one that can have several."""
-        return self._line.take()
+        return next(iter(self._line.take(1)), None)
 
     def put_back(self, attempt: A) -> None:
         """Have another place run the attempt, or give it back if the worker is stopping."""

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ class EventLoop:
         self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
-        while len(self._running) < self._at_once and (attempt := self._line.take()):
+        for attempt in self._line.take(self._at_once - len(self._running)):
             if outcome := outcome_before(attempt):
                 self._end_of(attempt, outcome)
                 continue
@@ -194,19 +194,21 @@ class Functions:
         """Give back what was claimed ahead and waits for a slow function."""
         self._engine.give_back_waiting(time.monotonic() - LONGEST_WAIT_S)
 
-    def attempts(self, tasks: Sequence[Task]) -> Iterator[FunctionAttempt]:
+    def attempts(self, tasks: Sequence[Task]) -> Sequence[FunctionAttempt]:
         engine, note = self._engine, self._engine.reports.note
         numbers = {task.origin: attempt_of(task) for task in tasks}
-        for task in self._noted(tasks):
-            attempt = FunctionAttempt(
+        attempts = [
+            FunctionAttempt(
                 task=task,
                 handler=self._handlers[task.group],
                 number=numbers[task.origin],
                 worker=engine.name,
                 note=note,
             )
-            engine.keeper.keep(attempt)
-            yield attempt
+            for task in self._noted(tasks)
+        ]
+        engine.keeper.keep(*attempts)
+        return attempts
 
     def end(self) -> None:
         """Kill processes. Threads can't be ended and go on."""

@@ -80,11 +80,10 @@ class Keeper:
         """Stop renewing. Does not wait for a renewal under way."""
         self._stopping.set()
 
-    def keep(self, held: Held) -> None:
-        """Renew the lease until `let_go` or until it is lost, which it may be already."""
+    def keep(self, *held: Held) -> None:
+        """Renew each lease until `let_go` or until it is lost, which it may be already."""
         with self._change:
-            if not held.is_lost:
-                self._held[held] = None
+            self._held.update((each, None) for each in held if not each.is_lost)
 
     def let_go(self, held: Held) -> Task:
         """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""

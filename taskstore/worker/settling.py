@@ -56,23 +56,13 @@ class Entry:
     @property
     def ids(self) -> Sequence[int]:
         """The ids of the tasks that it changes."""
-        return (*self.commit.deletes, *[change.id for change in self.commit.updates])
+        commit = self.commit
+        return (*commit.deletes, *[change.id for change in commit.updates]) if commit.updates else commit.deletes
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
         """The unique keys that it adds, with their groups."""
         return [add.key for add in self.commit.adds if add.key and not add.id]
-
-    @property
-    def weight(self) -> int:
-        """The number of tasks that it is about."""
-        commit = self.commit
-        return len(commit.adds) + len(commit.updates) + len(commit.deletes) + len(commit.depends)
-
-    @property
-    def size(self) -> int:
-        """The number of bytes, about."""
-        return self.commit.size
 
     def concerns(self, refusal: Refusal) -> Refusal:
         """Return the part of a refusal that is about the tasks of this entry."""
@@ -99,7 +89,10 @@ class Batch:
 
     def takes(self, entry: Entry) -> bool:
         """Add the entry unless it has to wait for the next commit."""
-        ids, depends, keys, weight, size = entry.ids, entry.commit.depends, entry.keys, entry.weight, entry.size
+        commit = entry.commit
+        ids, depends = entry.ids, commit.depends
+        keys, size = (entry.keys, commit.size) if commit.adds or commit.updates else ((), 0)
+        weight = len(ids) + len(depends) + len(commit.adds)
         if self.entries and (
             self._weight + weight > MOST_CHANGES
             or self._size + size > MOST_BYTES
@@ -115,8 +108,10 @@ class Batch:
         self._weight += weight
         self._size += size
         self._changed.update(ids)
-        self._depended.update(depends)
-        self._keys.update(keys)
+        if depends:
+            self._depended.update(depends)
+        if keys:
+            self._keys.update(keys)
         self._frees_keys |= entry.frees_keys
         return True
 
@@ -185,7 +180,8 @@ class Settling:
             while self._arrive():
                 before = len(self._waiting)
                 entries, size = self._next_batch()
-                self.write(entries)
+                if entries:
+                    self._write_all([entries])
                 with self._change:
                     was_full = self.is_full
                     self._unwritten -= before - len(self._waiting)
@@ -226,11 +222,19 @@ class Settling:
         client_id: int | None = None,
     ) -> None:
         """Write each entry independently of the others. `client_id`: the client to commit as, by default this one."""
-        while entries:
-            instead: list[Entry] = []
-            for batch in batches(entries):
-                self._write(batch, instead, is_patient, client_id)
-            entries = instead
+        self._write_all(batches(entries), is_patient, client_id)
+
+    def _write_all(
+        self,
+        batches_: Iterable[list[Entry]],
+        is_patient: Callable[[], bool] = lambda: True,
+        client_id: int | None = None,
+    ) -> None:
+        instead: list[Entry] = []
+        for batch in batches_:
+            self._write(batch, instead, is_patient, client_id)
+        if instead:
+            self.write(instead, is_patient=is_patient, client_id=client_id)
 
     def _write(
         self, batch: Sequence[Entry], instead: list[Entry], is_patient: Callable[[], bool], client_id: int | None
