@@ -7,6 +7,7 @@ waits for the store, so that it can end everything in time.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -222,7 +223,7 @@ class Engine(Generic[A, R]):
         chores = [*self._executor.start(self), (SEND_EVERY_S, self.reports.send)]
         for number in range(1, self._executor.at_once + 1):
             threading.Thread(target=self._work, name=f"work {number}", daemon=True).start()
-        with stopping_by_signals(self.stop):
+        with stopping_by_signals(self.stop), without_looking_at_old_objects():
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
             self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, chores)
             for part in (self.settling, self.keeper, self._heartbeat, self._claims):
@@ -420,6 +421,20 @@ class Engine(Generic[A, R]):
     def _is_patient(self) -> bool:
         """Whether to wait for an unavailable store."""
         return time.monotonic() < self._grace_ends_at + PATIENCE_S
+
+
+@contextmanager
+def without_looking_at_old_objects() -> Iterator[None]:
+    """Have the garbage collector leave out what is there now, such as Django: it takes longer than most tasks."""
+    is_ours = not gc.get_freeze_count()
+    if is_ours:
+        gc.collect()
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if is_ours:
+            gc.unfreeze()
 
 
 @contextmanager
