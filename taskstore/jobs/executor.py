@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
-AHEAD = 16  # The number of jobs to queue for each process while jobs are quick.
-AT_ONCE, INSTANT_MS = 8, 5  # To hand over before their turn, if the recent average is below this.
+AT_ONCE, INSTANT_MS = 16, 5  # To hand over before their turn, if the recent average is below this.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 UNDECLARED, FAILED = JobOptions(), Attempted(how=How.FAILED)
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
@@ -105,7 +104,6 @@ class Jobs:
 
     def __init__(self, store: Store, groups: Sequence[str], setup: Setup) -> None:
         self._store, self._groups, self._setup = store, groups, setup
-        self._ahead_of_each = min(setup.jobs_per_process, AHEAD)
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._processes: list[JobProcess] = []
         self.end_s = setup.kill_after_s + 1
@@ -127,14 +125,7 @@ class Jobs:
         return attempts
 
     def room(self, in_work: int) -> int:
-        ahead = self._ahead_of_each * self._quick_processes() if self._average_ms < AHEAD_MS else 0
-        most = self._setup.processes + ahead
-        return 0 if in_work >= most - ahead // 2 else most - in_work
-
-    def _quick_processes(self) -> int:
-        """Count the processes that may soon be free: slow jobs leave other jobs to other workers."""
-        slow_ms = now_ms() - AHEAD_MS
-        return self._setup.processes - sum(0 < work.started_ms < slow_ms for work in self._running())
+        return self._engine.room(in_work)
 
     def _running(self) -> Sequence[Work]:
         return [work for process in self._processes for work in list(process.works.values())[:1]]
@@ -186,7 +177,7 @@ class Jobs:
                 return False
         return not (work.is_interrupted or self._engine.stopping.is_set())
 
-    def order(self, work: Work) -> tuple[children.Work, bytes]:
+    def order(self, work: Work) -> tuple[children.Work, tuple[bytes]]:
         """Return the limits of a job, and what its process is told."""
         record, options = work.record, work.record.options.filled()
         assigned = {
@@ -206,7 +197,7 @@ class Jobs:
             kill_after_s=self._setup.kill_after_s,
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
         )
-        return limits, packed(assigned)
+        return limits, (packed(assigned),)
 
     def outcome(self, work: Work, over: Over) -> Outcome:
         took_ms = round(over.took_s * 1_000)
@@ -338,19 +329,22 @@ class JobProcess:
             elif self._child:
                 for number, _ in reversed(others):
                     self._child.stop(number, only_waiting=True)
+            ended: list[tuple[Work, Outcome]] = []
             for event in self._child.wait(QUICK_S) if self._child else ():
-                self._hear(event)
+                ended += self._hear(event)
+            self._engine.finish(ended)
             for running in list(self.works.values())[:1]:
                 self._jobs.look_after(running)
         return Jobs.given_back  # Unless it has ended.
 
     def _hand_over(self) -> None:
         """Hand over jobs before their turn, but none whose start is recorded first."""
-        while len(self.works) < self._jobs.at_once_in_process() and (another := self._engine.another()):
-            if is_recorded_first(another):
-                self._engine.put_back(another)
-                break
-            self._begin(another)
+        most = self._jobs.at_once_in_process()
+        others = self._engine.others(most - len(self.works)) if len(self.works) <= most // 2 else ()
+        first = next((place for place, other in enumerate(others) if is_recorded_first(other)), len(others))
+        for other in reversed(others[first:]):
+            self._engine.put_back(other)
+        self._order(others[:first])
 
     def _begin(self, work: Work) -> None:
         if not self.works:
@@ -359,23 +353,30 @@ class JobProcess:
                 work.started_ms = 0
                 self._engine.finish([(work, Jobs.given_back)])
                 return
-        child = self._child = self._child or self._children.new()
-        number = child.run(*self._jobs.order(work))
-        self.works[number] = work
-        work.on_interrupt(lambda _: child.stop(number))
+        self._order([work])
 
-    def _hear(self, event: Event) -> None:
+    def _order(self, works: Sequence[Work]) -> None:
+        if not works:
+            return
+        child = self._child = self._child or self._children.new()
+        for number, work in zip(child.run_all(map(self._jobs.order, works)), works, strict=True):
+            self.works[number] = work
+            work.on_interrupt(partial(stop, child, number))
+
+    def _hear(self, event: Event) -> Iterator[tuple[Work, Outcome]]:
+        """Yield works that have ended."""
         running = next(iter(self.works.values()), None)
         if isinstance(event, Over):
             work = self.works.pop(event.number)
             if event.why is not Why.NOT_BEGUN:
-                self._engine.finish([(work, self._jobs.outcome(work, event))])
+                yield work, self._jobs.outcome(work, event)
             elif not work.is_interrupted:
                 self._engine.put_back(work)
             else:
-                self._engine.finish([(work, Jobs.given_back)])
+                yield work, Jobs.given_back
             for following in list(self.works.values())[:1]:
-                following.started_ms = following.started_ms or now_ms()
+                # The end was told with a delay, and maybe that of the following ones with it.
+                following.started_ms = following.started_ms or work.ended_ms or now_ms()
         elif isinstance(event, Gone):
             works, self.works = self.works, {}
             if self._child:
@@ -384,11 +385,16 @@ class JobProcess:
             for work in works.values():
                 if work is running:
                     error = JobError(type="WorkerLost", message="its parent process died")
-                    self._engine.finish([(work, Outcome(How.LOST, error=error, pid=work.pid, log=work.log))])
+                    yield work, Outcome(How.LOST, error=error, pid=work.pid, log=work.log)
                 else:
                     self._engine.put_back(work)
         elif running and isinstance(event, News):
             self._jobs.hear(running, event)
+
+
+def stop(child: Child, number: int, _: object) -> None:
+    """Interrupt a job where it runs."""
+    child.stop(number)
 
 
 def is_recorded_first(work: Work) -> bool:

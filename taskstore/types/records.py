@@ -63,15 +63,16 @@ ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 def tree_of(value: Any, *, packed: bool = False) -> Any:
     """Return a data class with all that it contains as JSON objects. What is JSON already is not copied."""
     kind = type(value)
-    if is_dataclass(kind):
+    if names := names_of(kind):  # type: ignore[arg-type]
         pack = getattr(value, "packed", None) if packed else None
-        return (pack and pack()) or {name: tree_of(getattr(value, name), packed=packed) for name in names_of(kind)}
+        return (pack and pack()) or {name: tree_of(getattr(value, name), packed=packed) for name in names}
     return [tree_of(each, packed=packed) for each in value] if kind is tuple else value
 
 
 @cache
-def names_of(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def names_of(kind: Any) -> tuple[str, ...]:
+    """Return the names of a data class's members; an empty tuple for other classes."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
 
 
 def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
@@ -82,15 +83,20 @@ def value_of(kind: type[Kind], tree: Any, path: str = "") -> Kind:
         tree = unpacked(tree)
     types = _types(kind)  # type: ignore[arg-type]
     members = {name: _member(types[name], tree[name], path + name) for name in types if tree.get(name) is not None}
-    for each in fields(kind):  # type: ignore[arg-type]
-        is_needed = each.default is MISSING and each.default_factory is MISSING
-        if is_needed and not members.get(each.name):
-            raise ValueError(f"{path}{each.name} {sentences.REQUIRED}")
+    for name in _needed(kind):  # type: ignore[arg-type]
+        if not members.get(name):
+            raise ValueError(f"{path}{name} {sentences.REQUIRED}")
     return kind(**members)
 
 
 @cache
-def _types(kind: type[Any]) -> Mapping[str, Any]:
+def _needed(kind: Any) -> tuple[str, ...]:
+    """Return the names of the members without a default."""
+    return tuple(each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING)
+
+
+@cache
+def _types(kind: Any) -> Mapping[str, Any]:
     """Return the types of a class's members; `X | None` becomes X."""
     found = {}
     for name, hint in get_type_hints(kind).items():
@@ -103,8 +109,8 @@ def _member(hint: Any, value: Any, path: str) -> Any:
     """Check a JSON value and convert it to the type of a member."""
     if hint is Any:
         return value
-    if is_dataclass(hint):
-        return value_of(hint, value, f"{path}.")  # type: ignore[arg-type]
+    if names_of(hint):
+        return value_of(hint, value, f"{path}.")
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         if value not in list(hint):
             raise ValueError(f"{path} {sentences.one_of(hint, value)}")

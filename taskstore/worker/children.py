@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -356,9 +356,17 @@ class Child:
 
     def run(self, work: Work, *messages: bytes) -> int:
         """Hand over work, with messages for the Python process. It is done after the last one. Returns its number."""
-        number = next(self._numbers)
-        self.channel.send(pickle.dumps(work._replace(number=number, messages=len(messages))), *messages)
-        return number
+        return self.run_all([(work, messages)])[0]
+
+    def run_all(self, works: Iterable[tuple[Work, Sequence[bytes]]]) -> list[int]:
+        """Hand over works, with the messages of each, that are done one after the other. Returns their numbers."""
+        numbers: list[int] = []
+        sent: list[bytes] = []
+        for work, messages in works:
+            numbers.append(next(self._numbers))
+            sent += (pickle.dumps(work._replace(number=numbers[-1], messages=len(messages))), *messages)
+        self.channel.send(*sent)
+        return numbers
 
     def tell(self, message: bytes) -> None:
         """Send a message to the Python process that works."""

@@ -39,6 +39,8 @@ LATE_S = 5.0  # After this an unanswered claim is logged, because the client ret
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
+AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
+MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
 
 
 def nothing(_: Attempt) -> None:
@@ -122,6 +124,8 @@ class Line(Generic[A]):
     def take_old(self, taken_before: float) -> Sequence[A]:
         """Return those that wait since then."""
         with self._change:
+            if not self._attempts or self._attempts[0].taken_at >= taken_before:
+                return ()
             old = [attempt for attempt in self._attempts if attempt.taken_at < taken_before]
             self._attempts = deque(attempt for attempt in self._attempts if attempt.taken_at >= taken_before)
         return old
@@ -194,6 +198,7 @@ class Engine(Generic[A, R]):
         self._lines: list[Line[A]] = []
         self._line = self.new_line()  # Of those that need a thread.
         self._ended, self._ended_since = 0.0, time.monotonic()
+        self._ahead_s = min(AHEAD_S, lease_ms / 1_000 * AHEAD_OF_LEASE)
         self.change = threading.Condition()  # Guards `works`, `stopping` and the two above.
         self.stopping = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
@@ -253,6 +258,8 @@ class Engine(Generic[A, R]):
     def finish(self, outcomes: Sequence[tuple[A, R]]) -> None:
         """Have the outcomes written, and other tasks claimed. The first outcome of an attempt counts."""
         ended = [(attempt, outcome) for attempt, outcome in outcomes if attempt.decide()]
+        if not ended:
+            return
         entry = self._executor.entry
         self.settling.put([(partial(entry, *each), getattr(each[1], "size", 0)) for each in ended])
         with self.change:
@@ -269,9 +276,14 @@ class Engine(Generic[A, R]):
             self._ended_since += took_s
         return self._ended / max(took_s, LEAST_RATE_S)
 
-    def another(self) -> A | None:
-        """Return an attempt that waits for a place, for one that can have several."""
-        return next(iter(self._line.take(1)), None)
+    def room(self, in_work: int) -> int:
+        """Return how many tasks to claim if some are claimed ahead of their turn: what ends in a moment, of late."""
+        at_once, ahead = self._executor.at_once, min(MOST_AHEAD, int(self.ended_per_s() * self._ahead_s))
+        return min(at_once - in_work + ahead, MOST_OF_A_CLAIM) if in_work <= at_once + ahead // 2 else 0
+
+    def others(self, most: int) -> Sequence[A]:
+        """Return attempts that wait for a place, for one that can have several."""
+        return self._line.take(most)
 
     def put_back(self, attempt: A) -> None:
         """Have another place run the attempt, or give it back if the worker is stopping."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOP_END_S = 1.0
-AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
-MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
 LONGEST_WAIT_S = 1.0  # For its turn, of a task that was claimed ahead.
 
 
@@ -156,7 +154,6 @@ class Functions:
 
     def start(self, engine: Engine[FunctionAttempt, Outcome]) -> Sequence[Chore]:
         self._engine, self._loop = engine, EventLoop(engine, self.at_once)
-        self._ahead_s = min(AHEAD_S, engine.keeper.duration_ms / 1_000 * AHEAD_OF_LEASE)
         self._loop.start()
         self._children = started(self._handlers) if self._processes else None
         return () if self._batch else [(LONGEST_WAIT_S, self._leave_to_others)]
@@ -184,11 +181,10 @@ class Functions:
         return [attempt for attempt in attempts if not attempt.handler.is_coroutine]
 
     def room(self, in_work: int) -> int:
+        if not self._batch:
+            return self._engine.room(in_work)
         free = self.at_once - in_work
-        if self._batch:
-            return max(free, self._batch) if free > 0 else 0
-        ahead = min(MOST_AHEAD, int(self._engine.ended_per_s() * self._ahead_s))
-        return min(free + ahead, MOST_OF_A_CLAIM) if in_work <= self.at_once + ahead // 2 else 0
+        return max(free, self._batch) if free > 0 else 0
 
     def _leave_to_others(self) -> None:
         """Give back what was claimed ahead and waits for a slow function."""

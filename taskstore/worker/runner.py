@@ -34,6 +34,7 @@ from .children import (
     STOPS,
     Channel,
     Desk,
+    Event,
     News,
     NotPrepared,
     Over,
@@ -49,6 +50,7 @@ from .children import (
 
 LIVE_BYTES = 8 * 2**10  # The size of a live output.
 FIRST_NEWS_S, NEWS_S = 0.2, 1.0
+TOGETHER_S = 0.01  # How long the end of work waits to be told with the next ones.
 MEMORY_S = 0.25
 FULL_S = 1.0  # For work that uses too much memory to clean up.
 LEFTOVERS_S = 0.01
@@ -233,6 +235,8 @@ class Runner:
         self._process: Process | None = None
         self._work: Work | None = None
         self._waiting: deque[tuple[Work, list[bytes]]] = deque()  # With the messages for the process.
+        self._untold: list[bytes] = []  # Ends of work, to be told with the next ones, while more waits.
+        self._tell_at = 0.0
         self._signalled_at = -1.0  # When this process received SIGTERM or SIGINT.
         tree.adopt_orphans()
         for number in STOPS:
@@ -249,8 +253,11 @@ class Runner:
                 for message in self._owner.receive():
                     self._obey(message)
             if not self._look_after():
+                self._tell()
                 return
             self._begin_next()
+            if len(self._untold) >= len(self._waiting) or time.monotonic() > self._tell_at:
+                self._tell()
         if self._process and self._process.channel and not self._work:
             self._retire(self._process.channel)
         tree.kill_all()
@@ -282,7 +289,7 @@ class Runner:
             self._interrupt(Why.STOPPED)
         for each in [each for each in self._waiting if each[0].number == order.number]:
             self._waiting.remove(each)
-            self._owner.send(pickle.dumps(NOT_BEGUN._replace(number=order.number)))
+            self._tell(NOT_BEGUN._replace(number=order.number))
 
     def _begin_next(self) -> None:
         is_free = not self._work and (self._process is None or self._process.code is None)
@@ -405,7 +412,7 @@ class Runner:
         for message in channel.receive():
             kind, text = message[:1], message[1:]
             if kind == SAYS:
-                self._owner.send(pickle.dumps(text))
+                self._tell(text)
             elif kind == REPORTS:
                 self._progress.latest, self._has_news = pickle.loads(text), True  # noqa: S301 - of the work.
             elif self._work:
@@ -468,6 +475,7 @@ class Runner:
         if not self._work:
             return None
         times = [self._news_at, self._kills_at, None if self._why else self._ends_at]
+        times.append(self._tell_at if self._untold else None)
         if self._work.memory_bytes:
             times.append(self._memory_at)
         return max(0.0, min(each for each in times if each) - time.monotonic()) * 1_000 + 1
@@ -542,7 +550,9 @@ class Runner:
             others=self._others,
         )
         self._work = None
-        self._owner.send(pickle.dumps(over))
+        if not self._untold:
+            self._tell_at = time.monotonic() + TOGETHER_S
+        self._untold.append(pickle.dumps(over))
 
     def _tell_news(self, process: Process) -> None:
         if not self._has_news and not any(output.has_news for output in process.outputs):
@@ -552,7 +562,12 @@ class Runner:
         if poller.poll(0):  # Otherwise the owner is stopped, and limits go on.
             self._has_news = False
             out, err, *_ = (*(output.end(LIVE_BYTES) for output in process.outputs), NO_OUTPUT, NO_OUTPUT)
-            self._owner.send(pickle.dumps(News(process.pid, out, err, self._progress.latest)))
+            self._tell(News(process.pid, out, err, self._progress.latest))
+
+    def _tell(self, *events: Event) -> None:
+        """Tell the owner what happened, after what it has not been told yet."""
+        told, self._untold = self._untold, []
+        self._owner.send(*told, *map(pickle.dumps, events))
 
 
 # ---- The Python process that works

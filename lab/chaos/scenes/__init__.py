@@ -15,6 +15,7 @@ from .leases import kill_worker, slow_worker
 from .pages import many_pages
 from .pooled import pgbouncer
 from .servers import by_grpc, contention, cut_network, kill_migrate, kill_server, many_groups, many_tasks, terminate
+from .settling import settling
 from .slow import slow_clients
 
 SQLITE = (Database.SQLITE,)
@@ -52,6 +53,7 @@ SCENES = (
     Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
     Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
     Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
+    Scene(name="settling", title="results wait for slow commits, tasks are stolen", act=settling, is_tiny=True),
     Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
     Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
