@@ -33,7 +33,6 @@ SETS = {
     "server": "the server",
     "test": "the tests",
     "postgres": "the PostgreSQL tests",
-    "bench": "the benchmarked peers",
 }
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")

@@ -11,14 +11,13 @@ from pathlib import Path
 class Database(StrEnum):
     POSTGRESQL = "PostgreSQL"
     SQLITE = "SQLite"
-    VALKEY = "Valkey"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """How to ask the contender's database what is left and what was done: only real work counts."""
 
-    left: str  # The number of tasks that can be claimed: SQL, or a command of Valkey.
+    left: str  # The number of tasks that can be claimed.
     claimed: str = ""  # The number of claims so far; empty where no trace of them is kept.
 
 
@@ -27,13 +26,21 @@ STORE = Ledger(
     claimed="SELECT count(*) FROM tasks_app_endedtask WHERE ending = 'claimed'",
 )
 RAW = Ledger(left="SELECT count(*) FROM raw_task WHERE leased_since_ms = 0")
-JOBS = Ledger(left="SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
-RESULTS = Ledger(
-    left="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'READY'",
-    claimed="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status = 'SUCCESSFUL'",
-)
-QUEUE = Ledger(left="LLEN rq:queue:bench")
 NO_LEDGER = Ledger(left="")  # Of those whose results are counted by themselves.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A worker that runs by itself. `left`, `done`: one of these queries, for the tasks that are or are not done."""
+
+    share: int  # Of the tasks that the pace says, because some workers do many more.
+    module: str = ""  # In programs/.
+    left: str = ""
+    done: str = ""
+    packages: tuple[str, ...] = ()  # From the registry, with an interpreter of its own. Empty: it is this project's.
+    command: tuple[str, ...] = ()  # Of this project; empty: importing the module works.
+    has_process_each: bool = False  # A process for each task at a time.
+    wakes: bool = True  # Whether it is also measured how soon an idle one starts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Contender:
     has_grpc: bool = False  # These servers speak it too.
     most_clients: int = 128
     checkout: Path | None = None  # The folder of another revision of this store, whose servers these are.
+    program: Program | None = None
 
     @property
     def client_name(self) -> str:
@@ -64,7 +72,7 @@ BEFORE = "-before"  # How the name of a contender from another checkout ends.
 UP = ("up", "--port", "0")
 SERVE = ("serve", "--workers", "1", "--port", "0")
 SERVE_TWO = ("serve", "--workers", "2", "--port", "0")
-SQLITE, VALKEY = Database.SQLITE, Database.VALKEY
+SQLITE = Database.SQLITE
 
 PSYCOPG = Contender(
     "psycopg",
@@ -99,38 +107,89 @@ GRPC_UVICORN = grpc(
 )
 GRPC_DAPHNE = grpc("grpc-daphne", title="this store over gRPC from the process of daphne (`up`), PostgreSQL", server=UP)
 
-peer = partial(Contender, kind="peers", most_clients=32)
-PROCRASTINATE = peer("procrastinate", title="Procrastinate, PostgreSQL", ledger=JOBS)
-DJANGO_TASKS = peer("django-tasks-db", title="django-tasks-db, PostgreSQL", ledger=RESULTS)
-UNSAFE = "with Valkey's defaults: acknowledged changes are not on disk yet"
-RQ = peer("rq", title=f"RQ without a fork per job, {UNSAFE}", database=VALKEY, ledger=QUEUE)
-
-# Those whose own workers run jobs: as many processes as jobs at a time.
-workers = partial(Contender, kind="workers")
-JOBS_FORKED = workers(
-    "jobs-forked",
-    title="this store's worker (`work`) with a process per job, over HTTP from uvicorn, PostgreSQL",
+worker = partial(Contender, kind="worker")
+WITH_COMMANDS = (*SERVE, "--commands")
+OWN_LEFT = "SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'bench'"
+OWN_JOBS_LEFT = "SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'jobs/bench'"
+WORK = ("work", "jobs_worker", "--queue", "bench", "--processes", "{at_once}")
+FUNCTIONS_REST = worker(
+    "worker-rest",
+    title="this store's `Worker` with coroutine functions, one process, over REST (`serve --workers 1`), PostgreSQL",
     server=SERVE,
+    program=Program(module="functions_worker", left=OWN_LEFT, share=20),
 )
-JOBS_REUSED = workers(
-    "jobs-reused", title="the same with processes that run many jobs (`--jobs-per-process 1000`)", server=SERVE
+FUNCTIONS_LOCAL = worker(
+    "worker-in-process",
+    title="the same within a Django process, without a server (`LocalStore`)",
+    program=Program(module="functions_worker", left=OWN_LEFT, share=20),
 )
-COMMANDS_WORKER = workers(
+JOBS_REUSED = worker(
+    "jobs-reused",
+    title="this store's `work` with processes that run many jobs (`--jobs-per-process 1000`), over REST",
+    server=SERVE,
+    program=Program(module="jobs_worker", left=OWN_JOBS_LEFT, share=5, command=(*WORK, "--jobs-per-process", "1000")),
+)
+JOBS_FORKED = worker(
+    "jobs-forked",
+    title="this store's `work` with a process per job, over REST",
+    server=SERVE,
+    program=Program(module="jobs_worker", left=OWN_JOBS_LEFT, share=1, command=WORK),
+)
+COMMANDS_WORKER = worker(
     "commands-worker",
-    title="this store's workers (`commands worker`), a process per command, over HTTP from uvicorn",
-    server=(*SERVE, "--commands"),
+    title="this store's `commands worker`, a shell per command, over REST",
+    server=WITH_COMMANDS,
+    program=Program(
+        module="commands_worker",
+        done="SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'commands/bench/completed'",
+        share=3,
+        command=("commands", "worker", "bench"),
+        has_process_each=True,
+        wakes=False,
+    ),
 )
-# It has no database.
-XARGS = Contender(
+XARGS = worker(
     "xargs",
-    kind="raw",
     title="`xargs -P4 -n1 sh -c`, which stores nothing: the cost of shells on this machine",
     database=SQLITE,
+    program=Program(share=3),
 )
-PROCRASTINATE_WORKER = peer(
-    "procrastinate-worker", title="Procrastinate's worker, four processes that run job after job, PostgreSQL"
+OBAN = worker(
+    "oban",
+    title="Oban for Python, one process, PostgreSQL",
+    program=Program(
+        module="oban_worker",
+        left="SELECT count(*) FROM oban_jobs WHERE state IN ('available', 'executing')",
+        share=10,
+        packages=("oban",),
+    ),
 )
-DJANGO_TASKS_WORKER = peer(
-    "django-tasks-db-worker", title="django-tasks-db's `db_worker`, four processes that run job after job, PostgreSQL"
+PGQUEUER = worker(
+    "pgqueuer",
+    title="PgQueuer, one process that takes so many jobs in a batch, PostgreSQL",
+    program=Program(
+        module="pgqueuer_worker", left="SELECT count(*) FROM pgqueuer", share=20, packages=("pgqueuer[asyncpg]",)
+    ),
 )
-RQ_WORKER = peer("rq-worker", title=f"RQ's worker, which forks for each job, {UNSAFE}", database=VALKEY)
+PROCRASTINATE = worker(
+    "procrastinate",
+    title="Procrastinate, a process for each job at a time, PostgreSQL",
+    program=Program(
+        module="procrastinate_worker",
+        left="SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'",
+        share=1,
+        packages=("procrastinate", "psycopg[binary]"),
+        has_process_each=True,
+    ),
+)
+DJANGO_TASKS = worker(
+    "django-tasks-db",
+    title="django-tasks-db, a process for each task at a time, PostgreSQL",
+    program=Program(
+        module="django_tasks_db_worker",
+        left="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status <> 'SUCCESSFUL'",
+        share=1,
+        packages=("django-tasks-db", "psycopg[binary]"),
+        has_process_each=True,
+    ),
+)

@@ -55,6 +55,11 @@ def beside_psycopg(entry: str, clients: int = 32) -> Value:
     return ratio(PSYCOPG, f"{entry}, {clients} clients", f"psycopg, {clients} clients")
 
 
+def beside(worker: str, other: str) -> Value:
+    """Compare the rates of workers. Each is named with how many tasks it has at a time."""
+    return ratio("workers", f"{worker} clients", f"{other} clients")
+
+
 def against(entry: str, figure: str = "per_second") -> Value:
     """Return the ratio to the same figure of the other checkout."""
     contender, _, load = entry.partition(",")
@@ -137,14 +142,6 @@ GOALS = (
         ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
         at_least=0.8,
     ),
-    *(
-        Goal(
-            f"REST on uvicorn, 32 clients, compared with {peer}",
-            ratio("cycles", "uvicorn, 32 clients", f"{peer.lower()}, 32 clients"),
-            at_least=10,
-        )
-        for peer in ("Procrastinate", "django-tasks-db")
-    ),
     Goal(
         "the writer with 1 000 000 tasks, compared with 10 000",
         ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
@@ -162,25 +159,35 @@ GOALS = (
     ),
     Goal("wake-up in the same process, p95, ms", found("wakeups", "writer, 1 client", "p95_ms"), at_most=50),
     Goal("wake-up from another process, p95, ms", found("wakeups", "two-daphnes, 1 client", "p95_ms"), at_most=150),
-    *(
-        Goal(
-            f"jobs per second, {how}, 4 at a time, compared with {peer}",
-            ratio("jobs", f"{ours}, 4 clients", f"{peer}-worker, 4 clients"),
-            at_least=3,
-        )
-        for ours, how in (("jobs-forked", "a process per job"), ("jobs-reused", "reused processes"))
-        for peer in ("django-tasks-db", "procrastinate")
+    Goal("a worker over REST, 32 at once, compared with Oban", beside("worker-rest, 32", "oban, 32"), at_least=2),
+    Goal("the same, 100 at once, compared with PgQueuer", beside("worker-rest, 100", "pgqueuer, 100"), at_least=0.9),
+    Goal(
+        "a worker in process, 100 at once, compared with PgQueuer",
+        beside("worker-in-process, 100", "pgqueuer, 100"),
+        at_least=1,
     ),
     Goal(
-        "from enqueuing a job to its start in an idle worker, longest, ms",
-        found("jobs", "jobs-forked, 4 clients", "p100_ms"),
-        at_most=200,
+        "jobs, processes that run many, 4 at a time, compared with Procrastinate",
+        beside("jobs-reused, 4", "procrastinate, 4"),
+        at_least=8,
+    ),
+    Goal("the same, compared with Oban", beside("jobs-reused, 4", "oban, 32"), at_least=1),
+    Goal(
+        "jobs, a process for each, 4 at a time, compared with Procrastinate",
+        beside("jobs-forked, 4", "procrastinate, 4"),
+        at_least=1,
     ),
     Goal(
-        "empty shell commands per second, 4 workers, lists of 50",
-        found("commands", "commands-worker, 4 clients", "per_second"),
-        at_least=300,
+        "empty shell commands, 4 workers, compared with xargs",
+        beside("commands-worker, 4", "xargs, 4"),
+        at_least=1.1,
     ),
+    Goal(
+        "from adding a task to its start in an idle worker, p50, ms",
+        found("workers", "worker-rest, 32 clients", "p50_ms"),
+        at_most=5,
+    ),
+    Goal("the same, p95, ms", found("workers", "worker-rest, 32 clients", "p95_ms"), at_most=12),
     Goal(
         "slowest request of an open overview, p95, ms",
         most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),

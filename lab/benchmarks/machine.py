@@ -24,9 +24,6 @@ PACKAGES = (
     "daphne",
     "uvicorn",
     "uvloop",
-    "procrastinate",
-    "django-tasks-db",
-    "rq",
 )
 WRITES = 200
 PAGE = b"\0" * 4096

@@ -82,18 +82,6 @@ def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
     return {**found, "waiters": pace.waiters, "kb_each": place.kept.setdefault("kb_each", found["kb_each"])}
 
 
-def jobs(entry: Entry, place: Place, pace: Pace) -> Figures:
-    """How many jobs a second the contender's own workers run, and how soon an idle one starts a new one."""
-    found: Figures = place.ask(entry.load, "jobs", number=pace.jobs, wakeups=pace.job_wakeups)
-    return found
-
-
-def commands(entry: Entry, place: Place, pace: Pace) -> Figures:
-    """How many shell commands a second are run."""
-    found: Figures = place.ask(entry.load, "commands", number=pace.commands)
-    return found
-
-
 def _work(place: Place, load: Load, lead_s: float, seconds: float, parts: int = 1) -> Done:
     for _ in range(ATTEMPTS):
         _stock_up(place, load, lead_s + seconds)

@@ -27,9 +27,8 @@ class Pace:
     changes: int  # to be seen on an open one,
     watched_s: float  # and how long it stays open.
     purged: int  # Tasks, by a person, at once.
-    jobs: int  # For workers,
+    jobs: int  # For the slowest workers,
     job_wakeups: int  # and how often one comes to idle ones.
-    commands: int  # For shells.
     is_short: bool = False  # Not everything with everybody.
 
     def __str__(self) -> str:
@@ -52,7 +51,6 @@ FULL = Pace(
     purged=100_000,
     jobs=1_000,
     job_wakeups=20,
-    commands=5_000,
 )
 QUICK = Pace(
     lead_s=0.3,
@@ -70,7 +68,6 @@ QUICK = Pace(
     purged=10_000,
     jobs=200,
     job_wakeups=3,
-    commands=1_000,
     is_short=True,
 )
 

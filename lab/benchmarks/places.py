@@ -27,7 +27,7 @@ from lab.testing.processes import cpu_by_process
 from . import CannotMeasure
 from .contenders import Contender, Database
 from .pace import Load
-from .services import PostgreSQL, Services, StoreServer, Valkey, store_server
+from .services import PostgreSQL, Services, StoreServer, store_server
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.
 
@@ -76,8 +76,6 @@ def client_process(
 ) -> Iterator[ClientProcess]:
     """A client that waits for orders. `folder`: the place's, `settings`: this store's, as environment variables."""
     log = folder / "client.log"
-    # A store in the process of a client has no server that makes it.
-    (folder / "data").mkdir(mode=0o700, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.benchmarks.clients"],
@@ -180,23 +178,6 @@ class SQLiteStorage(Storage):
         """Nothing: SQLite has no work to do beside what it is asked."""
 
 
-class ValkeyStorage(Storage):
-    def __init__(self, server: Valkey) -> None:
-        self.pid = server.pid
-        self._socket = server.socket
-        self.variables = {}
-        self.where = {"socket": str(server.socket)}
-
-    def number(self, question: str) -> int:
-        from redis import Redis  # It comes with RQ, only where that is measured.
-
-        with Redis(unix_socket_path=str(self._socket)) as redis:
-            return int(redis.execute_command(*question.split()))
-
-    def settle(self) -> None:
-        """Nothing: its snapshots go by their own clock."""
-
-
 @dataclass(frozen=True, slots=True)
 class Account:
     """What the database says."""
@@ -210,14 +191,20 @@ class Place:
     contender: Contender
     storage: Storage
     servers: Sequence[StoreServer]
-    client: ClientProcess
+    client: ClientProcess | None  # None: programs do it all.
     environment: Mapping[str, str]  # Of this store's commands, to work here.
     known_rates: dict[Load, float] = field(default_factory=dict)  # Tasks a second, as measured so far.
     kept: dict[str, Any] = field(default_factory=dict)  # What one measurement leaves for the next.
 
     def ask(self, load: Load, do: str, **order: Any) -> Any:
         """Have the client do something that is not measured."""
-        return self.client.ask(load, do, **order)
+        return self._client.ask(load, do, **order)
+
+    @property
+    def _client(self) -> ClientProcess:
+        if self.client is None:
+            raise CannotMeasure("this contender takes part with a program of its own only")
+        return self.client
 
     def work(self, load: Load, lead_s: float, seconds: float, parts: int = 1) -> dict[str, Any]:
         """Let the client work. What it answers, with the cores and the log that were used meanwhile."""
@@ -225,7 +212,7 @@ class Place:
         before_s, log_start = self._used_until(window["begins_s"])
         after_s, log_end = self._used_until(window["ends_s"])
         strangers = self.storage.strangers()
-        done = self.client.answer()
+        done = self._client.answer()
         used = {
             # The time of a process that has ended meanwhile is in its parent's figure now, with what it used before.
             f"{name}_cores": (all_but(strangers, after_s[name]) - all_but(strangers, before_s[name])) / seconds
@@ -264,8 +251,11 @@ def place_for(contender: Contender, durability: str, services: Services) -> Iter
         settings = {**storage.variables, "TASKSTORE_DURABILITY": durability}
         servers = [stack.enter_context(server) for server in _servers(contender, folder, settings)]
         where = {**storage.where, "servers": [asdict(server) for server in servers]}
-        client = stack.enter_context(client_process(contender.client_name, where, folder, settings))
-        client.ask(Load(clients=1), "prepare")
+        (folder / "data").mkdir(mode=0o700, exist_ok=True)  # A store in the process of a client has no server.
+        client = None
+        if not contender.program:
+            client = stack.enter_context(client_process(contender.client_name, where, folder, settings))
+            client.ask(Load(clients=1), "prepare")
         environment = {**clean_environment(folder / "data"), **settings}
         yield Place(contender=contender, storage=storage, servers=servers, client=client, environment=environment)
 
@@ -274,12 +264,14 @@ def place_for(contender: Contender, durability: str, services: Services) -> Iter
 def _storage(contender: Contender, folder: Path, services: Services) -> Iterator[Storage]:
     if contender.database is Database.SQLITE:
         yield SQLiteStorage(folder)
-    elif contender.database is Database.VALKEY:
-        yield ValkeyStorage(services.valkey())
     else:
         server = services.postgresql()
         # A peer makes its own tables.
-        template = "template1" if contender.kind == "peers" else server.tables_of(contender.checkout or PROJECT)
+        template = (
+            "template1"
+            if contender.program and contender.program.packages
+            else server.tables_of(contender.checkout or PROJECT)
+        )
         url = server.new_database(folder.name, template=template)
         with psycopg.connect(server.url, autocommit=True) as observer:
             yield PostgreSQLStorage(server, folder.name, url, observer)

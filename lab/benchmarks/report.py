@@ -9,7 +9,7 @@ from .goals import Goal, measured
 from .measuring import Entry
 from .pace import DATA, PRESENT
 from .run import Results
-from .scenes import COMMANDS, CONSOLE, JOBS, Column, Scene
+from .scenes import CONSOLE, WORKERS, Column, Scene
 
 # The properties in which the lines of a scene can differ. Each that does differ becomes a column.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
@@ -39,12 +39,10 @@ OF_PAGES = """The console shows a store filled by `demo seed`. The time of a pag
 of the response.
 
 """
-OF_JOBS = """Jobs were enqueued before the workers started. The rate is from the first result to the last, by the
-records that the workers write.
-
-"""
-OF_COMMANDS = """Commands were submitted and bundled into lists before the workers started. The rate is from the first
-completed command to the last: run, recorded by the workers, and processed by the server.
+OF_WORKERS = """Workers were started after their tasks had been added, which do nothing. The rate is from the first
+task that is done to the last, by what the database says. Processor time is that of the worker with all its processes,
+of the server, if there is one, and of PostgreSQL with its background processes. What several processes do at a time is
+in the column of clients.
 
 """
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
@@ -59,14 +57,12 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
 def page(command: str, scenes: Sequence[Scene], text: str) -> str:
     """Return the report as a page that also describes how the scenes were measured."""
     parts = [INTRODUCTION.format(command=command)]
-    if any(scene.stage != CONSOLE and scene.name not in (JOBS, COMMANDS) for scene in scenes):
+    if any(scene.stage != CONSOLE and scene.name != WORKERS for scene in scenes):
         parts.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
     if any(scene.stage == CONSOLE for scene in scenes):
         parts.append(OF_PAGES)
-    if any(scene.name == JOBS for scene in scenes):
-        parts.append(OF_JOBS)
-    if any(scene.name == COMMANDS for scene in scenes):
-        parts.append(OF_COMMANDS)
+    if any(scene.name == WORKERS for scene in scenes):
+        parts.append(OF_WORKERS)
     return "".join([*parts, text])
 
 

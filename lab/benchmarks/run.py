@@ -61,7 +61,7 @@ def _act(scene: Scene, stage: Stage, pace: Pace, results: Results) -> Iterator[s
 
 def _turns(scene: Scene, pace: Pace) -> Iterator[Entry]:
     rounds = scene.rounds or pace.rounds
-    for _, entries in groupby(scene.entries, key=lambda entry: entry.load.clients):
+    for _, entries in groupby(scene.entries, key=lambda entry: scene.is_in_turn or entry.load.clients):
         # All with so many clients in a row, and again: what the machine does meanwhile hits all of them alike.
         yield from list(entries) * rounds
 

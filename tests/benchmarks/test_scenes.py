@@ -9,7 +9,9 @@ from lab.benchmarks.clients.__main__ import CLIENTS
 from lab.benchmarks.goals import GOALS
 from lab.benchmarks.pace import FULL
 from lab.benchmarks.report import page
+from lab.benchmarks.run import _turns
 from lab.benchmarks.scenes import chosen, names, scenes
+from lab.benchmarks.workers import PROGRAMS
 
 pytestmark = pytest.mark.once
 
@@ -45,18 +47,18 @@ def test_servers_of_another_checkout_are_measured_in_turn_with_ours():
 
 
 def test_contenders_are_chosen_in_every_scene_that_has_them():
-    found = chosen(ALL, ["procrastinate"])
-    assert [scene.name for scene in found] == ["cycles", "many"]
-    assert all(contenders_of(scene) == {"procrastinate"} for scene in found)
+    found = chosen(ALL, ["writer-sqlite"])
+    assert [scene.name for scene in found] == ["cycles", "durability", "many", "endurance", "wakeups"]
+    assert all(contenders_of(scene) == {"writer-sqlite"} for scene in found)
 
 
 def test_several_contenders_have_a_name_in_common():
-    [scene] = chosen(ALL, ["cycles", "peers", "psycopg"])
-    assert contenders_of(scene) == {"procrastinate", "django-tasks-db", "rq", "psycopg"}
+    [scene] = chosen(ALL, ["cycles", "grpc", "psycopg"])
+    assert contenders_of(scene) == {"grpc-uvicorn", "grpc-daphne", "psycopg"}
 
 
 def test_what_does_not_go_together_leaves_nothing():
-    assert chosen(ALL, ["waiters", "rq"]) == []
+    assert chosen(ALL, ["waiters", "oban"]) == []
 
 
 def test_a_name_means_one_thing_only():
@@ -67,7 +69,16 @@ def test_a_name_means_one_thing_only():
 
 
 def test_every_contender_has_a_client():
-    assert {entry.contender.client_name for scene in ALL for entry in scene.entries} == {*CLIENTS}
+    contenders = {entry.contender for scene in ALL for entry in scene.entries}
+    assert {one.client_name for one in contenders if not one.program} == {*CLIENTS}
+    modules = {one.program.module for one in contenders if one.program}
+    assert {f"{name}.py" for name in modules if name} < {file.name for file in PROGRAMS.iterdir()}
+
+
+def test_workers_are_measured_in_turn_whatever_they_have_at_a_time():
+    [scene] = chosen(ALL, ["workers"])
+    entries = list(_turns(scene, replace(FULL, rounds=2)))
+    assert entries == [*scene.entries, *scene.entries]
 
 
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.text)
@@ -93,8 +104,7 @@ def test_no_two_lines_of_a_scene_look_alike():
         (["open"], "The console shows", "Contenders were"),
         (["goals"], "Its processor time is", "The console shows"),
         (["cycles"], "Contenders were", "The console shows"),
-        (["commands"], "Commands were submitted", "Jobs were enqueued"),
-        (["jobs"], "Jobs were enqueued", "Contenders were"),
+        (["workers"], "Workers were started", "Contenders were"),
     ],
 )
 def test_a_report_says_how_its_scenes_were_measured(parts, told, untold):

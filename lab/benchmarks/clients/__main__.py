@@ -3,9 +3,7 @@
 The first line says which client it is and where it works: {"client": "writer", "where": {...}}. Then
 {"do": "prepare"}, {"do": "add", "tasks": 1000}, each also with {"load": {...}}, and
 {"do": "work", "lead_s": 0.5, "seconds": 5, "parts": 1}, which answers with two lines: the window, before it
-begins, and what was done in it. Those that run jobs by workers of their own take {"do": "jobs", "number": 100,
-"wakeups": 3} instead, or {"do": "commands", "number": 100}. {"problem": "..."} is the answer when an order could not be
-carried out.
+begins, and what was done in it. {"problem": "..."} is the answer when an order could not be carried out.
 """
 
 from __future__ import annotations
@@ -28,16 +26,6 @@ CLIENTS = {
     "rest": "rest:RestClient",
     "grpc": "masstasker:GrpcClient",
     "psycopg": "psycopg_statements:PsycopgClient",
-    "procrastinate": "procrastinate_jobs:ProcrastinateClient",
-    "django-tasks-db": "django_tasks:DjangoTasksClient",
-    "rq": "rq_jobs:RQClient",
-    "jobs-forked": "store_worker:StoreWorkerClient",
-    "jobs-reused": "store_worker:ReusingStoreWorkerClient",
-    "commands-worker": "store_worker:CommandsClient",
-    "xargs": "store_worker:XargsClient",
-    "procrastinate-worker": "procrastinate_worker:ProcrastinateWorkerClient",
-    "django-tasks-db-worker": "django_tasks_worker:DjangoTasksWorkerClient",
-    "rq-worker": "rq_worker:RQWorkerClient",
 }
 
 

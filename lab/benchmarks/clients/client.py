@@ -104,49 +104,6 @@ class AsyncClient(Client):
         """Delete them; with Verb.REPLACE add as many in the same step."""
 
 
-class ProcessClient(Client):
-    """A process for each client, as such workers run."""
-
-    @property
-    def processes(self) -> int:
-        return self.load.clients
-
-    def work(self, number: int, wait_for_start: WaitForStart) -> Sample:
-        self.open()
-        # The first time costs many times the next ones, and there are as many first times as processes.
-        tried = self._do_one()
-        notes = Notes(wait_for_start())
-        notes.sample.taken += tried
-        while notes.is_open:
-            asked_s = time.monotonic()
-            task = self.claim()
-            claimed_s = time.monotonic()
-            if task is None:
-                notes.sample.has_run_dry = True
-                break
-            self.finish(task)
-            notes.done(asked_s, claimed_s, 1)
-        return notes.end()
-
-    def _do_one(self) -> int:
-        """The number of tasks that it did: none if there was none."""
-        task = self.claim()
-        if task is None:
-            return 0
-        self.finish(task)
-        return 1
-
-    @abstractmethod
-    def open(self) -> None: ...
-
-    @abstractmethod
-    def claim(self) -> Any:
-        """A task; None when there is none."""
-
-    @abstractmethod
-    def finish(self, task: Any) -> None: ...
-
-
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the fastest event loop there is, so that the load generator does not measure itself."""
     try:

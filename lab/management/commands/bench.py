@@ -73,7 +73,6 @@ class Command(ProjectCommand):
             raise CannotRun(f"{against} is not a checkout of this project")
         pace = pace_of(QUICK if quick else FULL, **options)
         selected = selection(scenes(pace, against and against.resolve()), parts, quick=quick)
-        get_peers(selected)
         get_browser(selected)
         allow_many_connections()
         try:
@@ -122,16 +121,6 @@ def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool)
     if not found:
         raise CannotRun(f"{' '.join(parts)}: this contender does not take part in this benchmark")
     return found
-
-
-def get_peers(selected: Sequence[Scene]) -> None:
-    """Install them, where one takes part. Raises CannotRun where it is not known what they need."""
-    if not any(entry.contender.kind == "peers" for scene in selected for entry in scene.entries):
-        return
-    if not bootstrap.requirements("bench").exists():
-        raise CannotRun("the packages of the peers are listed only in the project's repository: run this in a checkout")
-    bootstrap.add_requirements("bench")
-    importlib.invalidate_caches()
 
 
 def get_browser(selected: Sequence[Scene]) -> None:
