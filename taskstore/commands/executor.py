@@ -198,7 +198,8 @@ class Lists:
                 work.end(None)
                 continue
             work.begin()
-            if not self._write(work, work.going_on) or self._is_to_stop(work) or self._engine.stopping.is_set():
+            is_written = work.can_wait or self._write(work, work.going_on)
+            if not is_written or self._is_to_stop(work) or self._engine.stopping.is_set():
                 work.undo()
                 break
             child = work.child = work.child or self._new_child()
@@ -276,6 +277,7 @@ class Lists:
         while True:
             for event in child.wait(POLL_S):
                 if isinstance(event, Over):
+                    work.note_end(event.took_s)
                     return event
                 if isinstance(event, Gone):
                     return None
@@ -289,7 +291,8 @@ class Lists:
             if self._is_to_stop(work):
                 child.stop(number)
                 is_stopping = True
-            elif work.rest():
+            elif work.rest() or not work.is_recorded:
+                work.is_quick = False
                 self._write(work, work.going_on, is_patient=False)
             elif work.is_renewed and now > renews_at:
                 is_done = self._renew(work)
@@ -380,6 +383,7 @@ class Lists:
                 logger.info("list %s of %s: %d commands are left to idle workers", name, work.project, moved)
             work.current = tasks[-1]
             work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
+            work.written_at = time.monotonic()
 
         return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
 

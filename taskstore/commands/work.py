@@ -33,6 +33,7 @@ MOST_DOUBLINGS = 6
 LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected durations beyond the range of a lease.
 RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 EXCUSED = 3  # How often an attempt at a command may end with its worker before it counts as a failure.
+QUICK_S, TOGETHER_S, TOGETHER_BYTES = 0.25, 0.5, 2**20  # Results of quick commands are written together.
 SHORTEST_BYTES = 4 * 2**10  # Kept of each output when the store rejects more.
 
 
@@ -108,6 +109,10 @@ class Work(Attempt):
     output: int = 0  # The id of the task that shows the output; 0: there is none.
     shown: object = None  # What it shows.
     is_begun: bool = False  # Its own thread writes it.
+    was_lost: bool = False  # With another worker.
+    is_quick: bool = False  # The last command was, and no worker has been lost with this list.
+    is_recorded: bool = False  # That the first command has been started.
+    written_at: float = -math.inf  # By the monotonic clock.
 
     @property
     def is_renewed(self) -> bool:
@@ -128,6 +133,7 @@ class Work(Attempt):
         """
         first, before = self.made.commands[0], self.made
         losses = self.current.claims - before.claims - 1
+        self.was_lost = bool(losses)
         self.made = before.reopened(self.current.claims)
         if before.begun:
             why = f"the worker {before.worker} was lost while it ran this command\n"
@@ -158,7 +164,26 @@ class Work(Attempt):
     def begin(self) -> None:
         """Note that the first command is about to be started."""
         self.made = replace(self.made, worker=self.worker, started=self.started, begun=max(1, self.clock.now_s()))
-        self.news = None
+        self.news, self.is_recorded = None, False
+
+    @property
+    def may_be_unrecorded(self) -> bool:
+        """Whether the first command is likely to be quick, and may run again if the worker dies meanwhile.
+
+        Its start is not recorded at first, and the attempt does not count then.
+        """
+        return self.is_quick and self.made.commands[0].max_fails > 1 and not self.made.commands[0].excused
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether what has ended is to be written with what follows."""
+        runs = [command.run for command in self.ended if command.run]
+        size = sum(len(run.out.kept) + len(run.err.kept) for run in runs)
+        return self.may_be_unrecorded and time.monotonic() < self.written_at + TOGETHER_S and size < TOGETHER_BYTES
+
+    def note_end(self, took_s: float) -> None:
+        """Learn how quick commands are."""
+        self.is_quick = took_s < QUICK_S and not self.was_lost
 
     def undo(self) -> None:
         """Note that the first command is to be run by another worker, without counting this attempt."""
@@ -196,11 +221,13 @@ class Work(Attempt):
         if rest:
             named = CommandList(name=str(min(each.created for each in rest)), commands=rest)
             adds = [*adds, new_list_task(self.project, named)]
+        self.is_recorded = not self.may_be_unrecorded
+        recorded = made if self.is_recorded else replace(made, begun=0)
         left_s = self.lease_s if self.is_renewed else max(self.lease_left_s(), 0.001)
         change = Change(
             id=self.current.id,
-            data=made.encode(),
-            labels=list_labels(made),
+            data=recorded.encode(),
+            labels=list_labels(recorded),
             timespec_ms=-round(left_s * 1_000),
             error="",
         )
