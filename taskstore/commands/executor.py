@@ -38,7 +38,7 @@ from ..worker.lease_keeper import named, renewal
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
 from ..worker.settling import AWAY, SOON_S, Entry
-from .work import EXCUSED, RENEWALS, Clock, Times, Work, Written, laid_aside
+from .work import EXCUSED, QUICK_S, RENEWALS, Clock, Times, Work, Written, laid_aside
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -87,6 +87,7 @@ class Lists:
         self._idle: list[Child] = []
         self._troubles = 0  # In a row.
         self._asks_at, self._asks_in_s = math.inf, ASK_EVERY_S
+        self._are_quick = False  # The last commands were.
 
     def start(self, engine: Engine[Work, None]) -> Sequence[Chore]:
         self._engine = engine
@@ -157,6 +158,10 @@ class Lists:
         if time.monotonic() > self._asks_at:
             self._ask()
 
+    def _ask_anew(self) -> None:
+        self._asks_in_s = ASK_EVERY_S
+        self._ask()
+
     def _ask(self) -> None:
         """Ask how much to keep of each list. Without idle workers, ask more and more rarely."""
         keep = getattr(self._engine.beat(), "keep", {})
@@ -189,9 +194,9 @@ class Lists:
 
     def _run_all(self, work: Work) -> None:
         work.charge()
-        if len(work.made.commands) > 1:
-            self._asks_in_s = ASK_EVERY_S
-            self._ask()
+        work.is_quick, work.written_at = self._are_quick and not work.was_lost, time.monotonic()
+        if len(work.made.commands) > 1 and not work.is_quick:
+            self._ask_anew()
         while work.made.commands and not self._is_to_stop(work) and not self._engine.stopping.is_set():
             command = work.made.commands[0]
             if is_late(command, work.clock.now_s()):
@@ -277,7 +282,8 @@ class Lists:
         while True:
             for event in child.wait(POLL_S):
                 if isinstance(event, Over):
-                    work.note_end(event.took_s)
+                    self._are_quick = event.took_s < QUICK_S
+                    work.is_quick = self._are_quick and not work.was_lost
                     return event
                 if isinstance(event, Gone):
                     return None
@@ -292,7 +298,9 @@ class Lists:
                 child.stop(number)
                 is_stopping = True
             elif work.rest() or not work.is_recorded:
-                work.is_quick = False
+                if work.is_quick:
+                    work.is_quick = False
+                    self._ask_anew()
                 self._write(work, work.going_on, is_patient=False)
             elif work.is_renewed and now > renews_at:
                 is_done = self._renew(work)

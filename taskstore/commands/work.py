@@ -110,7 +110,7 @@ class Work(Attempt):
     shown: object = None  # What it shows.
     is_begun: bool = False  # Its own thread writes it.
     was_lost: bool = False  # With another worker.
-    is_quick: bool = False  # The last command was, and no worker has been lost with this list.
+    is_quick: bool = False  # The last commands were, and no worker has been lost with this list.
     is_recorded: bool = False  # That the first command has been started.
     written_at: float = -math.inf  # By the monotonic clock.
 
@@ -180,10 +180,6 @@ class Work(Attempt):
         runs = [command.run for command in self.ended if command.run]
         size = sum(len(run.out.kept) + len(run.err.kept) for run in runs)
         return self.may_be_unrecorded and time.monotonic() < self.written_at + TOGETHER_S and size < TOGETHER_BYTES
-
-    def note_end(self, took_s: float) -> None:
-        """Learn how quick commands are."""
-        self.is_quick = took_s < QUICK_S and not self.was_lost
 
     def undo(self) -> None:
         """Note that the first command is to be run by another worker, without counting this attempt."""

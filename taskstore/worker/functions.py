@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOP_END_S = 1.0
+SIGNAL_S = 0.02  # After a failure, for a signal that was sent to all processes to reach this one.
 LONGEST_WAIT_S = 1.0  # For its turn, of a task that was claimed ahead.
 
 
@@ -101,6 +102,8 @@ class EventLoop:
     async def _attempt(self, attempt: FunctionAttempt) -> None:
         try:
             outcome = await attempt.handler.attempt_async(attempt.task, attempt.context, attempt.number)
+            if outcome.how is How.FAILED:
+                await asyncio.sleep(SIGNAL_S)
         except asyncio.CancelledError:
             outcome = (
                 Outcome(how=How.LOST) if attempt.is_interrupted else Outcome(how=How.FAILED, error="it was cancelled")
@@ -168,7 +171,10 @@ class Functions:
             try:
                 if process:
                     return process.run(attempt)
-                return attempt.handler.attempt(attempt.task, attempt.context, attempt.number)
+                outcome = attempt.handler.attempt(attempt.task, attempt.context, attempt.number)
+                if outcome.how is How.FAILED:
+                    self._engine.stopping.wait(SIGNAL_S)
+                return outcome
             finally:
                 attempt.ended_at = time.monotonic()
 

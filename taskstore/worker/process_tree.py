@@ -41,7 +41,11 @@ def adopt_orphans() -> None:
 def prefer_for_oom_kill(pid: int | str = "self") -> None:
     """Have Linux kill this process before others when memory runs out."""
     with suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_text(str(OOM_SCORE))
+        file = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)  # Not Path, which takes three times as long.
+        try:
+            os.write(file, b"%d" % OOM_SCORE)
+        finally:
+            os.close(file)
 
 
 def reap(ended: Callable[[int, int], object] = lambda pid, status: None) -> bool:

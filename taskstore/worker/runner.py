@@ -256,7 +256,7 @@ class Runner:
                 self._tell()
                 return
             self._begin_next()
-            if len(self._untold) >= len(self._waiting) or time.monotonic() > self._tell_at:
+            if self._untold and (len(self._untold) >= len(self._waiting) or time.monotonic() > self._tell_at):
                 self._tell()
         if self._process and self._process.channel and not self._work:
             self._retire(self._process.channel)
