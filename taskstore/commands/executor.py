@@ -391,7 +391,7 @@ class Lists:
                 logger.info("list %s of %s: %d commands are left to idle workers", name, work.project, moved)
             work.current = tasks[-1]
             work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
-            work.written_at = time.monotonic()
+            work.written_at, work.shows_begun = time.monotonic(), work.is_recorded
 
         return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
 

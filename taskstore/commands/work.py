@@ -112,6 +112,7 @@ class Work(Attempt):
     was_lost: bool = False  # With another worker.
     is_quick: bool = False  # The last commands were, and no worker has been lost with this list.
     is_recorded: bool = False  # That the first command has been started.
+    shows_begun: bool = False  # So does what was last written, maybe of an earlier one.
     written_at: float = -math.inf  # By the monotonic clock.
 
     @property
@@ -177,9 +178,10 @@ class Work(Attempt):
     @property
     def can_wait(self) -> bool:
         """Whether what has ended is to be written with what follows."""
+        if self.shows_begun or not self.may_be_unrecorded or time.monotonic() > self.written_at + TOGETHER_S:
+            return False
         runs = [command.run for command in self.ended if command.run]
-        size = sum(len(run.out.kept) + len(run.err.kept) for run in runs)
-        return self.may_be_unrecorded and time.monotonic() < self.written_at + TOGETHER_S and size < TOGETHER_BYTES
+        return sum(len(run.out.kept) + len(run.err.kept) for run in runs) < TOGETHER_BYTES
 
     def undo(self) -> None:
         """Note that the first command is to be run by another worker, without counting this attempt."""

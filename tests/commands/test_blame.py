@@ -111,3 +111,37 @@ def test_a_result_is_stored_when_its_command_ends(project):
         [command] = project.ended(patience_s=2)
         assert command.run.out.text == "a\n"
         assert [each.id for each in open_list(project).commands] == ["1001_0"]
+
+
+def test_results_of_quick_commands_are_written_together_and_at_once(project):
+    lines = [*[":"] * 60, "sleep 1000"]
+    project.add_list(*lines, max_fails=2)
+    with project.worker():
+        commands = project.ended(60, patience_s=10)
+        assert eventually(lambda: open_list(project).begun, 2)
+        assert [each.id for each in open_list(project).commands] == ["1060_0"]
+    assert all(each.run.exit_code == 0 for each in commands)
+    assert len(project.tasks(CommandStatus.CLOSED)) < 20
+
+
+def test_a_worker_that_dies_among_quick_commands_fails_none(project, tmp_path):
+    """Their starts are not recorded, so they run again."""
+    project.add_list(*[":"] * 20, *["echo $$ >>pids; sleep 0.1"] * 30, max_fails=2)
+    with project.worker_process(cwd=str(tmp_path), name="ann") as process:
+        assert eventually(lambda: (tmp_path / "pids").exists())
+        process.kill()
+    with project.worker(name="bob", cwd=str(tmp_path)):
+        commands = project.ended(50)
+    assert sorted(each.id for each in commands) == sorted({each.id for each in commands})
+    assert all(each.run.exit_code == 0 for each in commands)
+
+
+def test_a_command_that_may_run_once_only_is_recorded_before(project, tmp_path):
+    project.add_list(":", ":", "echo $$ >>pids; sleep 0.2", *[":"] * 3, max_fails=1)
+    with project.worker_process(cwd=str(tmp_path), name="ann") as process:
+        assert eventually(lambda: (tmp_path / "pids").exists())
+        process.kill()
+    with project.worker(name="bob", cwd=str(tmp_path)):
+        commands = project.ended(6)
+    assert [each.run.exit_code for each in commands] == [0, 0, None, 0, 0, 0]
+    assert len((tmp_path / "pids").read_text().split()) == 1
