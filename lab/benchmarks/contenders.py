@@ -116,12 +116,12 @@ FUNCTIONS_REST = worker(
     "worker-rest",
     title="this store's `Worker` with coroutine functions, one process, over REST (`serve --workers 1`), PostgreSQL",
     server=SERVE,
-    program=Program(module="functions_worker", left=OWN_LEFT, share=20),
+    program=Program(module="functions_worker", left=OWN_LEFT, share=40),
 )
 FUNCTIONS_LOCAL = worker(
     "worker-in-process",
     title="the same within a Django process, without a server (`LocalStore`)",
-    program=Program(module="functions_worker", left=OWN_LEFT, share=20),
+    program=Program(module="functions_worker", left=OWN_LEFT, share=40),
 )
 JOBS_REUSED = worker(
     "jobs-reused",
@@ -142,7 +142,7 @@ COMMANDS_WORKER = worker(
     program=Program(
         module="commands_worker",
         done="SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'commands/bench/completed'",
-        share=3,
+        share=4,
         command=("commands", "worker", "bench"),
         has_process_each=True,
         wakes=False,
@@ -152,7 +152,7 @@ XARGS = worker(
     "xargs",
     title="`xargs -P4 -n1 sh -c`, which stores nothing: the cost of shells on this machine",
     database=SQLITE,
-    program=Program(share=3),
+    program=Program(share=4),
 )
 OBAN = worker(
     "oban",
@@ -168,7 +168,7 @@ PGQUEUER = worker(
     "pgqueuer",
     title="PgQueuer, one process that takes so many jobs in a batch, PostgreSQL",
     program=Program(
-        module="pgqueuer_worker", left="SELECT count(*) FROM pgqueuer", share=20, packages=("pgqueuer[asyncpg]",)
+        module="pgqueuer_worker", left="SELECT count(*) FROM pgqueuer", share=40, packages=("pgqueuer[asyncpg]",)
     ),
 )
 PROCRASTINATE = worker(

@@ -29,7 +29,7 @@ from .places import Place, all_but
 
 PROGRAMS = Path(__file__).parent / "programs"
 OLDEST = (3, 12)  # Python for the peers.
-LOOK_EVERY_S, PATIENCE_S = 0.05, 120
+LOOK_EVERY_S, PATIENCE_S = 0.1, 120
 NOTHING = ":"  # As quick as a command line can be.
 
 

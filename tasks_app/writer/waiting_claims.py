@@ -89,6 +89,7 @@ class WaitingClaims:
         self._readers: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
         self._by_depended: dict[int, set[Asked]] = defaultdict(set)
         self._tried: set[Asked] = set()
+        self._limits: dict[Asked, int] = {}  # What they asked for, of those that were woken for less.
         self._must_look = asyncio.Event()
         self._next_look: asyncio.TimerHandle | None = None
         self._has_ended = False
@@ -101,6 +102,8 @@ class WaitingClaims:
         if isinstance(asked.operation, Query) and asked.operation.at_ms:
             # There was nothing at that moment. From here on time passes, and that is the store's.
             asked.operation = replace(asked.operation, at_ms=0)
+        if limit := self._limits.pop(asked, None):
+            asked.operation = replace(asked.operation, limit=limit)
         for group in _groups_of(asked):
             self._put(asked, group)
         for task_id in asked.operation.depends:
@@ -117,8 +120,11 @@ class WaitingClaims:
             if group in self._by_group or group in self._readers:
                 self._look_within(max(in_ms, 1) / 1000)
         for group, count in supply.available.items():
-            for asked in list(chain(self._readers.get(group, ()), islice(self._by_group.get(group, ()), count))):
-                self._wake(asked)
+            waiting = self._by_group.get(group, ())
+            # So that none gets all while others wait.
+            share = -(-count // len(waiting)) if len(waiting) > 1 else None
+            for asked in list(chain(self._readers.get(group, ()), islice(waiting, count))):
+                self._wake(asked, share)
         for asked in self._all() if supply.late else ():
             if isinstance(asked.operation, Claim) and asked.operation.owner in supply.late:
                 asked.succeed([])  # A program that is stopped would only hold what it gets.
@@ -195,8 +201,11 @@ class WaitingClaims:
         only_reads = isinstance(asked.operation, Query) and asked.operation.only_reads
         return self._readers if only_reads else self._by_group
 
-    def _wake(self, asked: Asked) -> None:
+    def _wake(self, asked: Asked, most: int | None = None) -> None:
         self._take_out(asked)
+        if most and isinstance(asked.operation, Claim) and most < asked.operation.limit:
+            self._limits.setdefault(asked, asked.operation.limit)
+            asked.operation = replace(asked.operation, limit=most)
         self._try_again(asked)
 
     def _take_out(self, asked: Asked) -> None:
@@ -217,6 +226,7 @@ class WaitingClaims:
     def _forget(self, asked: Asked, timer: asyncio.TimerHandle) -> None:
         timer.cancel()
         self._take_out(asked)
+        self._limits.pop(asked, None)
         self._tried.discard(asked)
 
 

@@ -93,11 +93,8 @@ class EventLoop:
             attempt.on_interrupt(self._cancel)
 
     def _cancel(self, attempt: FunctionAttempt) -> None:
-        self._loop.call_soon_threadsafe(self._cancel_here, attempt)
-
-    def _cancel_here(self, attempt: FunctionAttempt) -> None:
         if task := self._running.get(attempt):
-            task.cancel()
+            self._loop.call_soon_threadsafe(task.cancel)
 
     async def _attempt(self, attempt: FunctionAttempt) -> None:
         try:

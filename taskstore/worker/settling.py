@@ -180,8 +180,7 @@ class Settling:
             while self._arrive():
                 before = len(self._waiting)
                 entries, size = self._next_batch()
-                if entries:
-                    self._write_all([entries])
+                self._write(entries)
                 with self._change:
                     was_full = self.is_full
                     self._unwritten -= before - len(self._waiting)
@@ -222,48 +221,37 @@ class Settling:
         client_id: int | None = None,
     ) -> None:
         """Write each entry independently of the others. `client_id`: the client to commit as, by default this one."""
-        self._write_all(batches(entries), is_patient, client_id)
-
-    def _write_all(
-        self,
-        batches_: Iterable[list[Entry]],
-        is_patient: Callable[[], bool] = lambda: True,
-        client_id: int | None = None,
-    ) -> None:
-        instead: list[Entry] = []
-        for batch in batches_:
-            self._write(batch, instead, is_patient, client_id)
-        if instead:
-            self.write(instead, is_patient=is_patient, client_id=client_id)
+        for batch in batches(entries):
+            self._write(batch, is_patient, client_id)
 
     def _write(
-        self, batch: Sequence[Entry], instead: list[Entry], is_patient: Callable[[], bool], client_id: int | None
+        self, batch: Sequence[Entry], is_patient: Callable[[], bool] = lambda: True, client_id: int | None = None
     ) -> None:
         """Write a batch in one commit; if some entries are refused, the others without them."""
         while batch:
+            refused: dict[Entry, Exception] = {}
             try:
                 made = self._commit(batch, is_patient, client_id)
-            except Exception as why:  # Any, because functions may return nonsense.
-                problem = why
+            except Exception as problem:  # Any, because functions may return nonsense.
+                if isinstance(problem, CommitRefused):
+                    parts = ((entry, entry.concerns(problem.refusal)) for entry in batch)
+                    refused = {entry: CommitRefused(part) for entry, part in parts if part}
+                if not refused and len(batch) > 1 and is_of_entry(problem):
+                    half = len(batch) // 2  # Find the entry that is to blame.
+                    self._write(batch[:half], is_patient, client_id)
+                    self._write(batch[half:], is_patient, client_id)
+                    return
+                refused = refused or dict.fromkeys(batch, problem)
+                batch = [entry for entry in batch if entry not in refused]
             else:
                 for entry, tasks in made:
-                    if tasks is not None:
+                    if tasks is None:
+                        refused[entry] = CommitUnknown("the history says that it is written, but not as what")
+                    else:
                         entry.written(tasks)
-                    elif other := entry.refused(CommitUnknown("the history says that it is written, but not as what")):
-                        instead.append(other)
-                return
-            concerned: dict[Entry, Exception] = {}
-            if isinstance(problem, CommitRefused):
-                parts = ((entry, entry.concerns(problem.refusal)) for entry in batch)
-                concerned = {entry: CommitRefused(part) for entry, part in parts if part}
-            if not concerned and len(batch) > 1 and is_of_entry(problem):
-                half = len(batch) // 2  # Find the entry that is to blame.
-                for some in (batch[:half], batch[half:]):
-                    self._write(some, instead, is_patient, client_id)
-                return
-            concerned = concerned or dict.fromkeys(batch, problem)
-            instead += [other for entry, why in concerned.items() if (other := entry.refused(why))]
-            batch = [entry for entry in batch if entry not in concerned]
+                batch = ()
+            others = [other for entry, why in refused.items() if (other := entry.refused(why))]
+            self.write(others, is_patient=is_patient, client_id=client_id)
 
     def _commit(
         self, batch: Sequence[Entry], is_patient: Callable[[], bool], client_id: int | None
@@ -306,7 +294,10 @@ class Settling:
     def _is_in_history(self, batch: Sequence[Entry], client_id: int | None) -> bool:
         """Whether it was this client that changed the tasks, so that a commit without an answer has been applied."""
         id = next(id for entry in batch for id in entry.ids)
-        history = self._store.history(id)
+        try:
+            history = self._store.history(id)
+        except (NotAllowed, InvalidInput):
+            return False
         ends = [step.ended for step in history.steps if step.id == id] if history else []
         own = self._store.id if client_id is None else client_id
         return any(end and end.client_id == own and end.how not in (Ending.CLAIMED, Ending.RENEWED) for end in ends)

@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection
 
 from tasks_app import database
-from tasks_app.core.operations import Claim, Commit, Query
+from tasks_app.core.operations import Claim, Commit, Query, Supply
 from tasks_app.models import Client, PausedGroup, Task
 from tasks_app.writer import waiting_claims
 from taskstore.errors import CommitRefused
@@ -201,6 +201,33 @@ def test_many_are_woken_and_none_gets_what_another_got(play):
         answers = await asyncio.gather(*waits)
         assert len({task.id for [task] in answers}) == 500
         assert len(writer._waiting) == 0
+
+    play(scenario)
+
+
+def test_what_there_is_is_shared_among_those_who_wait(play):
+    """Each waits for many, and would keep the others idle."""
+
+    async def scenario(writer):
+        waits = [await parked(writer, claiming(limit=100)) for _ in range(3)]
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 10))
+        assert sorted([len(await each) for each in waits]) == [2, 4, 4]
+        alone = await parked(writer, claiming(limit=100))
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 10))
+        assert len(await alone) == 10
+
+    play(scenario)
+
+
+def test_who_waits_again_asks_for_as_much_as_before(play):
+    async def scenario(writer):
+        first, second = [await parked(writer, claiming(limit=9)) for _ in range(2)]
+        writer._waiting.note(Supply(available={"mail": 2}, next_in_ms={}, gone=frozenset()))  # Others have taken it.
+        await waiting(writer, 2)
+        second.cancel()
+        await waiting(writer, 1)
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 9))
+        assert len(await first) == 9
 
     play(scenario)
 
