@@ -102,7 +102,7 @@ class WaitingClaims:
         if isinstance(asked.operation, Query) and asked.operation.at_ms:
             # There was nothing at that moment. From here on time passes, and that is the store's.
             asked.operation = replace(asked.operation, at_ms=0)
-        if limit := self._limits.pop(asked, None):
+        if isinstance(asked.operation, Claim) and (limit := self._limits.pop(asked, None)):
             asked.operation = replace(asked.operation, limit=limit)
         for group in _groups_of(asked):
             self._put(asked, group)
