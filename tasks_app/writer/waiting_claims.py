@@ -121,8 +121,8 @@ class WaitingClaims:
                 self._look_within(max(in_ms, 1) / 1000)
         for group, count in supply.available.items():
             waiting = self._by_group.get(group, ())
-            # So that none gets all while others wait.
-            share = -(-count // len(waiting)) if len(waiting) > 1 else None
+            # So that none gets all while others wait, and one that gets all need not look whether there is more.
+            share = -(-count // max(len(waiting), 1))
             for asked in list(chain(self._readers.get(group, ()), islice(waiting, count))):
                 self._wake(asked, share)
         for asked in self._all() if supply.late else ():
