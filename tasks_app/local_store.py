@@ -24,7 +24,7 @@ from taskstore.errors import StoreUnavailable
 from taskstore.types.groups import ClientStatus
 from taskstore.types.history import History
 from taskstore.types.progress import Progress
-from taskstore.types.tasks import Change, NewTask, Order, Task, answer_of
+from taskstore.types.tasks import Task, answer_of
 
 from .commands import sharing
 from .control.progress import Reports, report
@@ -45,7 +45,7 @@ LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has writte
 
 
 class LocalStore:
-    """The store that a worker needs (client/store.py). Enter it before use. Threads may share it."""
+    """The store that a worker needs (taskstore/worker/store.py). Enter it before use. Threads may share it."""
 
     def __init__(self) -> None:
         self.id = id_of_this_process()
@@ -69,26 +69,9 @@ class LocalStore:
                 loop.call_soon_threadsafe(stop.set)
             self._thread.join()
 
-    def claim(
-        self,
-        groups: str | Iterable[str],
-        *,
-        duration_ms: int = 60_000,
-        limit: int = 1,
-        wait_ms: int = 0,
-        order: Order = Order.RANDOM,
-        depends: Iterable[int] = (),
-    ) -> list[Task]:
+    def claim(self, groups: str | Iterable[str], *, depends: Iterable[int] = (), **asked: Any) -> list[Task]:
         names = (groups,) if isinstance(groups, str) else tuple(groups)
-        claim = Claim(
-            groups=names,
-            owner=self.id,
-            duration_ms=duration_ms,
-            limit=limit,
-            wait_ms=wait_ms,
-            order=order,
-            depends=tuple(depends),
-        )
+        claim = Claim(groups=names, owner=self.id, depends=tuple(depends), **asked)
         return list(map(answer_of, StoredTask.objects.with_data(self._perform(claim))))
 
     def for_claims(self) -> ClaimingStore:
@@ -98,24 +81,10 @@ class LocalStore:
     def _perform(self, claim: Claim) -> list[TaskRecord]:
         return StoredTask.objects.perform(claim)
 
-    def commit(
-        self,
-        *,
-        adds: Iterable[NewTask] = (),
-        updates: Iterable[Change] = (),
-        deletes: Iterable[int] = (),
-        depends: Iterable[int] = (),
-        client_id: int | None = None,
-        key: str = "",
-    ) -> list[Task]:
-        commit = Commit(
-            owner=self.id if client_id is None else client_id,
-            key=ResendKey(f"local/{key}", digest=key) if key else None,
-            adds=tuple(adds),
-            updates=tuple(updates),
-            deletes=tuple(deletes),
-            depends=tuple(depends),
-        )
+    def commit(self, *, client_id: int | None = None, key: str = "", **changes: Iterable[Any]) -> list[Task]:
+        kept: dict[str, Any] = {name: tuple(each) for name, each in changes.items()}
+        resend = ResendKey(f"local/{key}", digest=key) if key else None
+        commit = Commit(owner=self.id if client_id is None else client_id, key=resend, **kept)
         return list(map(told_task, StoredTask.objects.with_data(StoredTask.objects.perform(commit))))
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
@@ -127,26 +96,11 @@ class LocalStore:
             return history_of(id)
 
     def heartbeat(
-        self,
-        *,
-        name: str = "",
-        host: str = "",
-        pid: int | None = None,
-        groups: Iterable[str] = (),
-        version: str = "",
-        info: Mapping[str, Any] | None = None,
+        self, *, groups: Iterable[str] = (), info: Mapping[str, Any] | None = None, **said: Any
     ) -> ClientStatus:
-        said = Client(
-            id=self.id,
-            name=name,
-            host=host,
-            pid=pid,
-            groups=list(groups),
-            version=version,
-            info=json.dumps(dict(info or {})),
-        )
+        client = Client(id=self.id, groups=list(groups), info=json.dumps(dict(info or {})), **said)
         with _fresh_connections():
-            return sharing.hear(said)
+            return sharing.hear(client)
 
     def report_progress(self, id: int, done: float, text: str = "") -> Progress:
         with _fresh_connections():

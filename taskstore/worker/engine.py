@@ -56,9 +56,8 @@ class Attempt(Held):
     is_lost: bool = False
     taken_at: float = field(default_factory=time.monotonic)
     is_interrupted: bool = False
+    is_over: bool = False
     _interrupt: Callable[[Any], object] = nothing
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-    _ending: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.current = self.task
@@ -68,25 +67,15 @@ class Attempt(Held):
         self.interrupt()
 
     def on_interrupt(self, interrupt: Callable[[Any], object]) -> None:
-        """Set how to interrupt it where it runs: a function that takes the attempt."""
-        with self._turn:
-            self._interrupt = interrupt
-        if self.is_interrupted:
+        """Set how to interrupt it where it runs: a function that takes the attempt, maybe more than once."""
+        self._interrupt = interrupt
+        if self.is_interrupted:  # After that, because it may be interrupted meanwhile.
             interrupt(self)
 
     def interrupt(self) -> None:
         """Have it end, because its lease is lost or the grace period is over."""
-        with self._turn:
-            self.is_interrupted, interrupt = True, self._interrupt
-        interrupt(self)
-
-    def decide(self) -> bool:
-        """Return True to the first caller only, which knows the outcome."""
-        return self._ending.acquire(blocking=False)
-
-    @property
-    def is_over(self) -> bool:
-        return self._ending.locked()
+        self.is_interrupted = True
+        self._interrupt(self)
 
 
 A = TypeVar("A", bound=Attempt)
@@ -257,13 +246,14 @@ class Engine(Generic[A, R]):
 
     def finish(self, outcomes: Sequence[tuple[A, R]]) -> None:
         """Have the outcomes written, and other tasks claimed. The first outcome of an attempt counts."""
-        ended = [(attempt, outcome) for attempt, outcome in outcomes if attempt.decide()]
-        if not ended:
-            return
         entry = self._executor.entry
-        self.settling.put([(partial(entry, *each), getattr(each[1], "size", 0)) for each in ended])
         with self.change:
-            self.works.difference_update(attempt for attempt, _ in ended)
+            ended = [(attempt, outcome) for attempt, outcome in outcomes if not attempt.is_over]
+            # Before they leave the works: somebody may look whether nothing is left to do.
+            self.settling.put([(partial(entry, *each), getattr(each[1], "size", 0)) for each in ended])
+            for attempt, _ in ended:
+                attempt.is_over = True
+                self.works.discard(attempt)
             self._ended += len(ended)
             if not self.works or self._room():  # Otherwise no thread waits for that.
                 self.change.notify_all()

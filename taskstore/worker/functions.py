@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,8 @@ class EventLoop:
     def begin(self, attempts: Sequence[FunctionAttempt]) -> None:
         """Run these when it is their turn. Any thread may call it."""
         self._line.add(attempts)
-        self._loop.call_soon_threadsafe(self._begin)
+        with suppress(RuntimeError):  # The loop has ended, and the worker with it.
+            self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
         for attempt in self._line.take(self._at_once - len(self._running)):

@@ -96,6 +96,7 @@ def test_the_first_outcome_of_an_attempt_counts():
     engine = engine_of(executor)
     engine.settling.start()
     attempt = Attempt(task=Task.make(id=7, group="mail"))
+    engine.works.add(attempt)
     for outcome in ("done", "given back"):
         engine.finish([(attempt, outcome)])
     assert engine.settling.end(time.monotonic() + PATIENCE_S)
