@@ -1,7 +1,8 @@
 """The executor of commands. The thread of a claimed list has a runner run its commands, and writes the list.
 
-Before a command is started, the list says so; the same commit has the result of the command before it. While a command
-runs, the thread renews the lease, shows the output, and leaves commands to idle workers.
+Before a command is started, the list says so; the same commit has the result of the command before it. Quick commands
+that may run again are written together instead (Work.can_wait). While a command runs, the thread renews the lease,
+shows the output, and leaves commands to idle workers.
 """
 
 from __future__ import annotations

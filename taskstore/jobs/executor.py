@@ -130,7 +130,7 @@ class Jobs:
     def _running(self) -> Sequence[Work]:
         return [work for process in self._processes for work in list(process.works.values())[:1]]
 
-    def attempts(self, tasks: Sequence[Task]) -> Iterator[Work]:
+    def attempts(self, tasks: Sequence[Task]) -> Sequence[Work]:
         """Return the jobs to run, less those whose earlier workers died too often."""
         entries: list[Entry] = []
         works: list[Work] = []
@@ -148,8 +148,9 @@ class Jobs:
             work = Work(task=task, job_id=task.origin, queue=queue, record=verdict.record if verdict else record)
             self._engine.keeper.keep(work)
             works.append(work)
-        yield from works
-        self._engine.settling.write(entries)
+        # By the thread that writes: the store may be unavailable, and the others are to begin.
+        self._engine.settling.put([(entry.itself, entry.commit.size) for entry in entries])
+        return works
 
     def _declared(self, record: JobRecord) -> JobRecord:
         """Return the record with the options that its function declares, where none were given."""

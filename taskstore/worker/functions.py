@@ -161,7 +161,7 @@ class Functions:
         return () if self._batch else [(LONGEST_WAIT_S, self._leave_to_others)]
 
     def place(self) -> Callable[[FunctionAttempt], Outcome]:
-        """Return a function that calls functions: in the event loop, in a process, or in its own thread."""
+        """Return a function that calls functions: in a process, or in its own thread."""
         process = InProcess(self._children) if self._children else None
 
         def run(attempt: FunctionAttempt) -> Outcome:

@@ -53,6 +53,10 @@ class Entry:
         commit = Result(adds=[change], deletes=[change.id]) if isinstance(change, NewTask) else Result(updates=[change])
         return cls(commit=commit, **more)
 
+    def itself(self) -> Self:
+        """Return the entry, as the plan of one that is known already."""
+        return self
+
     @property
     def ids(self) -> Sequence[int]:
         """The ids of the tasks that it changes."""
