@@ -6,11 +6,11 @@ import json
 import secrets
 import time
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
-from inspect import Signature, signature
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from msgspec import UNSET, structs
 from msgspec.json import Decoder
@@ -19,6 +19,9 @@ from ..endpoints import Endpoint
 from ..types.requests import Asked, ClaimRequest, WithData
 from ..types.scalars import MOST_WAIT_MS
 
+if TYPE_CHECKING:
+    from .client import AsyncClient, Client
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -26,8 +29,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 P = ParamSpec("P")
-C = TypeVar("C")  # The class that describes the calls of a client or of a part of it.
-C_co = TypeVar("C_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,78 +141,57 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-class Sender(Protocol[C_co]):
-    @property
-    def calls(self) -> C_co: ...
-
-    def send(self, call: Call[T]) -> T: ...
-
-    def pieces(self, call: Call[Any]) -> Iterator[bytes]: ...
-
-
-class AsyncSender(Protocol[C_co]):
-    @property
-    def calls(self) -> C_co: ...
-
-    async def send(self, call: Call[T]) -> T: ...
-
-    def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]: ...
-
-
-class Part(Generic[C]):
+class AnyPart:
     """A part of a client's methods, such as `client.jobs`."""
 
-    def __init__(self, client: Sender[Any], calls: C) -> None:
+    def __init__(self, client: Any) -> None:
         self.client = client
-        self.calls = calls
+
+    @property
+    def id(self) -> int:
+        """The client id."""
+        own: int = self.client.id
+        return own
+
+
+class Part(AnyPart):
+    client: Client
 
     def send(self, call: Call[T]) -> T:
         return self.client.send(call)
 
-    def pieces(self, call: Call[Any]) -> Iterator[bytes]:
-        return self.client.pieces(call)
 
-
-class AsyncPart(Generic[C]):
-    """A part of an async client's methods."""
-
-    def __init__(self, client: AsyncSender[Any], calls: C) -> None:
-        self.client = client
-        self.calls = calls
+class AsyncPart(AnyPart):
+    client: AsyncClient
 
     async def send(self, call: Call[T]) -> T:
         return await self.client.send(call)
 
-    def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
-        return self.client.pieces(call)
+
+class Verb(Protocol[P, T_co]):
+    """A method of a client, or a coroutine method of an async one."""
+
+    @overload
+    def __get__(self, sender: None, kind: type[Any], /) -> Callable[Concatenate[Any, P], Any]: ...
+
+    @overload
+    def __get__(
+        self, sender: AsyncClient | AsyncPart, kind: Any = ..., /
+    ) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+
+    @overload
+    def __get__(self, sender: Client | Part, kind: Any = ..., /) -> Callable[P, T_co]: ...
 
 
-def verb(describe: Callable[Concatenate[C, P], Call[T]]) -> Callable[Concatenate[Sender[C], P], T]:
-    """Return a method that sends the described call and returns its result."""
+def verb(describe: Callable[Concatenate[Any, P], Call[T]]) -> Verb[P, T]:
+    """Make a method that sends the described call and returns its result, as a coroutine where the client does."""
 
     @wraps(describe)
-    def send(sender: Sender[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return sender.send(describe(sender.calls, *args, **kwargs))
+    def send(sender: Client | Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return sender.send(describe(sender, *args, **kwargs))
 
-    send.__signature__ = _signature(describe)  # type: ignore[attr-defined]
-    return send
-
-
-def async_verb(
-    describe: Callable[Concatenate[C, P], Call[T]],
-) -> Callable[Concatenate[AsyncSender[C], P], Coroutine[Any, Any, T]]:
-    """Return a coroutine method that sends the described call and returns its result."""
-
-    @wraps(describe)
-    async def send(sender: AsyncSender[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await sender.send(describe(sender.calls, *args, **kwargs))
-
-    send.__signature__ = _signature(describe)  # type: ignore[attr-defined]
-    return send
-
-
-def _signature(describe: Callable[..., Any]) -> Signature:
-    """Return the signature that `help` shows: the method returns the result of the call, not the call."""
     described = signature(describe)
+    # What `help` shows: the method returns the result of the call, not the call.
     returned = str(described.return_annotation).removeprefix("Call[").removesuffix("]")
-    return described.replace(return_annotation=returned)
+    send.__signature__ = described.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return cast("Verb[P, T]", send)

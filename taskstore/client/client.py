@@ -14,31 +14,21 @@ import httpx
 
 from ..errors import StoreUnavailable
 from ..types.tasks import Task
-from . import transport
-from .calls import Call, async_verb, verb
-from .commands import AsyncCommands, CommandCalls, Commands
-from .jobs import AsyncJobs, JobCalls, Jobs
+from . import reading, transport
+from .calls import Call
+from .commands import AsyncCommands, Commands
+from .jobs import AsyncJobs, Jobs
 from .operating import Operating
 from .reading import Reading, TaskListParser
-from .schedules import AsyncSchedules, ScheduleCalls, Schedules
+from .schedules import AsyncSchedules, Schedules
 from .transport import BaseClient, Happened, Pause, conversation, read
 from .working import Working
 
 T = TypeVar("T")
 
 
-class Calls(Working, Reading, Operating):
-    """Every call that is a method of the clients themselves."""
-
-    __slots__ = ()
-
-
-class Client(BaseClient):
+class Client(Working, Reading, Operating):
     __doc__ = BaseClient.__doc__
-
-    @property
-    def calls(self) -> Calls:
-        return Calls(self.id)
 
     def __enter__(self) -> Self:
         return self
@@ -59,17 +49,17 @@ class Client(BaseClient):
     @property
     def jobs(self) -> Jobs:
         """Functions that workers run."""
-        return Jobs(self, JobCalls(self.id))
+        return Jobs(self)
 
     @property
     def commands(self) -> Commands:
         """Shell commands that workers run in lists."""
-        return Commands(self, CommandCalls(self.id))
+        return Commands(self)
 
     @property
     def schedules(self) -> Schedules:
         """Tasks and jobs that are added at set times."""
-        return Schedules(self, ScheduleCalls())
+        return Schedules(self)
 
     def send(self, call: Call[T]) -> T:
         """Send a call, retrying it as needed, and return its result."""
@@ -78,40 +68,6 @@ class Client(BaseClient):
             if answer:
                 break
         return answer
-
-    claim = verb(Calls.claim)
-    commit = verb(Calls.commit)
-    add = verb(Calls.add)
-    renew = verb(Calls.renew)
-    release = verb(Calls.release)
-    move = verb(Calls.move)
-    delete = verb(Calls.delete)
-    import_tasks = verb(Calls.import_tasks)
-    heartbeat = verb(Calls.heartbeat)
-    report_progress = verb(Calls.report_progress)
-
-    task = verb(Calls.task)
-    tasks = verb(Calls.tasks)
-    groups = verb(Calls.groups)
-    stats = verb(Calls.stats)
-    history = verb(Calls.history)
-    search = verb(Calls.search)
-    clients = verb(Calls.clients)
-    audit = verb(Calls.audit)
-    health = verb(Calls.health)
-    ready = verb(Calls.ready)
-    metrics = verb(Calls.metrics)
-    schema = verb(Calls.schema)
-
-    pause = verb(Calls.pause)
-    resume = verb(Calls.resume)
-    bulk_preview = verb(Calls.bulk_preview)
-    bulk_start = verb(Calls.bulk_start)
-    operations = verb(Calls.operations)
-    operation = verb(Calls.operation)
-    operation_items = verb(Calls.operation_items)
-    cancel_operation = verb(Calls.cancel_operation)
-    undo_operation = verb(Calls.undo_operation)
 
     def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
@@ -123,7 +79,7 @@ class Client(BaseClient):
         Raises StoreUnavailable if the connection breaks.
         """
         parser = TaskListParser()
-        for piece in self.pieces(self.calls.group(name, limit=limit, owned=owned, labels=labels)):
+        for piece in self.pieces(reading.group(name, limit=limit, owned=owned, labels=labels)):
             yield from parser.feed(piece)
         yield from parser.end()
 
@@ -132,7 +88,7 @@ class Client(BaseClient):
 
         Raises StoreUnavailable if the connection breaks.
         """
-        return self.pieces(self.calls.export_tasks(query, format=format))
+        return self.pieces(reading.export(query, format=format))
 
     def pieces(self, call: Call[Any]) -> Iterator[bytes]:
         """Yield a long response in chunks while it arrives. Raises StoreUnavailable if the connection breaks."""
@@ -216,12 +172,8 @@ class ClaimingClient(Client):
                 self.hang_up()
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(Working, Reading, Operating):
     """A client for asyncio with the methods of `Client`, as coroutines. Use it in one event loop only."""
-
-    @property
-    def calls(self) -> Calls:
-        return Calls(self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -238,17 +190,17 @@ class AsyncClient(BaseClient):
     @property
     def jobs(self) -> AsyncJobs:
         """Functions that workers run."""
-        return AsyncJobs(self, JobCalls(self.id))
+        return AsyncJobs(self)
 
     @property
     def commands(self) -> AsyncCommands:
         """Shell commands that workers run in lists."""
-        return AsyncCommands(self, CommandCalls(self.id))
+        return AsyncCommands(self)
 
     @property
     def schedules(self) -> AsyncSchedules:
         """Tasks and jobs that are added at set times."""
-        return AsyncSchedules(self, ScheduleCalls())
+        return AsyncSchedules(self)
 
     async def send(self, call: Call[T]) -> T:
         """Send a call, retrying it as needed, and return its result."""
@@ -258,46 +210,12 @@ class AsyncClient(BaseClient):
                 break
         return answer
 
-    claim = async_verb(Calls.claim)
-    commit = async_verb(Calls.commit)
-    add = async_verb(Calls.add)
-    renew = async_verb(Calls.renew)
-    release = async_verb(Calls.release)
-    move = async_verb(Calls.move)
-    delete = async_verb(Calls.delete)
-    import_tasks = async_verb(Calls.import_tasks)
-    heartbeat = async_verb(Calls.heartbeat)
-    report_progress = async_verb(Calls.report_progress)
-
-    task = async_verb(Calls.task)
-    tasks = async_verb(Calls.tasks)
-    groups = async_verb(Calls.groups)
-    stats = async_verb(Calls.stats)
-    history = async_verb(Calls.history)
-    search = async_verb(Calls.search)
-    clients = async_verb(Calls.clients)
-    audit = async_verb(Calls.audit)
-    health = async_verb(Calls.health)
-    ready = async_verb(Calls.ready)
-    metrics = async_verb(Calls.metrics)
-    schema = async_verb(Calls.schema)
-
-    pause = async_verb(Calls.pause)
-    resume = async_verb(Calls.resume)
-    bulk_preview = async_verb(Calls.bulk_preview)
-    bulk_start = async_verb(Calls.bulk_start)
-    operations = async_verb(Calls.operations)
-    operation = async_verb(Calls.operation)
-    operation_items = async_verb(Calls.operation_items)
-    cancel_operation = async_verb(Calls.cancel_operation)
-    undo_operation = async_verb(Calls.undo_operation)
-
     async def group(
         self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
     ) -> AsyncIterator[Task]:
         """Yield the tasks of a group while they arrive, like `Client.group`."""
         parser = TaskListParser()
-        call = self.calls.group(name, limit=limit, owned=owned, labels=labels)
+        call = reading.group(name, limit=limit, owned=owned, labels=labels)
         async with aclosing(self.pieces(call)) as pieces:
             async for piece in pieces:
                 for task in parser.feed(piece):
@@ -307,7 +225,7 @@ class AsyncClient(BaseClient):
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> AsyncIterator[bytes]:
         """Export all tasks that match a search, like `Client.export_tasks`."""
-        return self.pieces(self.calls.export_tasks(query, format=format))
+        return self.pieces(reading.export(query, format=format))
 
     async def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
         """Yield a long response in chunks, like `Client.pieces`."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import endpoints
 from ..endpoints import Endpoint
@@ -32,8 +32,11 @@ from ..types.commands import (
     SubmitRequest,
     SubmittedCommands,
 )
-from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
+from .calls import AnyPart, AsyncPart, Call, Part, decoder, given, new_key, verb
 from .errors import UnexpectedAnswer
+
+if TYPE_CHECKING:
+    pass
 
 MOST_LINES = 1_000  # Per request.
 MOST_BYTES = 2**23  # Per request, unless a single line is larger.
@@ -114,12 +117,10 @@ def _beginning(line: bytes) -> str:
     return line[:100].decode(errors="replace")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandCalls:
-    """Calls about shell commands, made with the client id `id`. Changes need a token with the scope `commands`."""
+class CommandVerbs(AnyPart):
+    """Changes need a token with the scope `commands`."""
 
-    id: int
-
+    @verb
     def submit(
         self, project: str, commands: Iterable[str | Submission], *, stashed: bool = False
     ) -> Call[list[CommandSeen]]:
@@ -139,16 +140,19 @@ class CommandCalls:
             key=new_key(),
         )
 
+    @verb
     def projects(self) -> Call[list[ProjectCounts]]:
         """Return the projects with commands in groups that this token may access, sorted by name."""
         return Call.of(
             endpoints.COMMAND_PROJECTS, read=lambda content: list(decoder(CommandProjects)(content).projects)
         )
 
+    @verb
     def status(self, project: str) -> Call[ProjectStatus]:
         """Return the progress of a project: counts, running lists, forecast, statistics. An empty project is all 0."""
         return Call.of(endpoints.COMMAND_STATUS, path=_path(project))
 
+    @verb
     def lists(
         self,
         project: str,
@@ -161,10 +165,12 @@ class CommandCalls:
         query = given(status=status, after=after, limit=limit)
         return Call.of(endpoints.COMMAND_LISTS, path=_path(project), query=query)
 
+    @verb
     def list(self, project: str, task: int) -> Call[ListWhole | None]:
         """Return a list by the current or first id of its task, or None if it does not exist or has finished."""
         return Call.of(endpoints.COMMAND_LIST, path=_path(project, task=task), may_be_missing=True)
 
+    @verb
     def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
         """Make a running list available again immediately, when its worker is known to be dead.
 
@@ -178,6 +184,7 @@ class CommandCalls:
             once=True,
         )
 
+    @verb
     def results(
         self,
         project: str,
@@ -195,10 +202,12 @@ class CommandCalls:
         query = given(status=status, text=text or None, after=after, limit=limit)
         return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query)
 
+    @verb
     def get(self, project: str, id: str) -> Call[CommandWhole | None]:
         """Return a command by its id, with or without its number of failures, or None if it does not exist."""
         return Call.of(endpoints.COMMAND, path=_path(project, id=id), may_be_missing=True)
 
+    @verb
     def retry(
         self,
         project: str,
@@ -216,31 +225,34 @@ class CommandCalls:
             endpoints.RETRY_COMMANDS, project, RetryRequest(reason=reason, **_ids(ids), **given(status=status))
         )
 
+    @verb
     def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Hold back new commands and open lists with these task ids; None holds back all. Returns how many."""
         return _many(endpoints.STASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
+    @verb
     def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Release commands and lists with these task ids; None releases all. Returns how many."""
         return _many(endpoints.UNSTASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
 
+    @verb
     def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
         """Archive completed commands with these task ids; None archives all. Returns how many."""
         return _many(endpoints.ARCHIVE_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
-
-    def export_project(self, project: str) -> Call[bytes]:
-        """Return a whole project as lines of JSON."""
-        return Call.of(endpoints.EXPORT_COMMANDS, path=_path(project))
-
-    def import_some(self, project: str, some: Outgoing) -> Call[ImportedCommands]:
-        """Import all of these commands and lists or none. Importing them again adds nothing."""
-        return Call.of(endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body)
 
 
 def _path(project: str, **more: str | int) -> dict[str, str | int]:
     if why := why_no_project(project):
         raise InvalidInput({"project": [why]})
     return {"project": project, **more}
+
+
+def _export(project: str) -> Call[bytes]:
+    return Call.of(endpoints.EXPORT_COMMANDS, path=_path(project))
+
+
+def _import(project: str, some: Outgoing) -> Call[ImportedCommands]:
+    return Call.of(endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body)
 
 
 def _ids(ids: Iterable[int] | None) -> dict[str, Any]:
@@ -256,21 +268,8 @@ def _changed(content: bytes) -> int:
     return decoder(ChangedCommands)(content).changed
 
 
-class Commands(Part[CommandCalls]):
+class Commands(Part, CommandVerbs):
     """The shell commands of the store."""
-
-    submit = verb(CommandCalls.submit)
-    projects = verb(CommandCalls.projects)
-    status = verb(CommandCalls.status)
-    lists = verb(CommandCalls.lists)
-    list = verb(CommandCalls.list)
-    reopen = verb(CommandCalls.reopen)
-    results = verb(CommandCalls.results)
-    get = verb(CommandCalls.get)
-    retry = verb(CommandCalls.retry)
-    stash = verb(CommandCalls.stash)
-    unstash = verb(CommandCalls.unstash)
-    archive = verb(CommandCalls.archive)
 
     def export_project(self, project: str) -> Iterator[Entry]:
         """Yield all commands and lists of a project at one moment, each with its status, while they arrive.
@@ -278,7 +277,7 @@ class Commands(Part[CommandCalls]):
         Raises StoreUnavailable if the connection breaks.
         """
         incoming = Incoming()
-        for piece in self.pieces(self.calls.export_project(project)):
+        for piece in self.client.pieces(_export(project)):
             yield from incoming.feed(piece)
         incoming.end()
 
@@ -291,30 +290,17 @@ class Commands(Part[CommandCalls]):
         imported = ImportedCommands()
         for some in outgoing(entries):
             with some.named():
-                imported += self.send(self.calls.import_some(project, some))
+                imported += self.send(_import(project, some))
         return imported
 
 
-class AsyncCommands(AsyncPart[CommandCalls]):
+class AsyncCommands(AsyncPart, CommandVerbs):
     """The shell commands of the store, for `AsyncClient`."""
-
-    submit = async_verb(CommandCalls.submit)
-    projects = async_verb(CommandCalls.projects)
-    status = async_verb(CommandCalls.status)
-    lists = async_verb(CommandCalls.lists)
-    list = async_verb(CommandCalls.list)
-    reopen = async_verb(CommandCalls.reopen)
-    results = async_verb(CommandCalls.results)
-    get = async_verb(CommandCalls.get)
-    retry = async_verb(CommandCalls.retry)
-    stash = async_verb(CommandCalls.stash)
-    unstash = async_verb(CommandCalls.unstash)
-    archive = async_verb(CommandCalls.archive)
 
     async def export_project(self, project: str) -> AsyncIterator[Entry]:
         """Yield all commands and lists of a project, like `Commands.export_project`."""
         incoming = Incoming()
-        async with aclosing(self.pieces(self.calls.export_project(project))) as pieces:
+        async with aclosing(self.client.pieces(_export(project))) as pieces:
             async for piece in pieces:
                 for entry in incoming.feed(piece):
                     yield entry
@@ -325,5 +311,5 @@ class AsyncCommands(AsyncPart[CommandCalls]):
         imported = ImportedCommands()
         for some in outgoing(entries):
             with some.named():
-                imported += await self.send(self.calls.import_some(project, some))
+                imported += await self.send(_import(project, some))
         return imported

@@ -5,28 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import endpoints
 from ..errors import InvalidInput, refuse
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, JobStatus, new_task, problems_of
 from ..types.jobs import Job, JobRequest, JobsPage, OptionsRequest, RequeueRequest
 from ..types.tasks import NewTask
-from .calls import AsyncPart, Call, Part, async_verb, decoder, given, new_key, verb
+from .calls import AnyPart, AsyncPart, Call, Part, decoder, given, new_key, verb
 from .errors import NotFound
 from .working import CommitOnTheWire, committing
+
+if TYPE_CHECKING:
+    pass
 
 PAGE = 50
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobCalls:
-    """Calls about jobs, made with the client id `id`."""
-
-    id: int
-
+class JobVerbs(AnyPart):
+    @verb
     def enqueue(
         self,
         function: str,
@@ -65,6 +63,7 @@ class JobCalls:
         )
         return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
 
+    @verb
     def enqueue_many(self, calls: Iterable[JobCall]) -> Call[list[int]]:
         """Enqueue jobs in one commit, all or none: `enqueue_many([add.call(1, 2), add.call(3, 4)])`. Returns their ids.
 
@@ -74,10 +73,12 @@ class JobCalls:
         sent = CommitOnTheWire(self.id, adds)
         return committing(sent, lambda tasks: [task.origin or task.id for task in tasks])
 
+    @verb
     def get(self, id: int) -> Call[Job | None]:
         """Return the job with this id, or None if it does not exist or was deleted."""
         return Call.of(endpoints.JOB, path={"id": id}, may_be_missing=True)
 
+    @verb
     def list(
         self,
         *,
@@ -95,10 +96,12 @@ class JobCalls:
         query = {"limit": limit, **given(queue=queue, status=status, function=function, after=after)}
         return Call.of(endpoints.JOBS, query=query, read=lambda content: list(decoder(JobsPage)(content).jobs))
 
+    @verb
     def delete(self, id: int) -> Call[Job | None]:
         """Delete a finished job. Returns the job, or None if it did not exist. Raises JobUnfinished."""
         return Call.of(endpoints.DELETE_JOB, path={"id": id}, may_be_missing=True)
 
+    @verb
     def requeue(
         self, id: int, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, reason: str = ""
     ) -> Call[Job]:
@@ -124,15 +127,8 @@ def task_of(place: int, call: JobCall) -> NewTask:
     )
 
 
-class Jobs(Part[JobCalls]):
+class Jobs(Part, JobVerbs):
     """The jobs of the store."""
-
-    enqueue = verb(JobCalls.enqueue)
-    enqueue_many = verb(JobCalls.enqueue_many)
-    get = verb(JobCalls.get)
-    list = verb(JobCalls.list)
-    delete = verb(JobCalls.delete)
-    requeue = verb(JobCalls.requeue)
 
     def wait(self, id: int, timeout_s: float | None = None) -> Job:
         """Wait until the job is finished and return it. `timeout_s`: None waits without limit.
@@ -147,15 +143,8 @@ class Jobs(Part[JobCalls]):
         raise TimeoutError(f"job {id} has not finished yet")
 
 
-class AsyncJobs(AsyncPart[JobCalls]):
+class AsyncJobs(AsyncPart, JobVerbs):
     """The jobs of the store, for `AsyncClient`."""
-
-    enqueue = async_verb(JobCalls.enqueue)
-    enqueue_many = async_verb(JobCalls.enqueue_many)
-    get = async_verb(JobCalls.get)
-    list = async_verb(JobCalls.list)
-    delete = async_verb(JobCalls.delete)
-    requeue = async_verb(JobCalls.requeue)
 
     async def wait(self, id: int, timeout_s: float | None = None) -> Job:
         """Wait until the job is finished and return it, like `Jobs.wait`."""

@@ -21,7 +21,7 @@ from ..types.bulk import (
 from ..types.groups import GroupPause, Pause
 from ..types.requests import ReasonRequest
 from ..types.tasks import State
-from .calls import Call, decoder, given, new_key
+from .calls import Call, decoder, given, new_key, verb
 
 
 class AskedPreview(Preview, frozen=True, kw_only=True):
@@ -31,8 +31,7 @@ class AskedPreview(Preview, frozen=True, kw_only=True):
 
 
 class Operating:
-    __slots__ = ()
-
+    @verb
     def pause(self, group: str, reason: str = "") -> Call[Pause]:
         """Stop handing out tasks of the group; commits still work. A group that is paused already keeps its pause.
 
@@ -48,6 +47,7 @@ class Operating:
         _refuse_empty(group)
         return Call.of(endpoints.PAUSE, path={"name": group}, body=ReasonRequest(reason=reason), read=pause_in)
 
+    @verb
     def resume(self, group: str, reason: str = "") -> Call[None]:
         """Hand out tasks of the group again."""
         _refuse_empty(group)
@@ -55,6 +55,7 @@ class Operating:
             endpoints.RESUME, path={"name": group}, body=ReasonRequest(reason=reason), read=lambda content: None
         )
 
+    @verb
     def bulk_preview(
         self,
         /,
@@ -81,6 +82,7 @@ class Operating:
             read=lambda content: AskedPreview(**structs.asdict(read(content)), asked=asked),
         )
 
+    @verb
     def bulk_start(
         self,
         /,
@@ -109,6 +111,7 @@ class Operating:
         )
         return Call.of(endpoints.BULK, body=body, key=new_key())
 
+    @verb
     def operations(
         self, *, state: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[OperationsPage]:
@@ -116,10 +119,12 @@ class Operating:
         query = given(state=state, after=after, limit=limit)
         return Call.of(endpoints.OPERATIONS, query=query)
 
+    @verb
     def operation(self, id: int) -> Call[Operation]:
         """Return an operation with its progress and whether it can be undone. Raises NotFound."""
         return Call.of(endpoints.OPERATION, path={"id": id})
 
+    @verb
     def operation_items(
         self, id: int, *, outcome: str | None = None, after: int | None = None, limit: int = 50
     ) -> Call[ItemsPage]:
@@ -130,10 +135,12 @@ class Operating:
         query = given(outcome=outcome, after=after, limit=limit)
         return Call.of(endpoints.OPERATION_ITEMS, path={"id": id}, query=query)
 
+    @verb
     def cancel_operation(self, id: int) -> Call[Operation]:
         """Cancel an operation after its current step. Has no effect once it has ended. Raises NotFound."""
         return Call.of(endpoints.CANCEL_OPERATION, path={"id": id})
 
+    @verb
     def undo_operation(self, id: int, reason: str = "") -> Call[Operation]:
         """Undo an operation, except for tasks changed since. Returns the undo, which is an operation too.
 

@@ -15,51 +15,39 @@ from ..types.requests import TasksRequest
 from ..types.search import SearchPage
 from ..types.server import Health
 from ..types.tasks import Task
-from .calls import Call, given
+from .calls import Call, given, verb
 from .errors import UnexpectedAnswer
 
 SEPARATORS = "[,] \n\r\t"
 
 
 class Reading:
-    __slots__ = ()
-
+    @verb
     def task(self, id: int) -> Call[Task | None]:
         """Return the task with this id, or None if it does not exist. `history` shows how an id ended."""
         return Call.of(endpoints.TASK, path={"id": id}, may_be_missing=True)
 
+    @verb
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """Return the tasks with these ids in the same order, with None for each id that does not exist."""
         return Call.of(endpoints.TASKS_BY_BODY, body=TasksRequest(ids=tuple(ids)))
 
-    def group(
-        self, name: str, *, limit: int = 0, owned: bool = False, labels: Mapping[str, str | None] | None = None
-    ) -> Call[list[Task]]:
-        """Return the tasks of a group, oldest available time first.
-
-        `limit`: the maximum number of tasks; 0 means no limit. `owned`: include tasks that are not available now.
-        `labels`: only tasks with all of these labels; a value of None matches any value.
-        """
-        query = {
-            "name": name,
-            "limit": limit,
-            "owned": "yes" if owned else "no",
-            "label": [key if value is None else f"{key}:{value}" for key, value in (labels or {}).items()],
-        }
-        return Call.of(endpoints.GROUP_BY_QUERY, query=query)
-
+    @verb
     def groups(self) -> Call[list[str]]:
         """Return the sorted names of the groups that contain at least one task."""
         return Call.of(endpoints.GROUPS)
 
+    @verb
     def stats(self) -> Call[Stats]:
         """Return the counts and rates of every group that contains a task."""
         return Call.of(endpoints.STATS)
 
+    @verb
     def history(self, id: int) -> Call[History | None]:
         """Return the history of a task by any id it ever had, or None if the id is unknown or its history expired."""
         return Call.of(endpoints.HISTORY, path={"id": id}, may_be_missing=True)
 
+    @verb
     def search(self, query: str = "", *, after: str | None = None, limit: int = 50) -> Call[SearchPage]:
         """Return a page of the tasks that match every term, such as `group:mail state:failed error:"timed out"`.
 
@@ -68,14 +56,12 @@ class Reading:
         asked = {"q": query, "limit": limit, **given(after=after)}
         return Call.of(endpoints.SEARCH, query=asked)
 
-    def export_tasks(self, query: str = "", *, format: str = "ndjson") -> Call[bytes]:
-        """Return all tasks that match a search as a file. `format`: `ndjson` (see `import_tasks`) or `csv`."""
-        return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
-
+    @verb
     def clients(self) -> Call[list[ClientStatus]]:
         """Return the workers that sent a heartbeat in the last 24 hours, most recent first."""
         return Call.of(endpoints.CLIENTS)
 
+    @verb
     def audit(
         self,
         *,
@@ -95,21 +81,41 @@ class Reading:
         asked = given(by=by, action=action, group=group, since=since, until=until, reason=reason, after=after)
         return Call.of(endpoints.AUDIT, query={**asked, "limit": limit})
 
+    @verb
     def health(self) -> Call[Health]:
         """Check that the server process is running. Does not check the database."""
         return Call.of(endpoints.HEALTHZ)
 
+    @verb
     def ready(self) -> Call[Health]:
         """Check that the server can serve requests. Raises StoreUnavailable if it can't within `patience_s`."""
         return Call.of(endpoints.READYZ)
 
+    @verb
     def metrics(self) -> Call[str]:
         """Return the server's metrics in the Prometheus text format."""
         return Call.of(endpoints.METRICS, read=bytes.decode)
 
+    @verb
     def schema(self) -> Call[str]:
         """Return the OpenAPI description of the whole API, as YAML."""
         return Call.of(endpoints.SCHEMA, read=bytes.decode)
+
+
+def group(name: str, *, limit: int, owned: bool, labels: Mapping[str, str | None] | None) -> Call[list[Task]]:
+    """See `Client.group`."""
+    query = {
+        "name": name,
+        "limit": limit,
+        "owned": "yes" if owned else "no",
+        "label": [key if value is None else f"{key}:{value}" for key, value in (labels or {}).items()],
+    }
+    return Call.of(endpoints.GROUP_BY_QUERY, query=query)
+
+
+def export(query: str, *, format: str) -> Call[bytes]:
+    """See `Client.export_tasks`."""
+    return Call.of(endpoints.EXPORT, query={"q": query, "format": format})
 
 
 class TaskListParser:

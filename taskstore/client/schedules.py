@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import UNSET, structs
 
@@ -13,20 +13,26 @@ from ..types.job_record import JobOptions
 from ..types.requests import ReasonRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
 from ..types.tasks import Task
-from .calls import AsyncPart, Call, Part, async_verb, verb
+from .calls import AnyPart, AsyncPart, Call, Part, verb
+
+if TYPE_CHECKING:
+    pass
 
 
-class ScheduleCalls:
-    """Calls about schedules. Changing one needs a token with the scope `operate`."""
+class ScheduleVerbs(AnyPart):
+    """Changing a schedule needs a token with the scope `operate`."""
 
+    @verb
     def list(self) -> Call[list[Schedule]]:
         """Return the schedules that add to groups this token may access, sorted by name."""
         return Call.of(endpoints.SCHEDULES)
 
+    @verb
     def get(self, name: str) -> Call[Schedule | None]:
         """Return the schedule with this name, or None if it does not exist."""
         return Call.of(endpoints.SCHEDULE, path=_path(name), may_be_missing=True)
 
+    @verb
     def put(
         self,
         name: str,
@@ -63,18 +69,22 @@ class ScheduleCalls:
         )
         return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body=body)
 
+    @verb
     def delete(self, name: str) -> Call[Schedule | None]:
         """Delete a schedule; the tasks it added are kept. Returns the schedule, or None if it did not exist."""
         return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), may_be_missing=True)
 
+    @verb
     def pause(self, name: str, reason: str = "") -> Call[Schedule]:
         """Stop adding tasks until the schedule is resumed. Raises NotFound."""
         return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
 
+    @verb
     def resume(self, name: str, reason: str = "") -> Call[Schedule]:
         """Continue from now on, without catching up on the time it was paused. Raises NotFound."""
         return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
 
+    @verb
     def run(self, name: str, reason: str = "") -> Call[Task]:
         """Add the schedule's task or job now and return the task.
 
@@ -89,25 +99,9 @@ def _path(name: str) -> dict[str, str]:
     return {"name": name}
 
 
-class Schedules(Part[ScheduleCalls]):
+class Schedules(Part, ScheduleVerbs):
     """The schedules of the store."""
 
-    list = verb(ScheduleCalls.list)
-    get = verb(ScheduleCalls.get)
-    put = verb(ScheduleCalls.put)
-    delete = verb(ScheduleCalls.delete)
-    pause = verb(ScheduleCalls.pause)
-    resume = verb(ScheduleCalls.resume)
-    run = verb(ScheduleCalls.run)
 
-
-class AsyncSchedules(AsyncPart[ScheduleCalls]):
+class AsyncSchedules(AsyncPart, ScheduleVerbs):
     """The schedules of the store, for `AsyncClient`."""
-
-    list = async_verb(ScheduleCalls.list)
-    get = async_verb(ScheduleCalls.get)
-    put = async_verb(ScheduleCalls.put)
-    delete = async_verb(ScheduleCalls.delete)
-    pause = async_verb(ScheduleCalls.pause)
-    resume = async_verb(ScheduleCalls.resume)
-    run = async_verb(ScheduleCalls.run)

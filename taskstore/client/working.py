@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -28,7 +27,8 @@ from ..types.tasks import (
     Task,
     ids_without_delete,
 )
-from .calls import Call, decoder, encoded, new_key
+from .calls import Call, decoder, encoded, new_key, verb
+from .transport import BaseClient
 
 
 class CommitOnTheWire:
@@ -163,12 +163,8 @@ def tasks_of(outcome: Outcome) -> list[Task]:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Working:
-    """Calls made with the client id `id`."""
-
-    id: int
-
+class Working(BaseClient):
+    @verb
     def claim(
         self,
         groups: str | Iterable[str],
@@ -203,6 +199,7 @@ class Working:
             wait_ms=max(0, wait_ms),
         )
 
+    @verb
     def commit(
         self,
         *,
@@ -223,6 +220,7 @@ class Working:
         owner = self.id if client_id is None else client_id
         return committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list, key)
 
+    @verb
     def add(
         self,
         group: str,
@@ -260,6 +258,7 @@ class Working:
         )
         return self._one(adds=[new])
 
+    @verb
     def renew(self, task: Task, duration_ms: int) -> Call[Task]:
         """Extend the lease to `duration_ms` from now. Returns the successor, whose id is new.
 
@@ -268,6 +267,7 @@ class Working:
         change = Change(id=task.id, timespec_ms=-max(0, duration_ms))
         return self._one(updates=[change])
 
+    @verb
     def release(self, task: Task, at_ms: int = 0, error: str | None = None) -> Call[Task]:
         """Give the task back so that any client can claim it. Returns the successor.
 
@@ -276,6 +276,7 @@ class Working:
         """
         return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
 
+    @verb
     def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
         """Move the task to another group, where it is available immediately. Returns the successor.
 
@@ -285,6 +286,7 @@ class Working:
         new_data = data.encode() if isinstance(data, str) else data
         return self._one(updates=[Change(id=task.id, group=group, data=new_data, error=error)])
 
+    @verb
     def delete(self, *tasks: Task | int) -> Call[None]:
         """Delete all of these tasks or none. Takes tasks or ids.
 
@@ -293,6 +295,7 @@ class Working:
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
         return committing(CommitOnTheWire(self.id, deletes=ids), lambda tasks: None)
 
+    @verb
     def import_tasks(self, lines: bytes | str | Iterable[NewTask], group: str = "") -> Call[Imported]:
         """Add all of these tasks or none: lines of NDJSON as `export_tasks` writes them, or NewTask values.
 
@@ -311,6 +314,7 @@ class Working:
             lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
         return Call.of(endpoints.IMPORT, query=query, body=lines, key=new_key())
 
+    @verb
     def heartbeat(
         self,
         name: str = "",
@@ -337,6 +341,7 @@ class Working:
         )
         return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
 
+    @verb
     def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
         """Report the progress of a task that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
 

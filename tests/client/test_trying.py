@@ -1,11 +1,13 @@
 """What is tried again, for how long, and what is raised when it is over."""
 
 import json
+from typing import Any
 
 import httpx
 import pytest
 
 from taskstore import (
+    Client,
     CommitUnknown,
     InvalidInput,
     KeyReused,
@@ -18,10 +20,7 @@ from taskstore import (
     UnexpectedAnswer,
 )
 from taskstore.client.calls import Call
-from taskstore.client.operating import Operating
-from taskstore.client.reading import Reading
 from taskstore.client.transport import Access, Patience, Pause, conversation
-from taskstore.client.working import Working
 from taskstore.types.tasks import NewTask
 
 pytestmark = pytest.mark.once
@@ -31,10 +30,19 @@ BROKEN = httpx.ReadError("broken")
 REFUSED = httpx.ConnectError("refused")
 UNKNOWN = httpx.Response(503, json={"detail": "maybe", "code": "commit_unknown"})
 
-COMMIT = Working(1).commit(adds=[NewTask(group="mail")])
-CLAIM = Working(1).claim("mail")
-GROUPS = Reading().groups()
-UNDO = Operating().undo_operation(1)
+
+class Calls(Client):
+    """The calls themselves, which nobody sends."""
+
+    def send(self, call):
+        return call
+
+
+CALLS: Any = Calls("http://127.0.0.1")
+COMMIT = CALLS.commit(adds=[NewTask(group="mail")])
+CLAIM = CALLS.claim("mail")
+GROUPS = CALLS.groups()
+UNDO = CALLS.undo_operation(1)
 
 
 def failure(status: int, code: str = "", retry_after: str = "") -> httpx.Response:
@@ -82,7 +90,7 @@ def test_what_may_pass_is_tried_again_with_the_same_key(call, bad):
 
 
 def test_each_call_has_a_key_of_its_own():
-    assert len({Working(1).claim("mail").key for _ in range(100)}) == 100
+    assert len({CALLS.claim("mail").key for _ in range(100)}) == 100
 
 
 def test_pauses_become_longer_but_not_too_long():
@@ -161,9 +169,9 @@ def test_who_asks_too_often_learns_for_how_long():
 
 
 def test_a_task_that_is_not_there_is_an_answer():
-    assert Talk(Reading().task(1), failure(404)).answer.status_code == 404
+    assert Talk(CALLS.task(1), failure(404)).answer.status_code == 404
     with pytest.raises(NotFound):
-        Talk(Reading().task(1), httpx.Response(404, text="<html>of somebody else"))
+        Talk(CALLS.task(1), httpx.Response(404, text="<html>of somebody else"))
 
 
 def test_a_new_token_is_taken_from_the_file():
@@ -185,7 +193,7 @@ def test_an_undo_is_sent_again_only_when_it_can_not_have_happened():
 
 
 def test_a_claim_that_waits_has_longer_for_its_answer():
-    [turn] = list(zip(Working(1).claim("mail", wait_ms=20_000).turns(), range(1), strict=False))
+    [turn] = list(zip(CALLS.claim("mail", wait_ms=20_000).turns(), range(1), strict=False))
     [ask] = Talk(turn[0], OK).asks
     assert ask.extensions["timeout"]["read"] == 50
 
@@ -193,6 +201,6 @@ def test_a_claim_that_waits_has_longer_for_its_answer():
 def test_a_wait_beyond_what_the_server_allows_is_several_claims(monkeypatch):
     now_s = iter([0.0, 60.0, 120.0, 150.0])
     monkeypatch.setattr("time.monotonic", lambda: next(now_s))
-    turns = list(Working(1).claim("mail", wait_ms=150_000).turns())
+    turns = list(CALLS.claim("mail", wait_ms=150_000).turns())
     assert [json.loads(turn.content or b"")["wait"] for turn in turns] == [60_000, 60_000, 30_000]
     assert len({turn.key for turn in turns}) == 3

@@ -21,14 +21,29 @@ from taskstore import (
     NotFound,
     UnexpectedAnswer,
 )
+from taskstore.client import reading
 from taskstore.client.calls import Call
-from taskstore.client.client import Calls
 from taskstore.client.operating import AskedPreview
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.bulk import BulkPreviewRequest, ByState
 from taskstore.types.tasks import Ending
 
-CALLS = {name: call for name, call in inspect.getmembers(Calls, inspect.isfunction) if not name.startswith("_")}
+
+class Calls(Client):
+    """The calls themselves, which nobody sends."""
+
+    def send(self, call):
+        return call
+
+    pieces = send
+
+
+NOT_CALLS = {"close", "for_claims", "pieces", "send"}
+CALLS = {
+    name: call
+    for name, call in inspect.getmembers(Calls, inspect.isfunction)
+    if not name.startswith("_") and name not in NOT_CALLS
+}
 NONE = ByState(ready=0, claimed=0, expired=0, scheduled=0)
 PREVIEW = AskedPreview(
     count=0,
@@ -69,7 +84,11 @@ ELSEWHERE = ("/commands", "/jobs", "/schedules")
 
 @pytest.mark.once
 def test_every_endpoint_is_reached_by_a_call():
-    calls = [call(Calls(1), *ASKED.get(name, ())) for name, call in CALLS.items() if name not in MADE_OF_COMMITS]
+    unsent = Calls("http://127.0.0.1")
+    calls = [
+        call(unsent, *ASKED.get(name, ())) for name, call in CALLS.items() if name not in {*MADE_OF_COMMITS, "group"}
+    ]
+    calls.append(reading.group("mail", limit=0, owned=False, labels=None))
     views = [(resolve(call.path).func.cls, call.method.lower()) for call in calls]  # type: ignore[attr-defined]
     reached = {getattr(view, method).endpoint.name for view, method in views}
     there_are = {each.name for each in ENDPOINTS if not each.path.startswith(ELSEWHERE)}
