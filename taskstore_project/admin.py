@@ -39,12 +39,12 @@ class PeopleAdmin(KeyedAdmin):
         return ", ".join(sorted(group.name for group in person.groups.all()))
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        return self._redirected(request, "console:add_person")
+        return self._redirected(request, "tasks_app:add_person")
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        return self._redirected(request, "console:person", object_id)
+        return self._redirected(request, "tasks_app:person", object_id)
 
     def _redirected(self, request: HttpRequest, *to: str) -> HttpResponse:
         if not self.has_view_permission(request):

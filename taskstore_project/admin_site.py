@@ -37,9 +37,9 @@ class AdminSite(admin.AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Redirect to the console's sign-in, which has the lock-out."""
         if not isinstance(request.user, Person):
-            return redirect_to_login(request.GET.get("next", reverse("admin:index")), resolve_url("console:login"))
+            return redirect_to_login(request.GET.get("next", reverse("admin:index")), resolve_url("tasks_app:login"))
         if must_choose_password(request.user):
-            return redirect("console:password")
+            return redirect("tasks_app:password")
         if self.has_permission(request):
             return redirect("admin:index")
         raise PermissionDenied
@@ -50,7 +50,7 @@ class AdminSite(admin.AdminSite):
         return logout(request)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        return redirect("console:password")
+        return redirect("tasks_app:password")
 
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         # Browsers would cache Django's page.

@@ -12,18 +12,12 @@ http = get_asgi_application()
 warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")
 
 # After Django is set up, as they import models.
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.routing import ProtocolTypeRouter  # noqa: E402
+from channels.security.websocket import WebsocketDenier  # noqa: E402
 
-from tasks_app.live.consumer import ClosedInOutage, websocket_urlpatterns  # noqa: E402
+from tasks_app.live.asgi import LiveCounts  # noqa: E402
 from tasks_app.rest_api.hot_path import HotPath  # noqa: E402
-from taskstore_project.websocket_origins import OwnOrigin  # noqa: E402
 
-pages_and_sockets = ProtocolTypeRouter(
-    {
-        "http": http,
-        # Pages of other sites must not open a websocket with the visitor's cookie.
-        "websocket": OwnOrigin(ClosedInOutage(AuthMiddlewareStack(URLRouter(websocket_urlpatterns)))),
-    }
-)
-application = HotPath(pages_and_sockets)
+# Without the second one, a websocket on another path would be a server error with a traceback in the log.
+others = ProtocolTypeRouter({"http": http, "websocket": WebsocketDenier.as_asgi()})
+application = HotPath(LiveCounts(others))

@@ -127,7 +127,7 @@ ROOT_URLCONF = "taskstore_project.urls"
 ASGI_APPLICATION = "taskstore_project.asgi.application"
 # Paths with a trailing slash do not exist (contract.md section 3).
 APPEND_SLASH = False
-LOGIN_URL = "console:login"
+LOGIN_URL = "tasks_app:login"
 LOGIN_REDIRECT_URL = "/console/"
 DATA_UPLOAD_MAX_MEMORY_SIZE = TASKSTORE_MAX_REQUEST_BYTES
 

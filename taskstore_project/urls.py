@@ -6,8 +6,8 @@ from django.views.generic import RedirectView
 
 urlpatterns = [
     # The console, for people.
-    path("", RedirectView.as_view(pattern_name="console:overview")),
-    path("console", RedirectView.as_view(pattern_name="console:overview")),
+    path("", RedirectView.as_view(pattern_name="tasks_app:overview")),
+    path("console", RedirectView.as_view(pattern_name="tasks_app:overview")),
     path("console/", include("tasks_app.console.urls")),
     # Django's admin: ad hoc edits, through the store.
     path("admin/", admin.site.urls),

@@ -12,7 +12,12 @@ const WORDS = {
   lost: "reconnecting",
   paused: "paused",
   refused: "not live",
+  still: "loaded",
   ended: "signed out",
+};
+const TITLES = {
+  paused: "Resume live updates",
+  still: "Not live: load the page again for new numbers",
 };
 const BANNERS = {
   old: "The server can't read the database at the moment. It keeps retrying.",
@@ -38,6 +43,7 @@ export class Status {
     this.#time.dataset.form = "clock";
     this.#switch.append(make("span", { className: "live-dot", ariaHidden: "true" }), this.#word, this.#age);
     this.#switch.addEventListener("click", () => {
+      if (this.#connection === "still") return location.reload();
       this.#isPaused = !this.#isPaused;
       (this.#isPaused ? pause : resume)();
       this.#show();
@@ -66,6 +72,12 @@ export class Status {
     this.#show();
   }
 
+  // The server sends no numbers at all.
+  still() {
+    this.#connection = "still";
+    this.#show();
+  }
+
   lost() {
     if (this.#connection !== "lost") this.#lostAt = performance.now();
     this.#connection = "lost";
@@ -82,14 +94,14 @@ export class Status {
     set(this.#age, ageOf(ageMs));
     if (this.#switch.dataset.live === state) return;
     this.#switch.dataset.live = state;
-    this.#switch.title = this.#isPaused ? "Resume live updates" : "Pause live updates";
+    this.#switch.title = TITLES[state] ?? "Pause live updates";
     this.#word.textContent = WORDS[state];
     this.#banner.hidden = !(state in BANNERS);
     if (state in BANNERS) this.#text.replaceChildren(`${BANNERS[state]} Numbers are as of `, this.#time, ".");
   }
 
   #state(ageMs) {
-    if (this.#connection === "ended" || this.#connection === "refused") return this.#connection;
+    if (["ended", "refused", "still"].includes(this.#connection)) return this.#connection;
     if (this.#connection === "lost") return performance.now() - this.#lostAt > LOST_MS ? "lost" : "live";
     if (this.#isPaused) return "paused";
     return this.#connection === "live" && ageMs > OLD_MS ? "old" : this.#connection;

@@ -14,6 +14,8 @@ const TOO_MANY = 4429;
 const TOO_MANY_DELAY_MS = 30_000;
 const SIGN_OUT_MS = 1000; // From the press of the button until the browser has no session any more.
 
+// Empty where the server has no websockets: the numbers stay as they came.
+const path = document.querySelector("[data-live-status]").dataset.liveStatus;
 const counts = new Counts();
 const status = new Status({ pause, resume });
 let socket = null;
@@ -23,7 +25,7 @@ let watched = ""; // What was asked for last.
 let isPaused = false;
 
 function connect() {
-  const address = new URL("/console/live", location.href);
+  const address = new URL(path, location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   let hasOpened = false;
   sequence = 0;
@@ -60,6 +62,7 @@ function listen() {
 }
 
 function lose() {
+  if (!socket) return;
   clearTimeout(silence);
   socket.onopen = socket.onmessage = socket.onclose = null;
   socket.close();
@@ -102,7 +105,7 @@ function askForNew() {
 }
 
 function askForAll() {
-  if (socket.readyState !== WebSocket.OPEN) return;
+  if (socket?.readyState !== WebSocket.OPEN) return;
   const now = counts.watched();
   watched = JSON.stringify(now);
   socket.send(JSON.stringify({ type: "full", ...now }));
@@ -143,4 +146,4 @@ tabs.onmessage = () => setTimeout(endIfSignedOut, SIGN_OUT_MS);
 for (const form of document.querySelectorAll("[data-sign-out]")) {
   form.addEventListener("submit", () => tabs.postMessage("over"));
 }
-connect();
+path ? connect() : status.still();

@@ -115,7 +115,12 @@ def reset_password(user: Person, actor: Actor = PROGRAM) -> str:
 
 @transaction.atomic
 def sign_out_everywhere(user: Person, actor: Actor = PROGRAM) -> None:
-    """End all sessions of the user, on every node within five seconds. People may end their own sessions."""
+    """End all sessions of the user, on every node within five seconds. People may end their own sessions.
+
+    Raises InvalidInput where the project's sessions can't be ended.
+    """
+    if not sessions.can_be_ended():
+        raise InvalidInput({"SESSION_ENGINE": ["must be taskstore_project.sessions to end sessions early"]})
     sessions.end_all_of(user)
     _write_down("sign out everywhere", user, actor)
 

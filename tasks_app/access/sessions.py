@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from django.conf import settings
 from django.db import router, transaction
 
 from ..models import EndedSession, SessionGeneration
@@ -24,6 +25,11 @@ _verdicts: dict[tuple[str, int], tuple[bool, float]] = {}  # By session and gene
 _over: set[tuple[str, int]] = set()  # Ended sessions, which never start again.
 _changes = 0  # Counts the ends in this process: a verdict read before one of them is not cached.
 _watchers: set[Callable[[], None]] = set()
+
+
+def can_be_ended() -> bool:
+    """Return whether the sessions of the project ask here. Those of another engine end by their own rules."""
+    return settings.SESSION_ENGINE == "taskstore_project.sessions"
 
 
 def end(session_id: str, until_ms: int) -> None:

@@ -23,7 +23,7 @@ PAGE = 100
 def has_console() -> bool:
     """Return whether the project has the console, whose forms confirm what the admin leads to."""
     try:
-        return bool(reverse("console:confirm"))
+        return bool(reverse("tasks_app:confirm"))
     except NoReverseMatch:
         return False
 

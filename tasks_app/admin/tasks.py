@@ -132,7 +132,7 @@ def _confirmed_in_the_console(name: str, action: type[bulk.Action]) -> Callable[
 
 def confirmation(verb: str, **which: object) -> str:
     """Return the address of the console's confirmation for these tasks."""
-    return f"{reverse('console:confirm')}?{urlencode({'verb': verb, **which}, doseq=True)}"
+    return f"{reverse('tasks_app:confirm')}?{urlencode({'verb': verb, **which}, doseq=True)}"
 
 
 @admin.register(Task)

@@ -49,7 +49,7 @@ class TokenAdmin(KeyedAdmin):
         """Lead to the console's form, which shows the secret once."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        return redirect("console:add_token")
+        return redirect("tasks_app:add_token")
 
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:

@@ -18,7 +18,7 @@ from ..access.people import Person, must_choose_password, person_of
 from ..access.policy import Action
 from ..access.versions import version_of
 from . import words
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .pages import actor_for, go_to, is_partial, page, sign_in_page, user_of
 
 SHOWN = 500
 ROLES = {
@@ -100,7 +100,7 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
             form.add_error(None, forms.ValidationError(refused.fields["version"]))
         else:
             messages.success(request, f"Changed the rights of {user.get_username()}.")
-            return redirect("console:people")
+            return redirect("tasks_app:people")
     context = {
         "person": user,
         "form": form,
@@ -124,10 +124,10 @@ def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
     do, done = CHANGES[verb]
     do(user, actor_for(request))
     messages.success(request, done.format(user.get_username()))
-    return go_to(request, resolve_url("console:people"))
+    return go_to(request, resolve_url("tasks_app:people"))
 
 
 def _show_password(request: HttpRequest, user: Person, password: str) -> HttpResponse:
-    sign_in = request.build_absolute_uri(resolve_url("console:login"))
+    sign_in = request.build_absolute_uri(sign_in_page())
     context = {"person": user, "password": password, "sign_in": sign_in}
     return render(request, "tasks_app/password_made.html", context)

@@ -203,7 +203,7 @@ def _confirmation(
 def _page_before(asked: QueryDict, selection: Selection) -> str:
     """Return the page that the person came from: the task, the group's tab, or the search."""
     if task := asked.get("task"):
-        return resolve_url("console:task", parameters.whole_number("task", task, least=1))
+        return resolve_url("tasks_app:task", parameters.whole_number("task", task, least=1))
     if selection.group:
         return links.group_page(selection.group, parameters.state_of(asked))
     return links.search_page(asked.get("q", ""))

@@ -254,7 +254,7 @@ def _question(request: HttpRequest, question: Question, errors: Mapping[str, Seq
         "tasks_app/_confirm_commands.html" if is_partial(request) else "tasks_app/confirm_commands.html",
         {
             "question": question,
-            "address": resolve_url(f"console:{question.verb}_commands"),
+            "address": resolve_url(f"tasks_app:{question.verb}_commands"),
             "of_lists": question.status in OF_LISTS,
             "reason": request.POST.get("reason", ""),
             "errors": errors,

@@ -367,7 +367,7 @@ def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:
     """Redirect an earlier id to its list, or explain what happened to the list."""
     chain = chain_of(list_id, OF_COMMANDS)
     if chain and chain.living and chain.living.id != list_id and looking.command_list(chain.living.id):
-        return redirect("console:command_list", chain.living.id)
+        return redirect("tasks_app:command_list", chain.living.id)
     place = place_of(chain.group) if chain else None
     why = history.fate_of(list_id, EVERY_GROUP) or ""
     context = {"list_id": list_id, "why": why, "project": place[0] if place else "", "is_known": chain is not None}

@@ -176,7 +176,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
     if task is None:
         chain = chain_of(job_id, OF_JOBS)
         if chain and chain.origin != job_id and job_queues.find(chain.origin):
-            return redirect("console:job", chain.origin)
+            return redirect("tasks_app:job", chain.origin)
         return _no_job(request, job_id, history.fate_of(job_id, EVERY_GROUP) or "")
     try:
         found = job_queues.job_of(task)
@@ -327,7 +327,7 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
         kwargs=given["kwargs"] if "kwargs" in changed else None,
     )
     messages.success(request, f"Requeued job {job.id}.")
-    return redirect("console:job", job.id)
+    return redirect("tasks_app:job", job.id)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -342,7 +342,7 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
         )
     job_queues.delete(job, actor_for(request))
     messages.success(request, f"Deleted job {job_id}.")
-    return go_to(request, resolve_url("console:jobs"))
+    return go_to(request, resolve_url("tasks_app:jobs"))
 
 
 def in_lines(value: Any) -> str:

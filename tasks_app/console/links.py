@@ -14,12 +14,12 @@ from ..reading.search.grammar import Label, label_term, quoted
 
 def page_of_action(name: str) -> str:
     """Return the name of the URL that starts a bulk action."""
-    return f"console:{name}_many"
+    return f"tasks_app:{name}_many"
 
 
 def group_page(name: str, state: State | None = None, **place: object) -> str:
     """Return the page of a group; `place` is the cursor `after` or `before`."""
-    return f"{resolve_url('console:group')}?{_query(name=name, state=state, **place)}"
+    return f"{resolve_url('tasks_app:group')}?{_query(name=name, state=state, **place)}"
 
 
 def folder_page(prefix: str, state: State | None = None) -> str:
@@ -34,32 +34,32 @@ def filter_of_group(name: str, state: State | None = None) -> str:
 
 def export_file(q: str, format: str) -> str:
     """Return the export of a search."""
-    return f"{resolve_url('console:export')}?{_query(q=q, format=format)}"
+    return f"{resolve_url('tasks_app:export')}?{_query(q=q, format=format)}"
 
 
 def confirm_page(verb: str, name: str, *, state: str | None = None, task: int | None = None) -> str:
     """Return the confirmation of an action on one task, or on all tasks of a group in this state."""
     which = {"all": 1} if task is None else {"id": task, "task": task}
-    return f"{resolve_url('console:confirm')}?{_query(verb=verb, name=name, state=state, **which)}"
+    return f"{resolve_url('tasks_app:confirm')}?{_query(verb=verb, name=name, state=state, **which)}"
 
 
 def confirm_signature_page(verb: str, signature: str, group: str | None = None) -> str:
     """Return the confirmation of an action on all failed tasks with this signature, in this group (None: in all)."""
     q = signature_search(signature, group)
-    return f"{resolve_url('console:confirm')}?{_query(verb=verb, q=q, all=1)}"
+    return f"{resolve_url('tasks_app:confirm')}?{_query(verb=verb, q=q, all=1)}"
 
 
 def add_page(name: str) -> str:
-    return f"{resolve_url('console:add')}?{_query(name=name)}"
+    return f"{resolve_url('tasks_app:add')}?{_query(name=name)}"
 
 
 def import_page(name: str) -> str:
-    return f"{resolve_url('console:import')}?{_query(name=name)}"
+    return f"{resolve_url('tasks_app:import')}?{_query(name=name)}"
 
 
 def commands_page(project: str, status: str | None = None, **place: object) -> str:
     """Return the page of a project, with its commands of this status; `place` has `text` and `after`."""
-    return f"{resolve_url('console:command_project')}?{_query(project=project, status=status, **place)}"
+    return f"{resolve_url('tasks_app:command_project')}?{_query(project=project, status=status, **place)}"
 
 
 def commands_page_of(group: str) -> str:
@@ -72,32 +72,32 @@ def commands_page_of_task(task: Task) -> str:
     """Return the page of a task that is a command or a list; empty when it is neither."""
     project, end = place_of(task.group) or ("", "")
     if end in OF_LISTS:
-        return resolve_url("console:command_list", task.origin)
+        return resolve_url("tasks_app:command_list", task.origin)
     first_id = task.labels.get(COMMAND_LABEL, "")
     return command_page(project, first_id) if project and first_id else ""
 
 
 def command_page(project: str, command_id: str) -> str:
-    return f"{resolve_url('console:command')}?{_query(project=project, id=command_id)}"
+    return f"{resolve_url('tasks_app:command')}?{_query(project=project, id=command_id)}"
 
 
 def command_output(project: str, command_id: str, stream: str) -> str:
     """Return the download of a run's output."""
-    return f"{resolve_url('console:command_output')}?{_query(project=project, id=command_id, stream=stream)}"
+    return f"{resolve_url('tasks_app:command_output')}?{_query(project=project, id=command_id, stream=stream)}"
 
 
 def submit_page(project: str = "") -> str:
-    return f"{resolve_url('console:submit_commands')}?{_query(project=project)}"
+    return f"{resolve_url('tasks_app:submit_commands')}?{_query(project=project)}"
 
 
 def confirm_commands_page(verb: str, project: str, *, status: str | None = None, task: int | None = None) -> str:
     """Return the confirmation of a change of one command, or of all that it applies to."""
     which = {"all": 1} if task is None else {"id": task}
-    return f"{resolve_url('console:confirm_commands')}?{_query(verb=verb, project=project, status=status, **which)}"
+    return f"{resolve_url('tasks_app:confirm_commands')}?{_query(verb=verb, project=project, status=status, **which)}"
 
 
 def search_page(q: str) -> str:
-    return f"{resolve_url('console:search')}?{_query(q=q)}"
+    return f"{resolve_url('tasks_app:search')}?{_query(q=q)}"
 
 
 def labelled_page(name: str, state: State | None, label: Label) -> str:
@@ -127,15 +127,15 @@ def signature_search(signature: str, group: str | None = None, age: str | None =
 
 def rates_part(span: str, name: str = "") -> str:
     """Return the chart data of a group, or of all groups (empty)."""
-    return f"{resolve_url('console:rates')}?{_query(span=span, name=name or None)}"
+    return f"{resolve_url('tasks_app:rates')}?{_query(span=span, name=name or None)}"
 
 
 def pause_page(name: str) -> str:
-    return f"{resolve_url('console:pause')}?{_query(name=name)}"
+    return f"{resolve_url('tasks_app:pause')}?{_query(name=name)}"
 
 
 def facts_part(name: str) -> str:
-    return f"{resolve_url('console:facts')}?{_query(name=name)}"
+    return f"{resolve_url('tasks_app:facts')}?{_query(name=name)}"
 
 
 def _filter(pattern: str, state: State | None) -> str:

@@ -143,7 +143,7 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
 @page(Action.OPERATE)
 def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
     bulk.cancel(_named(operation_id), actor_for(request))
-    return go_to(request, resolve_url("console:operation", operation_id))
+    return go_to(request, resolve_url("tasks_app:operation", operation_id))
 
 
 @require_POST
@@ -151,7 +151,7 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Start an undo, which skips tasks that have changed since."""
     begun = bulk.undo(_named(operation_id), actor_for(request))
-    return go_to(request, resolve_url("console:operation", begun.pk))
+    return go_to(request, resolve_url("tasks_app:operation", begun.pk))
 
 
 @require_safe

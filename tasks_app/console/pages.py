@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlsplit
 
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
+from django.urls import get_script_prefix, is_valid_path
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
@@ -21,6 +23,7 @@ from taskstore.types.sentences import text
 
 from ..access.people import Person, must_choose_password
 from ..access.policy import Action, actor_of, may
+from ..conf import LIVE
 from ..core.actors import Actor
 from ..database.outage import is_damaged, reason_of, translated
 from .replica import note_change
@@ -45,12 +48,9 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
             try:
                 user = request.user
                 if not isinstance(user, Person):
-                    login = resolve_url("console:login")
-                    if is_partial(request):
-                        return go_to(request, login)
-                    return redirect_to_login(request.get_full_path(), login)
+                    return to_sign_in(request)
                 if must_choose_password(user):
-                    return redirect("console:password")
+                    return redirect("tasks_app:password")
                 if not may(user, action):
                     raise PermissionDenied
                 refuse_broken_text(request)
@@ -68,6 +68,31 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         return guarded
 
     return decorate
+
+
+def sign_in_page() -> str:
+    """Return the address of the project's sign-in page, or of the console's own where LOGIN_URL leads nowhere."""
+    address = resolve_url(settings.LOGIN_URL)
+    path = urlsplit(address)
+    is_there = path.netloc or is_valid_path(f"/{path.path.removeprefix(get_script_prefix())}")
+    return address if is_there else resolve_url("tasks_app:login")
+
+
+def to_sign_in(request: HttpRequest) -> HttpResponse:
+    """Redirect to the sign-in, from which the person comes back to this page."""
+    if is_partial(request):
+        return go_to(request, sign_in_page())
+    return redirect_to_login(request.get_full_path(), sign_in_page())
+
+
+def live_address(request: HttpRequest) -> str:
+    """Return the path of the websocket for the page; empty where the server has none (tasks_app/live/asgi.py)."""
+    return resolve_url("tasks_app:live") if LIVE in getattr(request, "scope", ()) else ""
+
+
+def live(request: HttpRequest) -> HttpResponse:
+    """Say to whoever asks over HTTP that this is the address of a websocket."""
+    return HttpResponse("This is the address of a websocket.\n", status=426, headers={"Upgrade": "websocket"})
 
 
 def refuse_broken_text(request: HttpRequest) -> None:

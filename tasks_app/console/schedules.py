@@ -319,7 +319,7 @@ def _question(request: HttpRequest, found: Schedule, verb: str, refused: Invalid
         {
             "schedule": found,
             "verb": verb,
-            "address": resolve_url(f"console:{verb}_schedule", found.name),
+            "address": resolve_url(f"tasks_app:{verb}_schedule", found.name),
             "reason": request.POST.get("reason", ""),
             "errors": refused.fields if refused else {},
             "now_ms": Task.objects.now_ms(),
@@ -379,4 +379,4 @@ def _named(name: str) -> Schedule:
 
 def _done(request: HttpRequest, message: str) -> HttpResponse:
     messages.success(request, message)
-    return go_to(request, resolve_url("console:schedules"))
+    return go_to(request, resolve_url("tasks_app:schedules"))

@@ -49,7 +49,7 @@ def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[st
         fields = [("" if field == "q" else f"{field}: ", texts) for field, texts in wrong.fields.items()]
         return _page(request, text, problems=[f"{field}{each}" for field, texts in fields for each in texts])
     if not refused and (task_id := grammar.lone_id(terms)):
-        return redirect("console:task", task_id)
+        return redirect("tasks_app:task", task_id)
     return _page(request, text, find(terms, after=place) if terms else None, refused=refused or {})
 
 
@@ -123,7 +123,7 @@ def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
     except InvalidInput as refused:
         return answer(request, "", refused=refused.fields)
     messages.success(request, f"Renamed to {name}.")
-    return redirect("console:search")
+    return redirect("tasks_app:search")
 
 
 @require_POST
@@ -131,7 +131,7 @@ def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
 def delete_search(request: HttpRequest, search_id: int) -> HttpResponse:
     saved_searches.delete(user_of(request), search_id)
     messages.success(request, "Deleted the saved search.")
-    return redirect("console:search")
+    return redirect("tasks_app:search")
 
 
 def _name_in(request: HttpRequest) -> str:

@@ -9,10 +9,10 @@ import logging
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout as auth_logout
 from django.contrib.auth import update_session_auth_hash, views
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -29,7 +29,7 @@ from ..access.people import Person, must_choose_password, name_of, named, nobody
 from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
 from ..core.actors import Actor
-from .pages import problem, user_of
+from .pages import problem, sign_in_page, to_sign_in, user_of
 
 THEMES = ("system", "light", "dark")
 THEME_AGE_S = 365 * 24 * 3600
@@ -43,6 +43,7 @@ class Login(views.LoginView):
 
     template_name = "tasks_app/login.html"
     redirect_authenticated_user = True
+    next_page = "tasks_app:overview"
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         # The lock-out is per name. This limit stops an attempt of one password on many names.
@@ -81,7 +82,8 @@ login = Login.as_view()
 class Logout(views.LogoutView):
     """The sign-out; it ends the session on every node."""
 
-    next_page = "console:login"
+    def get_default_redirect_url(self) -> str:
+        return resolve_url(settings.LOGOUT_REDIRECT_URL) if settings.LOGOUT_REDIRECT_URL else sign_in_page()
 
     @method_decorator(transaction.atomic)
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -95,14 +97,18 @@ logout = Logout.as_view()
 
 @never_cache
 @require_POST
-@login_required
 def logout_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of the signed-in person, including this one."""
+    if not isinstance(request.user, Person):
+        return to_sign_in(request)
     user = user_of(request)
-    accounts.sign_out_everywhere(user, actor_of(user))
+    try:
+        accounts.sign_out_everywhere(user, actor_of(user))
+    except InvalidInput as refused:
+        return problem(request, refused)
     log.info("sign out everywhere: %s from %s", name_of(user), address_of(request))
     auth_logout(request)
-    return redirect("console:login")
+    return redirect(sign_in_page())
 
 
 def _known_or_not(typed: str) -> str:
@@ -135,9 +141,10 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic f
 
 @never_cache
 @require_http_methods(["GET", "POST"])
-@login_required
 def password(request: HttpRequest) -> HttpResponse:
     """Choose a new password; a person with a one-time password sees no other page before."""
+    if not isinstance(request.user, Person):
+        return to_sign_in(request)
     user = user_of(request)
     is_first = must_choose_password(user)
     form = (FirstPasswordForm if is_first else PasswordChangeForm)(user, request.POST or None)
@@ -152,7 +159,7 @@ def password(request: HttpRequest) -> HttpResponse:
     # This session continues; sessions in other browsers end with the old password.
     update_session_auth_hash(request, user)
     messages.success(request, "Your password was changed.")
-    return redirect("console:overview")
+    return redirect("tasks_app:overview")
 
 
 @require_POST
@@ -164,6 +171,6 @@ def theme(request: HttpRequest) -> HttpResponse:
     before = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(before, {request.get_host()}, require_https=request.is_secure())
     # Not `redirect`, which takes text for the name of a view first.
-    response = HttpResponseRedirect(before if is_ours and "/" in before else resolve_url("console:overview"))
+    response = HttpResponseRedirect(before if is_ours and "/" in before else resolve_url("tasks_app:overview"))
     response.set_cookie("theme", chosen, max_age=THEME_AGE_S, samesite="Lax", secure=request.is_secure())
     return response

@@ -122,7 +122,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     except InvalidInput as refused:
         return _question(request, task_id, refused)
     messages.success(request, f"Gave back task {task_id}. It is ready as task {task.id}.")
-    return go_to(request, resolve_url("console:task", task.id))
+    return go_to(request, resolve_url("tasks_app:task", task.id))
 
 
 def _question(request: HttpRequest, task_id: int, refused: InvalidInput | None = None) -> HttpResponse:
@@ -219,7 +219,7 @@ def add(request: HttpRequest) -> HttpResponse:
                 messages.warning(request, f"Nothing was added: task {task.id} holds this key.{has_ended}")
             else:
                 messages.success(request, f"Added task {task.id} to {task.group}.")
-            return redirect("console:task", task.id)
+            return redirect("tasks_app:task", task.id)
     return render(request, "tasks_app/add.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
@@ -297,7 +297,7 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
     except CommitRefused:
         return _too_late(request, task.id)
     messages.success(request, f"Task {task.id} is now {successor.id}.")
-    return redirect("console:task", successor.id)
+    return redirect("tasks_app:task", successor.id)
 
 
 def differences_of(task: Task, change: Change) -> Iterator[Difference]:

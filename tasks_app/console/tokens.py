@@ -112,7 +112,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
         return render(request, template, {"token": token, "state": verbs.state_of(token)})
     verbs.revoke(token, actor_for(request))
     messages.success(request, f"Revoked {token.name}. Clients using it lose access within five seconds.")
-    return go_to(request, resolve_url("console:settings"))
+    return go_to(request, resolve_url("tasks_app:settings"))
 
 
 def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:

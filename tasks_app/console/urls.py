@@ -1,4 +1,4 @@
-"""The pages of the console, under /console/."""
+"""The pages of the console: `path("console/", include("tasks_app.console.urls"))`, or below another prefix."""
 
 from django.urls import path
 
@@ -16,6 +16,7 @@ from . import (
     jobs,
     operations,
     overview,
+    pages,
     schedules,
     search,
     server_settings,
@@ -25,7 +26,7 @@ from . import (
     workers,
 )
 
-app_name = "console"
+app_name = "tasks_app"
 
 urlpatterns = [
     # Sign-in
@@ -36,6 +37,7 @@ urlpatterns = [
     path("theme", sign_in.theme, name="theme"),
     # Pages that only read
     path("", overview.overview, name="overview"),
+    path("live", pages.live, name="live"),
     path("attention", overview.attention, name="attention"),
     path("flow", overview.flow, name="flow"),
     path("group", groups.group, name="group"),

@@ -1,4 +1,4 @@
-"""The websocket of a console page, which sends the counts that the page asks for, and its route."""
+"""The websocket of a console page, which sends the counts that the page asks for."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
-from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.db import Error as DatabaseFailure
-from django.urls import path, re_path
 
 from taskstore.types.scalars import INT64_MAX
 from taskstore.types.sentences import is_utf8
@@ -78,7 +76,7 @@ NO_SIGHT = Sight(sees=False, payloads=False)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """A viewer: a signed-in person who may see groups, on a page of this server (asgi.py checks the origin)."""
+    """A viewer: a signed-in person who may see groups, on a page of this site (asgi.py checks the origin)."""
 
     sight: Sight
     _viewer: Viewer | None = None  # None before it joins and after it leaves.
@@ -325,10 +323,3 @@ class ClosedInOutage:
                 raise
             with suppress(Exception):  # The page may be closed already.
                 await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
-
-
-websocket_urlpatterns = [
-    path("console/live", LiveConsumer.as_asgi()),
-    # Without it, an unknown path would be a server error with a traceback in the log.
-    re_path("", WebsocketDenier.as_asgi()),
-]

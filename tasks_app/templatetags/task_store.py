@@ -14,10 +14,10 @@ from taskstore.types.bulk_actions import ACTIONS, BulkAction
 from taskstore.types.tasks import State
 from taskstore.units import duration, size
 
-from ..access import accounts, policy
+from ..access import accounts, policy, sessions
 from ..access.people import name_of
 from ..access.policy import Action
-from ..console import group_table, links, operations, payload, words
+from ..console import group_table, links, operations, pages, payload, words
 from ..console.words import status_word
 from ..models import SavedSearch
 from ..reading.exporting import Format
@@ -38,15 +38,15 @@ register.filter("drain", group_table.drained)
 
 FEW_LABELS = 3
 SCREENS = (
-    ("console:overview", "Overview", "o", Action.SEE),
-    ("console:failed", "Failed", "f", Action.SEE),
-    ("console:jobs", "Jobs", "j", Action.SEE),
-    ("console:commands", "Commands", "l", Action.SEE),
-    ("console:schedules", "Schedules", "c", Action.SEE),
-    ("console:workers", "Workers", "w", Action.SEE),
-    ("console:operations", "Operations", "b", Action.SEE),
-    ("console:audit", "Audit", "a", Action.OPERATE),
-    ("console:settings", "Settings", "s", Action.ADMINISTER),
+    ("tasks_app:overview", "Overview", "o", Action.SEE),
+    ("tasks_app:failed", "Failed", "f", Action.SEE),
+    ("tasks_app:jobs", "Jobs", "j", Action.SEE),
+    ("tasks_app:commands", "Commands", "l", Action.SEE),
+    ("tasks_app:schedules", "Schedules", "c", Action.SEE),
+    ("tasks_app:workers", "Workers", "w", Action.SEE),
+    ("tasks_app:operations", "Operations", "b", Action.SEE),
+    ("tasks_app:audit", "Audit", "a", Action.OPERATE),
+    ("tasks_app:settings", "Settings", "s", Action.ADMINISTER),
 )
 
 
@@ -164,6 +164,8 @@ register.simple_tag(links.filter_of_group, name="filter_of_group")
 register.simple_tag(links.rates_part, name="rates_url")
 register.simple_tag(links.pause_page, name="pause_url")
 register.simple_tag(links.facts_part, name="facts_url")
+register.simple_tag(pages.live_address)
+register.simple_tag(sessions.can_be_ended, name="sessions_can_be_ended")
 
 
 @register.simple_tag

@@ -93,8 +93,8 @@ CALLS = {
     "limits": ("GET", ADMINISTRATORS, {}),
 }
 GROUPS = {"mail", "reports", "jobs/mail/succeeded", "commands/default/open", "commands/default/completed"}
-# What people need before they have a role; test_signing_in.py is about these.
-BEFORE_ROLES = {"login", "logout", "logout_everywhere", "password", "theme"}
+# What people need before they have a role; test_signing_in.py is about these. And what is a websocket's.
+BEFORE_ROLES = {"login", "logout", "logout_everywhere", "password", "theme", "live"}
 CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {
     "logout",
     "logout_everywhere",

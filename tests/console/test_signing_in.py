@@ -182,7 +182,7 @@ def test_it_knows_three_themes(client):
     assert "theme" not in client.cookies
 
 
-@pytest.mark.parametrize("before", ["//elsewhere.example/", "x", "console:login", ""])
+@pytest.mark.parametrize("before", ["//elsewhere.example/", "x", "tasks_app:login", ""])
 def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client, before):
     answer = client.post("/console/theme", {"theme": "dark", "next": before})
     assert answer.headers["Location"] == "/console/"

@@ -2,11 +2,17 @@
 
 import pytest
 
-from taskstore_project.websocket_origins import is_own_origin
+from tasks_app.live import asgi
 
 pytestmark = pytest.mark.once
 
 PUBLIC = "https://tasks.example.org"
+
+
+def is_own_origin(origin, host, scheme="ws", **headers):
+    headers = {"origin": origin, "host": host, **headers}
+    sent = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
+    return asgi.is_own_origin({"scheme": scheme, "headers": sent})
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +69,31 @@ def test_without_a_public_address_a_page_is_of_this_machine_and_of_the_same_port
 def test_with_a_public_address_a_page_is_of_that_one_alone(settings, origin, host, is_own):
     settings.TASKSTORE_PUBLIC_URL = PUBLIC
     assert is_own_origin(origin, host) == is_own
+
+
+def test_a_page_over_tls_opens_a_websocket_over_tls(settings):
+    page, host = PUBLIC, "tasks.example.org"
+    assert is_own_origin(page, host, "wss")
+    assert not is_own_origin(page.replace("https", "http"), host, "wss")
+    assert not is_own_origin(page, host)
+    # A project behind a proxy that speaks TLS.
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    assert is_own_origin(page, host, x_forwarded_proto="https")
+    assert not is_own_origin(page, host, x_forwarded_proto="http")
+    settings.USE_X_FORWARDED_HOST = True
+    assert is_own_origin(page, "inside:8000", x_forwarded_proto="https", x_forwarded_host=host)
+
+
+def test_a_page_whose_forms_are_trusted_is_trusted(settings):
+    settings.CSRF_TRUSTED_ORIGINS = ["https://shop.example.org"]
+    assert is_own_origin("https://shop.example.org", "inside:8000")
+    assert not is_own_origin("https://shop.example.org:8443", "inside:8000")
+    assert not is_own_origin("null", "inside:8000")
+
+
+def test_while_debug_is_on_hosts_of_this_machine_are_allowed(settings):
+    settings.ALLOWED_HOSTS = []
+    assert not is_own_origin("http://localhost:8000", "localhost:8000")
+    settings.DEBUG = True
+    assert is_own_origin("http://localhost:8000", "localhost:8000")
+    assert not is_own_origin("http://evil.example:8000", "localhost:8000")
