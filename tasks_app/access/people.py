@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
@@ -73,7 +73,14 @@ def make_first_admin() -> str | None:
 
 def nobody_has_come_yet() -> bool:
     """Return whether the first admin still has the printed one-time password."""
-    return OneTimePassword.objects.filter(user__in=Person.objects.filter(**named(FIRST_ADMIN))).exists()
+    # Not in one query: the store may be in another database than people are.
+    first = Person._default_manager.filter(**named(FIRST_ADMIN)).values_list("pk", flat=True)
+    return OneTimePassword.objects.filter(user_id__in=list(first)).exists()
+
+
+def must_choose_passwords() -> list[Any]:
+    """Return the keys of those who have a one-time password."""
+    return list(OneTimePassword.objects.values_list("user_id", flat=True))
 
 
 def must_choose_password(user: Person) -> bool:

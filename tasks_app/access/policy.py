@@ -15,7 +15,7 @@ from taskstore.types.scalars import Action as Action
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
 from ..models import Scope, Token
-from .people import Person, must_choose_password, name_of
+from .people import Person, must_choose_password, must_choose_passwords, name_of
 
 # A signed-in person or a token; `actor_of` makes an Actor of it.
 Principal = Token | AbstractBaseUser | AnonymousUser
@@ -114,7 +114,7 @@ def has_administrator() -> bool:
     """Return whether there is a person for whom `may` allows `ADMINISTER`."""
     roles = [role for role, actions in ROLES.items() if Action.ADMINISTER in actions]
     is_one = Q(is_superuser=True) | Q(groups__name__in=roles)
-    return Person._default_manager.filter(is_one, is_active=True, onetimepassword=None).exists()
+    return Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords()).exists()
 
 
 def make_roles(using: str, **_: Any) -> None:

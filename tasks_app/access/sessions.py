@@ -96,7 +96,7 @@ def look_again() -> None:
             look()
 
     _forget()
-    transaction.on_commit(notify_watchers)
+    transaction.on_commit(notify_watchers, using=router.db_for_write(EndedSession))
 
 
 def watch(look: Callable[[], None]) -> Callable[[], None]:

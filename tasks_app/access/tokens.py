@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 
 from asgiref.sync import sync_to_async
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -23,6 +23,7 @@ from taskstore.types.sentences import group_name
 
 from .. import database
 from ..core.actors import PROGRAM, Actor
+from ..database import atomic
 from ..models import Token
 from . import audit
 from .policy import ANYTHING
@@ -60,7 +61,7 @@ def create(
     """
     check(name, groups, expires_at, clients)
     secret = PREFIX + secrets.token_urlsafe(32)
-    with transaction.atomic():
+    with atomic():
         token = Token.objects.create(
             name=name,
             hash=_hash(secret),
@@ -144,7 +145,7 @@ def _has_expired(token: Token) -> bool:
     return token.expires_at is not None and token.expires_at <= timezone.now()
 
 
-@transaction.atomic
+@atomic()
 def revoke(token: Token, actor: Actor = PROGRAM) -> bool:
     """Revoke a token. Returns False when it was revoked already."""
     is_revoked = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))

@@ -6,13 +6,13 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from ..access import tokens
 from ..access.policy import Action, actor_of, may
+from ..database import atomic
 from ..models import Token
 from .keyset import KeyedAdmin, has_console
 
@@ -54,7 +54,7 @@ class TokenAdmin(KeyedAdmin):
     @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[Token]) -> None:
         """Revoke the selected tokens."""
-        with transaction.atomic():
+        with atomic():
             alive = list(queryset.filter(revoked_at=None))
             for token in alive:
                 tokens.revoke(token, actor_of(request.user))

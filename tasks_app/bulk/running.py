@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 
-from django.db import transaction
 from django.db.models import Count, F, Q
 
 from taskstore.errors import CommitRefused
@@ -19,6 +18,7 @@ from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
 from ..core.operations import Commit, Duplicate, TaskRecord
+from ..database import atomic
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
 from ..writer.background import BackgroundLoop, Failures
@@ -201,7 +201,7 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
 
 
 def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]) -> None:
-    with transaction.atomic():
+    with atomic():
         BulkItem.objects.bulk_create(chunk.skipped, ignore_conflicts=True)
         BulkOperation.objects.filter(pk=operation.pk).update(
             place=chunk.place,
@@ -281,7 +281,7 @@ def _end(operation: BulkOperation, state: str) -> None:
         "cancelled by": operation.cancelled_by,
         "failed": operation.failed,
     }
-    with transaction.atomic():
+    with atomic():
         if not unended.update(state=state, gone=gone, ended_at_ms=now_ms, held_by="", held_until_ms=0):
             return
         audit.record(

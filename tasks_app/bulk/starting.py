@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from taskstore.errors import Forbidden, KeyReused, refuse
 from taskstore.types.bulk_actions import UNDO, BulkAction
@@ -13,6 +13,7 @@ from ..access import audit
 from ..conf.retention import UNDO_DAYS
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import ResendKey
+from ..database import atomic
 from ..models import BulkOperation, KeptAnswer, Task
 from .actions import Action
 from .chunks import why_not, why_not_into
@@ -77,7 +78,7 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
         reason=actor.reason,
     )
     try:
-        with transaction.atomic():
+        with atomic():
             _save(operation)
             if asked.key:
                 answer = {"at_ms": operation.began_at_ms, "answer": str(operation.pk), "ids": ""}
@@ -129,7 +130,7 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
     """
     for group in (operation.group, operation.parameters.get("to", "")):
         actor.must_change(group)
-    with transaction.atomic():
+    with atomic():
         # Two undos at the same moment would restore each task twice.
         BulkOperation.objects.select_for_update().get(pk=operation.pk)
         why = why_not_undoable(operation)

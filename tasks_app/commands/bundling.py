@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from django.db import transaction
-
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.command_record import (
     LIST_LABEL,
@@ -27,7 +25,7 @@ from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.tasks import NOBODY
 
 from ..conf.command_rules import ListRule, rule_of
-from ..database import dialect_of
+from ..database import atomic, dialect_of
 from ..managers import limits
 from ..models import Task
 from ..writer.background import BackgroundLoop
@@ -146,7 +144,7 @@ def _fail(project: str, batches: Sequence[Batch]) -> None:
     Task.objects.commit(owner=NOBODY, adds=failed, deletes=[each.task for each in late])
 
 
-@transaction.atomic
+@atomic()
 def _make(project: str, batches: Sequence[Batch]) -> None:
     """Make all lists in one commit. A list is named for the creation of its oldest command."""
     lock_names(project)

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from django.db import transaction
-
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
 from taskstore.types.command_record import (
@@ -30,6 +28,7 @@ from taskstore.types.tasks import NOBODY, Change, Ending, State
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.validation import task_ids
+from ..database import atomic
 from ..models import Task
 from .records import available, decoded, pages_of, tasks_with
 
@@ -107,7 +106,7 @@ def archive_old(project: str) -> int:
     return by_pieces(pages, partial(_moved, group_of(project, CommandStatus.COMPLETED_ARCHIVE)))
 
 
-@transaction.atomic
+@atomic()
 def reopen(project: str, task_id: int, actor: Actor = PROGRAM) -> bool:
     """End the lease of a list whose worker is dead. If it lives after all, it ends its processes.
 
@@ -131,7 +130,7 @@ def _take_away(project: str, task_id: int, actor: Actor, status: CommandStatus) 
     data = found.reopened(task.claims).encode() if found else None
     change = Change(id=task.id, data=data, group=group_of(project, status), release=True)
     try:
-        with transaction.atomic():
+        with atomic():
             Task.objects.commit(owner=NOBODY, updates=[change], operator=actor.operator(Ending.GIVEN_BACK))
     except CommitRefused:
         return False  # The worker is alive, and has just written the list.

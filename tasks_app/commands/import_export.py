@@ -9,8 +9,6 @@ from itertools import chain
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
-from django.db import transaction
-
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
 from taskstore.types.command_lines import Entry, Line
@@ -38,6 +36,7 @@ from taskstore.types.tasks import NOBODY, Problem
 from ..conf.command_rules import MOST_COMMANDS
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import GroupScope
+from ..database import atomic
 from ..managers import READ_AT_ONCE
 from ..models import Task
 from ..reading.importing import read_lines
@@ -111,7 +110,7 @@ def import_project(project: str, entries: Mapping[int, Entry], actor: Actor = PR
     """
     summaries.known_project(project)
     must_change(project, actor)
-    with transaction.atomic(using=Task.objects.writing_alias):
+    with atomic():
         lock_names(project)  # Also keeps another import from adding the same commands before the commit.
         imported = _add(project, entries, actor.scope)
         record(actor, "import", project, imported.commands)

@@ -14,7 +14,7 @@ from taskstore.errors import InvalidInput
 
 from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
-from ..access.people import Person, must_choose_password, person_of
+from ..access.people import Person, must_choose_password, must_choose_passwords, person_of
 from ..access.policy import Action
 from ..access.versions import version_of
 from . import words
@@ -59,9 +59,10 @@ class PersonForm(RightsForm):
 @page(Action.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, the open ones first."""
-    found = Person._default_manager.prefetch_related("groups").select_related("onetimepassword")
+    found = Person._default_manager.prefetch_related("groups")
     shown = found.order_by("-is_active", Person.USERNAME_FIELD)[:SHOWN]
-    rows = [(user, rights_of(user), hasattr(user, "onetimepassword")) for user in shown]
+    must_choose = set(must_choose_passwords())
+    rows = [(user, rights_of(user), user.pk in must_choose) for user in shown]
     context = {"people": rows, "is_cut_short": found.count() > SHOWN, "now_ms": words.now_ms()}
     return render(request, "tasks_app/people.html", context)
 

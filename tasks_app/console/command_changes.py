@@ -11,7 +11,6 @@ from functools import wraps
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -31,6 +30,7 @@ from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import looking
 from ..commands.changes import record
+from ..database import atomic
 from ..forms import with_plain_ends
 from ..models import Task
 from . import links, parameters
@@ -170,7 +170,7 @@ def submit(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         given = form.cleaned_data
         try:
-            with transaction.atomic():
+            with atomic():
                 made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
                 record(actor_for(request), "submit", given["project"], len(made))
         except InvalidInput as refused:

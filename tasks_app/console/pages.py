@@ -13,7 +13,9 @@ from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
+from django.template.response import SimpleTemplateResponse
 from django.urls import get_script_prefix, is_valid_path
+from django.utils import translation
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
 
@@ -44,6 +46,7 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         @never_cache
+        @in_english
         def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
             try:
                 user = request.user
@@ -68,6 +71,20 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         return guarded
 
     return decorate
+
+
+def in_english(view: View[P]) -> View[P]:
+    """Return the view with the texts and the numbers of the console, whatever the language of the project is."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        with translation.override(None):
+            response = view(request, *args, **kwargs)
+            if isinstance(response, SimpleTemplateResponse):
+                response.render()
+            return response
+
+    return answer
 
 
 def sign_in_page() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 from django.http import HttpRequest, HttpResponse
 
@@ -31,6 +32,11 @@ LAG = """
 """
 
 
+def is_there() -> bool:
+    """Return whether there is a standby for the console; a project may have one of its own."""
+    return bool(getattr(settings, "TASKSTORE_REPLICA_URL", ""))
+
+
 class Replica:
     """The state of the standby, as this process knows it."""
 
@@ -39,7 +45,7 @@ class Replica:
 
     def lag_s(self) -> float | None:
         """Return the lag of the standby in seconds; None when no standby is usable."""
-        if ALIAS not in connections.settings or time.monotonic() < self._away_until_s:
+        if not is_there() or time.monotonic() < self._away_until_s:
             return None
         written = _value(DEFAULT_DB_ALIAS, "SELECT pg_current_wal_lsn()")
         try:
@@ -88,7 +94,7 @@ def from_replica(view: View[P]) -> View[P]:
 
 def note_change(request: HttpRequest) -> None:
     """Let the pages of this person read from the primary for a while."""
-    if ALIAS in connections.settings and request.method == "POST":
+    if is_there() and request.method == "POST":
         request.session[CHANGED] = time.time()
 
 

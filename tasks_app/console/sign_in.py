@@ -29,7 +29,7 @@ from ..access.people import Person, must_choose_password, name_of, named, nobody
 from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
 from ..core.actors import Actor
-from .pages import problem, sign_in_page, to_sign_in, user_of
+from .pages import in_english, problem, sign_in_page, to_sign_in, user_of
 
 THEMES = ("system", "light", "dark")
 THEME_AGE_S = 365 * 24 * 3600
@@ -76,7 +76,7 @@ class Login(views.LoginView):
         return super().get_context_data(**more, is_first=nobody_has_come_yet())
 
 
-login = Login.as_view()
+login = in_english(Login.as_view())
 
 
 class Logout(views.LogoutView):
@@ -97,6 +97,7 @@ logout = Logout.as_view()
 
 @never_cache
 @require_POST
+@in_english
 def logout_everywhere(request: HttpRequest) -> HttpResponse:
     """End all sessions of the signed-in person, including this one."""
     if not isinstance(request.user, Person):
@@ -141,6 +142,7 @@ class FirstPasswordForm(SetPasswordForm):  # type: ignore[type-arg]  # Generic f
 
 @never_cache
 @require_http_methods(["GET", "POST"])
+@in_english
 def password(request: HttpRequest) -> HttpResponse:
     """Choose a new password; a person with a one-time password sees no other page before."""
     if not isinstance(request.user, Person):
@@ -163,6 +165,7 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
+@in_english
 def theme(request: HttpRequest) -> HttpResponse:
     """Keep the theme in a cookie, so that the next page starts with it."""
     chosen = request.POST.get("theme", "")

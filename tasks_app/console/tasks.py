@@ -10,7 +10,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
@@ -27,6 +26,7 @@ from ..access.policy import Action, may
 from ..conf import retention
 from ..control import pauses
 from ..control.progress import progress_of
+from ..database import atomic
 from ..forms import NOBODY, TaskForm, with_plain_ends, written
 from ..models import Task
 from ..reading.history import Chain, chain_of
@@ -204,7 +204,7 @@ def add(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         actor = actor_for(request)
         try:
-            with transaction.atomic():
+            with atomic():
                 [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
                 if not task.duplicate:
                     details = {"ids": [task.id]}
@@ -284,7 +284,7 @@ def edit(request: HttpRequest, task_id: int) -> HttpResponse:
     actor, is_requeued = actor_for(request), form.cleaned_data["requeue"]
     operator = actor.operator(Ending.REQUEUED if is_requeued else Ending.CHANGED)
     try:
-        with transaction.atomic():
+        with atomic():
             [successor] = Task.objects.commit(owner=NOBODY, updates=[form.change], scope=actor.scope, operator=operator)
             audit.record(
                 actor,

@@ -10,6 +10,7 @@ from taskstore.types.tasks import Change, Ending, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
+from ..database import atomic, store_alias
 from ..models import PausedGroup, Task
 from ..writer.writer import running
 
@@ -24,7 +25,7 @@ def pause(group: str, actor: Actor = PROGRAM) -> PausedGroup:
     change the group.
     """
     _check(group, actor)
-    with transaction.atomic():
+    with atomic():
         paused, is_new = PausedGroup.objects.get_or_create(
             group=group, defaults={"by": actor.name, "reason": actor.reason}
         )
@@ -36,11 +37,11 @@ def pause(group: str, actor: Actor = PROGRAM) -> PausedGroup:
 def resume(group: str, actor: Actor = PROGRAM) -> None:
     """Claims find again what is there, those that wait at once. Nothing happens to a group that is not paused."""
     _check(group, actor)
-    with transaction.atomic():
+    with atomic():
         deleted, _ = PausedGroup.objects.filter(group=group).delete()
         if deleted:
             _record("resume", group, actor)
-            transaction.on_commit(lambda: _wake(group))
+            transaction.on_commit(lambda: _wake(group), using=store_alias())
 
 
 def pause_of(group: str) -> PausedGroup | None:
@@ -82,7 +83,7 @@ def give_back(task_id: int, actor: Actor = PROGRAM) -> Task:
         raise InvalidInput({"id": [NOT_HELD]}) from None
 
 
-@transaction.atomic
+@atomic()
 def _give_back(task: Task, actor: Actor) -> Task:
     [successor] = Task.objects.commit(
         owner=0,

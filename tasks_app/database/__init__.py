@@ -12,6 +12,7 @@ from .batch import Decision, Done, Undecided
 from .dialect import ID_JUMP, PATIENCE_S, UNCONFIRMED, Dialect, is_opportunistic
 from .django_transaction import (
     DIALECTS,
+    atomic,
     bookkeeping,
     collation_of,
     dialect_of,
@@ -24,6 +25,7 @@ from .django_transaction import (
     reading,
     rows_at_once,
     run,
+    store_alias,
     with_data,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
@@ -53,6 +55,7 @@ __all__ = [
     "T",
     "Undecided",
     "Unread",
+    "atomic",
     "bookkeeping",
     "collation_of",
     "dialect_of",
@@ -66,6 +69,7 @@ __all__ = [
     "reading",
     "rows_at_once",
     "run",
+    "store_alias",
     "transact",
     "with_data",
 ]

@@ -1,15 +1,19 @@
-"""Within Django: the caller's transaction, or one of our own."""
+"""Within Django: the caller's transaction, or one of our own.
+
+`using` is the alias of a database; empty: the one to which the project's routers lead for the store.
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections, transaction
+from django.apps import apps
+from django.db import Error, connections, router, transaction
 
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable, TaskStoreError
 
@@ -28,7 +32,7 @@ PORTION_BYTES = 2 * 2**20
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
 
-def run(operation: Operation, using: str = DEFAULT_DB_ALIAS, since_s: float | None = None) -> list[TaskRecord]:
+def run(operation: Operation, using: str = "", since_s: float | None = None) -> list[TaskRecord]:
     """Do the operation in a transaction, which joins the caller's if there is one. Returns its new tasks.
 
     `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
@@ -43,7 +47,7 @@ def run(operation: Operation, using: str = DEFAULT_DB_ALIAS, since_s: float | No
             decision = _transaction(operation, dialect)
         except (Again, Error) as error:
             if takes_no_changes(error):
-                leave(using)
+                leave(dialect.using)
             if not (isinstance(error, Again) or dialect.is_contention(error)):
                 if not is_away(error):
                     raise
@@ -101,7 +105,7 @@ def _growing_pauses() -> Iterator[float]:
         pause_s = min(pause_s * 2, 0.1)
 
 
-def read(ids: Sequence[int], using: str = DEFAULT_DB_ALIAS) -> list[TaskRecord]:
+def read(ids: Sequence[int], using: str = "") -> list[TaskRecord]:
     """The tasks of these ids that exist, in no particular order; without data that is kept apart."""
     dialect = dialect_of(using)
     return [record_of(row) for row in dialect.rows(*dialect.tasks_of(ids))] if ids else []
@@ -114,7 +118,7 @@ class HasData(Protocol):
 TaskT = TypeVar("TaskT", bound=TaskRecord | HasData)
 
 
-def with_data(tasks: Iterable[TaskT], using: str = DEFAULT_DB_ALIAS) -> Iterator[TaskT]:
+def with_data(tasks: Iterable[TaskT], using: str = "") -> Iterator[TaskT]:
     """Yield the tasks with their data. What is kept apart is read when its turn comes, some megabytes at once.
 
     Raises StoreBusy when a task has ended so long ago that its data is gone.
@@ -152,7 +156,7 @@ def _with_data(tasks: Sequence[TaskT], using: str) -> Iterator[TaskT]:
         yield task
 
 
-def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
+def group_names(using: str = "") -> list[str]:
     """The names of the groups that hold a task, sorted by code point."""
     # One index probe a group, where DISTINCT would read the whole index.
     rows = rows_at_once(
@@ -172,43 +176,55 @@ def group_names(using: str = DEFAULT_DB_ALIAS) -> list[str]:
     return sorted(name for (name,) in rows)
 
 
-def rows_at_once(
-    columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = DEFAULT_DB_ALIAS
-) -> Sequence[Row]:
+def rows_at_once(columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = "") -> Sequence[Row]:
     """The rows of a query of many, with text and integers in these columns, in no particular order."""
     return dialect_of(using).rows_at_once(columns, sql, parameters)
 
 
-def now_ms(using: str = DEFAULT_DB_ALIAS) -> int:
+def now_ms(using: str = "") -> int:
     """The time by the database's clock."""
     return dialect_of(using).now_ms()
 
 
-def newest_id(using: str = DEFAULT_DB_ALIAS) -> int:
+def newest_id(using: str = "") -> int:
     """The largest id that was given out; 0 in a store that was never used."""
     dialect = dialect_of(using)
     [(newest,)] = dialect.rows(dialect.newest_id)
     return int(newest)
 
 
-def reading(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+def reading(using: str = "") -> AbstractContextManager[Any]:
     """Context for a statement whose rows are read in parts."""
     return dialect_of(using).reading()
 
 
-def bookkeeping(using: str = DEFAULT_DB_ALIAS) -> AbstractContextManager[Any]:
+def bookkeeping(using: str = "") -> AbstractContextManager[Any]:
     """Context for writes that may be lost: they wait for no disk and no standby."""
     return dialect_of(using).bookkeeping()
 
 
-def probe(using: str = DEFAULT_DB_ALIAS) -> None:
+def probe(using: str = "") -> None:
     """Raise what goes wrong when something is written, which is taken back at once."""
     dialect = dialect_of(using)
-    with transaction.atomic(using=using):
+    with transaction.atomic(using=dialect.using):
         dialect.drive(dialect.probe())
 
 
-def dialect_of(using: str, *, waits: bool = True) -> Dialect:
+def store_alias() -> str:
+    """Return the alias of the database in which the store is."""
+    alias: str = router.db_for_write(apps.get_model("tasks_app", "Task"))
+    return alias
+
+
+@contextmanager
+def atomic() -> Iterator[None]:
+    """Context or decorator: a transaction of the store's database, or a part of the caller's."""
+    with transaction.atomic(using=store_alias()):
+        yield
+
+
+def dialect_of(using: str = "", *, waits: bool = True) -> Dialect:
+    using = using or store_alias()
     return DIALECTS[connections[using].vendor](using, waits=waits)
 
 
@@ -218,8 +234,9 @@ def collation_of(connection: Any) -> str | None:
     return dialect.collation if dialect else None
 
 
-def hurry(using: str = DEFAULT_DB_ALIAS) -> None:
+def hurry(using: str = "") -> None:
     """This thread's connection waits a moment for others, and no longer: the process is about to end."""
-    with connections[using].cursor() as cursor:
-        for statement in dialect_of(using).hurry:
+    dialect = dialect_of(using)
+    with connections[dialect.using].cursor() as cursor:
+        for statement in dialect.hurry:
             cursor.execute(statement)

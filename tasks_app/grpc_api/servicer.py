@@ -6,7 +6,6 @@ from dataclasses import replace
 from math import ceil
 from typing import Any, cast
 
-from django.db import transaction
 from grpc import StatusCode
 from grpc.aio import ServicerContext
 
@@ -33,6 +32,7 @@ from ..core.actors import Actor
 from ..core.operations import Apart, GroupScope, Query, TaskRecord, Update
 from ..core.room import Told, size_of_task
 from ..core.validation import refuse_wrong
+from ..database import atomic
 from ..database.room import most_bytes, waited_place
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
@@ -160,7 +160,7 @@ def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) ->
     if ids and held.count() == len(ids):
         text = f"must have a second ref: this one can also be read as the ids {ids}, which are leased"
         raise InvalidInput({"deleted": [text]})
-    with transaction.atomic():
+    with atomic():
         matched = _locked(refs, asked)
         if matched:
             # Each task once, however many refs match it. Named ones keep their place.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from heapq import nlargest
 from typing import Any
 
-from django.db import transaction
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, InvalidInput, JobUnfinished, refuse
@@ -37,6 +36,7 @@ from ..access import audit
 from ..control.progress import progress_of
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
+from ..database import atomic
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Client, Task
 from ..reading.listing import PAGE, Cursor
@@ -252,7 +252,7 @@ def _with_workers(jobs: Sequence[Job], tasks: Mapping[int, Task]) -> list[Job]:
 # ---- Change
 
 
-@transaction.atomic
+@atomic()
 def delete(job: Job, actor: Actor = PROGRAM) -> None:
     """Delete a finished job. The audit log records it for operators; for workers, the history does.
 
@@ -268,7 +268,7 @@ def delete(job: Job, actor: Actor = PROGRAM) -> None:
         _write_down(job, "delete", actor, {"ids": [job.task]})
 
 
-@transaction.atomic
+@atomic()
 def requeue(
     job: Job,
     actor: Actor = PROGRAM,

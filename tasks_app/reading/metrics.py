@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS
 from django.db import Error as DatabaseFailure
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric, Sample
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -19,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
+from ..database import store_alias
 from ..database.time_limits import TookTooLong, at_most
 from ..writer.totals import Summary, largest, longest_ready_ms, summary
 from .counts import counts_of_each
@@ -70,7 +70,7 @@ class Everything(Collector):
         for level, text in LEVELS.items():
             yield GaugeMetricFamily(f"taskstore_{level}", text, meters.sum_of(level))
         try:
-            with at_most(LIMIT_S, using=DEFAULT_DB_ALIAS):
+            with at_most(LIMIT_S, using=store_alias()):
                 families = list(_of_groups())
         except (DatabaseFailure, TookTooLong):  # The metrics of the server must not depend on the database.
             families = []

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types.sentences import text
 
 from ..access.people import Person
+from ..database import atomic
 from ..models import SavedSearch
 from .search import grammar
 
@@ -51,7 +52,7 @@ def _unique(name: str) -> Iterator[None]:
         raise InvalidInput({"name": ["must not be empty"]})
     refuse(text("name", name, NAME_LENGTH))
     try:
-        with transaction.atomic():
+        with atomic():
             yield
     except IntegrityError:
         raise InvalidInput({"name": [f"must be unique: you have another search named {name}"]}) from None

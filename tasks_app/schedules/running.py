@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
-from django.db import connections, transaction
+from django.db import connections
 
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
@@ -23,6 +23,7 @@ from taskstore.types.tasks import Change, Order
 
 from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import Claim, GroupScope, Operator
+from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
@@ -126,7 +127,7 @@ def settle(task: Task) -> None:
     An invalid schedule gets an error that says why, and is not due again until somebody repairs it.
     """
     try:
-        with transaction.atomic():
+        with atomic():
             _add_tasks(task)
     except CommitRefused:
         return  # The schedule was changed, or another process has it since the lease ran out.

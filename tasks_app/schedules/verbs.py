@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from django.db import transaction
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
@@ -27,7 +26,7 @@ from ..access import audit
 from ..access.versions import must_still_be
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
-from ..database import dialect_of
+from ..database import atomic, dialect_of
 from ..models import Task
 from .record import NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
@@ -111,7 +110,7 @@ def plan_of(name: str) -> SchedulePlan | None:
     return record.plan if record else None
 
 
-@transaction.atomic
+@atomic()
 def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str = "") -> tuple[Schedule, bool]:
     """Create the schedule, or change the one of this name within the actor's scope, which stays paused if it was.
 
@@ -140,7 +139,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str =
     return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False
 
 
-@transaction.atomic
+@atomic()
 def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none."""
     found = _locked(name, actor)
@@ -151,7 +150,7 @@ def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     return found.answer
 
 
-@transaction.atomic
+@atomic()
 def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Pause a schedule until somebody resumes it. Returns it, None when there is none.
 
@@ -166,7 +165,7 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
 
 
-@transaction.atomic
+@atomic()
 def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Resume a schedule from now on, without catching up. Returns it, None when there is none."""
     found = _locked(name, actor)
@@ -178,7 +177,7 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     return _replaced(found, resumed, "resume schedule", actor).answer
 
 
-@transaction.atomic
+@atomic()
 def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
     """Add the task of a schedule at once, even while it is paused; its due times stay. None when there is none."""
     found = _locked(name, actor)

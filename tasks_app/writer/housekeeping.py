@@ -10,7 +10,6 @@ from functools import partial
 from itertools import accumulate
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS
 
 from taskstore.types.groups import LOST_MS
 from taskstore.types.tasks import NOBODY, Ending
@@ -32,7 +31,7 @@ GRACE_MS = 10_000  # How long after its end a minute can still be measured.
 COLUMNS = ("minute", "ready", "claimed", "expired", "scheduled", "failed", "workers")
 
 
-def keep(using: str = DEFAULT_DB_ALIAS) -> float:
+def keep(using: str = "") -> float:
     """Store the present counts as the level of the minute that has just ended, unless another process has.
 
     Returns the seconds until the next call, 0 when another process is housekeeping right now. Leaves out a minute
@@ -40,7 +39,7 @@ def keep(using: str = DEFAULT_DB_ALIAS) -> float:
     """
     dialect = dialect_of(using)
     is_settled = True
-    with suppress(TookTooLong), at_most(LIMIT_S, using=using):
+    with suppress(TookTooLong), at_most(LIMIT_S, using=dialect.using):
         minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
         if past_ms <= GRACE_MS:
             [(is_settled,)] = dialect.rows(*dialect.election())  # On SQLite, every process is elected.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import DEFAULT_DB_ALIAS, transaction
+from django.db import transaction
 
 from taskstore.types.tasks import RESULTS, holds_results
 
@@ -119,13 +119,13 @@ class Numbers(NamedTuple):
 # ---- Reading
 
 
-def numbers(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> list[Numbers]:
+def numbers(scope: GroupScope, using: str = "") -> list[Numbers]:
     """Return the numbers of all groups within the scope that have tasks, sorted by name, as of one moment."""
     with dialect_of(using).adding_up():
         return _numbers(*allowed_by(scope.patterns), using)
 
 
-def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Numbers]]:
+def pages(scope: GroupScope, using: str = "") -> Iterator[list[Numbers]]:
     """Yield the same in pages of about `PAGE_GROUPS`, each as of one moment."""
     dialect = dialect_of(using)
     allowed, names = allowed_by(scope.patterns)
@@ -145,7 +145,7 @@ def pages(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> Iterator[list[Num
         yield page
 
 
-def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]:
+def size_of(scope: GroupScope, using: str = "") -> tuple[int, int]:
     """Return how many groups within the scope have tasks, and how many tasks those have."""
     condition, names = allowed_by(scope.patterns)
     sums = _query_of_sums(condition)
@@ -154,20 +154,20 @@ def size_of(scope: GroupScope, using: str = DEFAULT_DB_ALIAS) -> tuple[int, int]
     return int(groups), int(tasks)
 
 
-def numbers_of(group: str, using: str = DEFAULT_DB_ALIAS) -> Numbers | None:
+def numbers_of(group: str, using: str = "") -> Numbers | None:
     """Return the numbers of one group; None when it is empty."""
     found = _numbers('"group" = %s', [group], using)
     return found[0] if found else None
 
 
-def numbers_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, Numbers]:
+def numbers_of_each(groups: Iterable[str], using: str = "") -> dict[str, Numbers]:
     """Return the numbers of these groups by name, without empty ones. Reads no other group."""
     dialect = dialect_of(using)
     found = _numbers(_is_one_of(dialect), [dialect.list_of_names(groups)], using)
     return {numbers.group: numbers for numbers in found}
 
 
-def numbers_of_all(using: str = DEFAULT_DB_ALIAS) -> Numbers:
+def numbers_of_all(using: str = "") -> Numbers:
     """Return the sum of all groups, without a name. It does not count finished jobs and commands."""
     return summary(using=using).numbers
 
@@ -195,7 +195,7 @@ STATES = {
 }
 
 
-def summary(part: Part | None = None, using: str = DEFAULT_DB_ALIAS) -> Summary:
+def summary(part: Part | None = None, using: str = "") -> Summary:
     """Add up the groups of the part (None: all). The database does it in one statement: there may be many groups."""
     dialect = dialect_of(using)
     condition, names = (part or EVERYTHING).condition(dialect)
@@ -328,7 +328,7 @@ class Part:
 EVERYTHING = Part()
 
 
-def names_of(part: Part, limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+def names_of(part: Part, limit: int, using: str = "") -> list[str]:
     """Return the sorted names of the first groups of a part that have tasks; at most `limit`."""
     dialect = dialect_of(using)
     condition, names = part.condition(dialect)
@@ -336,7 +336,7 @@ def names_of(part: Part, limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]
     return [name for (name,) in dialect.rows_at_once(["name"], query, [*names, *names])]
 
 
-def most_ready(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+def most_ready(limit: int, using: str = "") -> list[str]:
     """Return the groups with the most tasks that are not leased, which are usually ready and rarely scheduled."""
     dialect = dialect_of(using)
     rank = _unless_finished("tasks - leases")
@@ -344,14 +344,14 @@ def most_ready(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
 
-def leased(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+def leased(limit: int, using: str = "") -> list[str]:
     """Return the names of groups that have leased tasks; at most `limit`."""
     dialect = dialect_of(using)
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums WHERE leases > 0 LIMIT {limit:d}"
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
 
-def failed_tasks(using: str = DEFAULT_DB_ALIAS) -> int:
+def failed_tasks(using: str = "") -> int:
     """Return the number of failed tasks in all groups."""
     # One statement: a delta that is folded between two statements would be counted twice or not at all.
     [(failed,)] = dialect_of(using).rows(
@@ -367,16 +367,14 @@ def failed_tasks(using: str = DEFAULT_DB_ALIAS) -> int:
     return int(failed)
 
 
-def largest(limit: int, using: str = DEFAULT_DB_ALIAS) -> list[str]:
+def largest(limit: int, using: str = "") -> list[str]:
     """Return the names of the largest groups, the largest first."""
     dialect = dialect_of(using)
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY tasks DESC, name LIMIT {limit:d}"
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
 
-def ranked(
-    order: str, part: Part, *, is_downwards: bool, start: int, limit: int, using: str = DEFAULT_DB_ALIAS
-) -> list[str]:
+def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int, using: str = "") -> list[str]:
     """Return the names of `limit` groups of the part from position `start`, sorted; equal ones by name, upwards.
 
     `order`: "name", one of STATES, "oldest" (how long a task has been ready), "in" or "out" (within a minute).
@@ -522,7 +520,7 @@ def _future_of(state: str) -> str:
     """
 
 
-def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, int]:
+def longest_ready_ms(groups: Iterable[str], using: str = "") -> dict[str, int]:
     """Return how long the oldest ready task of each group has been ready. Ask only for groups that have one."""
     dialect = dialect_of(using)
     rows = dialect.rows_at_once(
@@ -542,7 +540,7 @@ def longest_ready_ms(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> di
     return {name: ms for name, ms in rows if ms is not None}
 
 
-def flow_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[str, tuple[float, float]]:
+def flow_of_each(groups: Iterable[str], using: str = "") -> dict[str, tuple[float, float]]:
     """Return how many tasks entered and left each of these groups within the last minute, where there were any."""
     dialect = dialect_of(using)
     condition, names = _is_one_of(dialect), [dialect.list_of_names(groups)]
@@ -571,7 +569,7 @@ def flow_of_each(groups: Iterable[str], using: str = DEFAULT_DB_ALIAS) -> dict[s
     return flows
 
 
-def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = DEFAULT_DB_ALIAS) -> list[dict[int, int]]:
+def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = "") -> list[dict[int, int]]:
     """Return the change of the number of tasks of each set of groups, by minute from `start` on.
 
     Leaves out minutes without a change.
@@ -618,10 +616,10 @@ def now_and_then_fold(using: str) -> None:
         transaction.on_commit(partial(fold_here, using), using=using, robust=True)
 
 
-def fold_here(using: str = DEFAULT_DB_ALIAS) -> None:
+def fold_here(using: str = "") -> None:
     """Fold on Django's connection, in a transaction of its own or the caller's."""
     dialect = dialect_of(using)
-    with dialect.turn(), transaction.atomic(using=using):
+    with dialect.turn(), transaction.atomic(using=dialect.using):
         dialect.drive(when_elected(fold, dialect))
 
 
