@@ -85,7 +85,15 @@ class Task(models.Model):
     objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
     class Meta:
-        permissions = [("view_payloads", "Can see the data of tasks")]
+        # One for each Action.
+        permissions = [
+            ("see", "Can see groups, counts, and tasks without their data"),
+            ("see_payloads", "Can see the data of tasks"),
+            ("work", "Can add tasks"),
+            ("operate", "Can requeue, move, edit and purge tasks, pause groups, and see the audit log"),
+            ("administer", "Can administer the store's people and tokens"),
+            ("commands", "Can submit shell commands"),
+        ]
         indexes = [
             # Claims: the longest available of the highest priority.
             models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from tasks_app.access.people import Person
-from tasks_app.access.policy import ROLES, Action, may
+from tasks_app.access.policy import Action, given_by, may
 from tasks_app.admin.keyset import KeyedAdmin
 
 admin.site.unregister([model for model in (Person, Group) if admin.site.is_registered(model)])
@@ -54,7 +54,7 @@ class PeopleAdmin(KeyedAdmin):
 
 @admin.register(Group)
 class RoleAdmin(KeyedAdmin):
-    """A read-only list of the rights of each role, which `policy.ROLES` defines."""
+    """A read-only list of the rights of each role."""
 
     needs = Action.ADMINISTER
     list_display = fields = ("name", "rights")
@@ -64,4 +64,4 @@ class RoleAdmin(KeyedAdmin):
 
     @admin.display
     def rights(self, role: Group) -> str:
-        return ", ".join(action for action in Action if action in ROLES.get(role.name, ()))
+        return ", ".join(action for action in Action if action in given_by(role.permissions.all()))

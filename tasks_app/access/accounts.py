@@ -5,21 +5,21 @@ People can't change their own rights, and at least one administrator always rema
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from taskstore.errors import InvalidInput
 
-from ..core.actors import PROGRAM, Actor
+from ..core.actors import EVERY_ACTION, PROGRAM, Actor
 from . import audit, sessions
 from .people import Person, name_of, named, password_was_given, random_password, set_flags
-from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, has_administrator
+from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, Action, given_by, has_administrator
 from .versions import must_still_be
 
 ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
@@ -36,12 +36,18 @@ class Rights:
 
 
 def rights_of(user: Person) -> Rights:
-    """Return the rights of a user. Of several roles, as Django's admin can give, the highest counts."""
-    groups = user.groups.all() if hasattr(user, "groups") else ()
-    names = {group.name for group in groups} | ({ADMIN} if getattr(user, "is_superuser", False) else set())
-    role = next((role for role in reversed(ROLE_NAMES) if role in names), "")
-    is_admin = role == ADMIN
-    return Rights(role=role, sees_payloads=is_admin or SEES_PAYLOADS in names, commands=is_admin or COMMANDS in names)
+    """Return the rights of a user, active or not. Of several roles, as Django's admin can give, the highest counts."""
+    permissions: list[Permission] = []
+    if hasattr(user, "groups"):
+        permissions = [each for group in user.groups.all() for each in group.permissions.all()]
+        permissions += user.user_permissions.all()
+    return rights_from(EVERY_ACTION if getattr(user, "is_superuser", False) else given_by(permissions))
+
+
+def rights_from(held: Collection[Action]) -> Rights:
+    """Return the rights of whoever may do this."""
+    role = next((role for role in reversed(ROLE_NAMES) if ROLES[role] <= {*held}), "")
+    return Rights(role=role, sees_payloads=Action.SEE_PAYLOADS in held, commands=Action.COMMANDS in held)
 
 
 def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[Person, str]:
@@ -153,6 +159,12 @@ def _give(user: Person, rights: Rights) -> None:
     user.groups.add(*Group.objects.filter(name__in=names))
     if user.is_superuser and rights.role != ADMIN:
         set_flags(user, is_superuser=False, is_staff=False)
+    is_admin = rights.role == ADMIN  # Which includes the others.
+    wanted = replace(rights, sees_payloads=is_admin or rights.sees_payloads, commands=is_admin or rights.commands)
+    if rights_of(user) != wanted:
+        raise InvalidInput(
+            {"role": ["can't be given: other groups or permissions of this person say otherwise. Change those first"]}
+        )
 
 
 def _check_role(rights: Rights) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group
+from django.contrib.auth.management import create_permissions
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from django.db import connections
 from django.db.models import Q
 
@@ -14,7 +17,7 @@ from taskstore.types.scalars import Action as Action
 
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
-from ..models import Scope, Token
+from ..models import Scope, Task, Token
 from .people import Person, must_choose_password, must_choose_passwords, name_of
 
 # A signed-in person or a token; `actor_of` makes an Actor of it.
@@ -30,7 +33,8 @@ SCOPES: Mapping[str, frozenset[Action]] = {
     ANYTHING: EVERY_ACTION - {Action.ADMINISTER},
 }
 
-# Groups of Django's users. The right to see payloads, which may be private, is separate from the role.
+# Groups of Django's users, which `migrate` makes with these permissions. The right to see payloads, which may be
+# private, is separate from the role.
 SEES_PAYLOADS = "see payloads"
 # So is the right to submit shell commands, which run on the workers' machines.
 COMMANDS = "commands"
@@ -63,16 +67,31 @@ def actions_of(principal: Principal) -> frozenset[Action]:
         return SCOPES[principal.scope]
     if not isinstance(principal, Person) or not principal.is_active or must_choose_password(principal):
         return frozenset()
-    # A model of the project may have neither superusers nor groups.
+    # A model of the project may have neither superusers nor permissions.
     if getattr(principal, "is_superuser", False):
         return EVERY_ACTION
     # Cached on the user object, which lives as long as a request: a page asks a dozen times.
     if not hasattr(principal, "_task_store_actions"):
-        roles = principal.groups.values_list("name", flat=True) if hasattr(principal, "groups") else ()
-        found = frozenset[Action]().union(*(ROLES.get(role, frozenset()) for role in roles))
+        has_permission = getattr(principal, "has_perm", lambda _: False)
+        found = frozenset(action for action in Action if has_permission(f"tasks_app.{codename(action)}"))
         principal._task_store_actions = found  # type: ignore[attr-defined]
     actions: frozenset[Action] = principal._task_store_actions  # type: ignore[attr-defined]
     return actions
+
+
+def codename(action: Action) -> str:
+    """Return the name of the action's permission: `tasks_app.see_payloads`, without the application."""
+    return action.replace(" ", "_")
+
+
+def given_by(permissions: Iterable[Permission]) -> frozenset[Action]:
+    """Return the actions that these permissions allow."""
+    codenames = {each.codename for each in permissions if each.content_type_id == _type_of_tasks()}
+    return frozenset(action for action in Action if codename(action) in codenames)
+
+
+def _type_of_tasks() -> int:
+    return ContentType.objects.get_for_model(Task).pk  # Which is cached.
 
 
 def may(principal: Principal, action: Action, group: str | None = None) -> bool:
@@ -112,15 +131,22 @@ def commands_are_on() -> bool:
 
 def has_administrator() -> bool:
     """Return whether there is a person for whom `may` allows `ADMINISTER`."""
-    roles = [role for role, actions in ROLES.items() if Action.ADMINISTER in actions]
-    is_one = Q(is_superuser=True) | Q(groups__name__in=roles)
+    needed = Permission.objects.filter(content_type__app_label="tasks_app", codename=codename(Action.ADMINISTER))
+    is_one = Q(is_superuser=True) | Q(groups__permissions__in=needed) | Q(user_permissions__in=needed)
     return Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords()).exists()
 
 
 def make_roles(using: str, **_: Any) -> None:
-    """Create the roles after a migration."""
-    # The table of groups is missing while only other applications have been migrated.
-    if Group._meta.db_table not in connections[using].introspection.table_names():
+    """Create the roles after a migration.
+
+    A group of the project with the same name stays as it is: who is in it may not expect more rights.
+    """
+    # The tables are missing while only other applications have been migrated.
+    if not {Group._meta.db_table, Permission._meta.db_table} <= {*connections[using].introspection.table_names()}:
         return
-    for role in ROLES:
-        Group.objects.using(using).get_or_create(name=role)
+    create_permissions(apps.get_app_config("tasks_app"), verbosity=0, using=using)
+    ours = Permission.objects.using(using).filter(content_type__app_label="tasks_app")
+    for role, actions in ROLES.items():
+        group, is_new = Group.objects.using(using).get_or_create(name=role)
+        if is_new:
+            group.permissions.set(ours.filter(codename__in=map(codename, actions)))

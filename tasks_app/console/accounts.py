@@ -59,7 +59,7 @@ class PersonForm(RightsForm):
 @page(Action.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, the open ones first."""
-    found = Person._default_manager.prefetch_related("groups")
+    found = Person._default_manager.prefetch_related("groups__permissions", "user_permissions")
     shown = found.order_by("-is_active", Person.USERNAME_FIELD)[:SHOWN]
     must_choose = set(must_choose_passwords())
     rows = [(user, rights_of(user), user.pk in must_choose) for user in shown]

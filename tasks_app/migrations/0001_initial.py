@@ -52,7 +52,14 @@ tasks = [
             ("unique", models.TextField(default="")),
         ],
         options={
-            "permissions": [("view_payloads", "Can see the data of tasks")],
+            "permissions": [
+                ("see", "Can see groups, counts, and tasks without their data"),
+                ("see_payloads", "Can see the data of tasks"),
+                ("work", "Can add tasks"),
+                ("operate", "Can requeue, move, edit and purge tasks, pause groups, and see the audit log"),
+                ("administer", "Can administer the store's people and tokens"),
+                ("commands", "Can submit shell commands"),
+            ],
             "indexes": [
                 models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
                 models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms"], name="task_listing"),

@@ -270,7 +270,7 @@ def may(context: Any, action: str) -> bool:
 @register.simple_tag(takes_context=True)
 def role(context: Any) -> str:
     """Describe the reader's rights in a few words."""
-    rights = accounts.rights_of(context["request"].user)
+    rights = accounts.rights_from(policy.actions_of(context["request"].user))
     if rights.role == accounts.ADMIN:  # It includes the other rights.
         return rights.role
     return f"{rights.role or 'no role yet'}{', sees data' * rights.sees_payloads}{', commands' * rights.commands}"
