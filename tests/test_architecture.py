@@ -18,6 +18,8 @@ STORE = VALUES | {"tasks_app.conf", "tasks_app.offload", "tasks_app.database", "
 VERBS = STORE | {"tasks_app.access", "tasks_app.control", "tasks_app.reading", "tasks_app.wire"}
 BY_ITSELF = {"tasks_app.alerts", "tasks_app.bulk", "tasks_app.commands", "tasks_app.jobs", "tasks_app.schedules"}
 
+OF_WORKERS = {"taskstore.jobs", "taskstore.worker"}
+
 MAY_IMPORT = {
     # What programs import. No Django.
     "taskstore.types": set(),
@@ -61,6 +63,9 @@ MAY_IMPORT = {
     "tasks_app.local_store": VERBS | {"tasks_app.commands", "tasks_app.schedules", "taskstore.client"},
     "tasks_app.tasks_backend": VERBS
     | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs", "taskstore.worker"},
+    # What a project's tests use.
+    "tasks_app.testing": VALUES | {"tasks_app.models", "tasks_app.jobs", "tasks_app.tasks_backend"} | OF_WORKERS,
+    "tasks_app.pytest_plugin": {"tasks_app.testing"},
     # Django's, and what begins and ends with a server.
     "tasks_app": set(),
     "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"},

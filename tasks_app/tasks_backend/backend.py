@@ -1,25 +1,35 @@
-"""The backend of Django's task framework, and the options of jobs: of a backend, of a queue, and of a task."""
+"""The backend of Django's task framework."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.apps import apps
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
-from taskstore.types.job_record import JobOptions, JobRecord, OnLost, why_no_queue
+from taskstore.errors import InvalidInput
+from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, why_no_queue
+from taskstore.types.jobs import Job
 
-from .framework import BaseTaskBackend, InvalidTask, Task, TaskResult, normalize_json, task_backends, task_enqueued
+from . import results
+from .framework import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    normalize_json,
+    task_backends,
+    task_enqueued,
+)
+from .options import MILLISECOND, OPTIONS, by_queue, for_all, job_options, of_backend
 
-MODULES, QUEUES = "modules", "queues"  # OPTIONS that are not job options.
-MILLISECOND = timedelta(milliseconds=1)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,34 +50,14 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 
-def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
-    """Yield the errors of a backend's settings."""
-    place = f'TASKS["{alias}"]'
-    if not apps.is_installed("tasks_app"):
-        yield Error(
-            f"{place} keeps its jobs in tasks_app, which is not installed.",
-            hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
-            id="tasks_app.E007",
-        )
-    found = {f'{place}["OPTIONS"]': [*misshapen(options), *problems(for_all(options))]}
-    for queue, of_queue in by_queue(options).items():
-        found[f'{place}["OPTIONS"]["queues"]["{queue}"]'] = [*problems(of_queue)]
-    for where, mistakes in found.items():
-        for problem, hint in mistakes:
-            yield Error(f"{where}: {problem}.", hint=hint or None, id="tasks_app.E008")
-    for queue in sorted({*queues, *by_queue(options)}):
-        if why := why_no_queue(queue):
-            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
-        elif queues and queue not in queues:
-            yield Error(
-                f"{place} has options for the queue {queue!r}, which it does not have.",
-                hint=f'Add the queue to {place}["QUEUES"].',
-                id="tasks_app.E010",
-            )
+class Where(TypedDict):
+    """Where a job goes, and when: arguments of `tasks_app.jobs.queues.enqueue`."""
 
-
-P = ParamSpec("P")
-R = TypeVar("R")
+    queue: str
+    at_ms: int
+    priority: int
+    unique: str | None
+    unique_for_ms: int
 
 
 def of_alias(alias: str) -> TaskStoreBackend:
@@ -75,24 +65,6 @@ def of_alias(alias: str) -> TaskStoreBackend:
     found = task_backends[alias]
     if not isinstance(found, TaskStoreBackend):
         raise ImproperlyConfigured(f'TASKS["{alias}"] must be a backend of Task Store, not {type(found).__name__}')
-    return found
-
-
-def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
-    """Return a task of an installed app, of one of these modules, or of a module that is imported already.
-
-    Raises LookupError for everything else. Clients can name any path in a job, and importing a module runs it, so
-    modules that are not part of the project are not imported.
-    """
-    module, _, name = path.rpartition(".")
-    if not (module in sys.modules or module in modules or apps.get_containing_app_config(module)):
-        raise LookupError(f"{path} must be in an installed app, or in a module that OPTIONS['modules'] names")
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError as problem:
-        raise LookupError(f"{path} can't be imported: {problem}") from None
-    if not isinstance(found, Task):
-        raise LookupError(f"{path} is not a task: decorate the function with @task, and keep its name")
     return found
 
 
@@ -136,8 +108,6 @@ class TaskStoreBackend(BaseTaskBackend):
 
         Raises InvalidTask, and TypeError or ValueError for parameters that are not JSON.
         """
-        from . import results
-
         self.validate_task(task)
         record = JobRecord(
             function=task.module_path,
@@ -145,8 +115,23 @@ class TaskStoreBackend(BaseTaskBackend):
             kwargs={name: normalize_json(each) for name, each in kwargs.items()},
             options=self.job_options(task),
         )
-        result, is_new = results.enqueue(task, record, self.alias)
-        if is_new:
+        unique_for = getattr(task, "unique_for", None) or 0
+        length = unique_for if isinstance(unique_for, timedelta) else timedelta(seconds=unique_for)
+        where = Where(
+            queue=task.queue_name,
+            at_ms=round(task.run_after.timestamp() * 1000) if task.run_after else 0,
+            priority=task.priority,
+            unique=getattr(task, "unique", None),
+            unique_for_ms=length // MILLISECOND,
+        )
+        try:
+            job = self._add(record, where)
+        except InvalidInput as problem:
+            if problem.fields.keys().isdisjoint(("unique", "unique_for")):
+                raise
+            raise InvalidTask(f"{problem}.") from None
+        result = results.of(job, task)
+        if not job.duplicate:
             task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -156,100 +141,39 @@ class TaskStoreBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
         """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
-        from . import results
+        try:
+            job = self._find(int(result_id))
+        except (ValueError, NotAJob, OverflowError):
+            job = None
+        if job is None:
+            raise TaskResultDoesNotExist(result_id)
+        return self.result_of(job)
 
-        return results.find(result_id, self)
+    def result_of(self, job: Job) -> TaskResult[..., Any]:
+        """Return the result of a job. Raises TaskResultDoesNotExist when it is not a task of this project."""
+        try:
+            task = results.find_task(job.function, self.modules)
+            run_after = results.moment(job.available_at_ms) if job.status is JobStatus.SCHEDULED else None
+            # Raises InvalidTask for a queue that the backend no longer has.
+            task = task.using(queue_name=job.queue, priority=job.priority, run_after=run_after, backend=self.alias)
+            return results.of(job, task)
+        except (LookupError, InvalidTask) as problem:
+            raise TaskResultDoesNotExist(f"{job.id}: {problem}") from None
 
     def check(self, **_: Any) -> list[CheckMessage]:
         return list(of_backend(self.alias, self.queues, self.options))
 
+    def _add(self, record: JobRecord, where: Where) -> Job:
+        """Add the job, or return the one that holds its key, as a duplicate. Raises InvalidInput."""
+        from ..jobs import queues
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """The field of a job's record, a description of valid values, and their conversion.
+        stored = queues.enqueue(record, **where)
+        if stored.duplicate:
+            return queues.holder_of_key(stored.origin)
+        return queues.job_from(stored, record, stored.made_at_ms)
 
-    `take` raises ValueError or TypeError.
-    """
+    def _find(self, job_id: int) -> Job | None:
+        """Return the job. Raises NotAJob."""
+        from ..jobs import queues
 
-    member: str
-    kind: str
-    take: Callable[[Any], Any]
-
-
-def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the job options in the OPTIONS of a backend."""
-    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES)}
-
-
-def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the job options of single queues."""
-    queues = options.get(QUEUES)
-    return queues if isinstance(queues, Mapping) else {}
-
-
-def job_options(*layers: Mapping[str, Any]) -> JobOptions:
-    """Merge the layers, of which later ones take precedence. None is ignored.
-
-    Raises ValueError that names an option with an invalid value.
-    """
-    merged = {name: value for layer in layers for name, value in layer.items() if name in OPTIONS and value is not None}
-    return JobOptions(**{OPTIONS[name].member: _taken(name, value) for name, value in merged.items()})
-
-
-def problems(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the errors of job options, each with a hint, which may be empty."""
-    for name, value in options.items():
-        if name not in OPTIONS:
-            yield f"{name} is not a known option", f"Use one of {', '.join(OPTIONS)}."
-        elif value is not None:
-            try:
-                _taken(name, value)
-            except ValueError as problem:
-                yield str(problem), ""
-
-
-def misshapen(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the errors of the other options, each with a hint, which may be empty."""
-    if not isinstance(options.get(QUEUES, {}), Mapping):
-        yield f"{QUEUES} must be a dict of options by name of queue, not {options[QUEUES]!r}", ""
-    if not isinstance(options.get(MODULES, []), list | tuple):
-        yield f"{MODULES} must be a list of modules, not {options[MODULES]!r}", ""
-
-
-def _taken(name: str, value: Any) -> Any:
-    option = OPTIONS[name]
-    try:
-        return option.take(value)
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} must be {option.kind}, not {value!r}") from None
-
-
-def _count(least: int) -> Callable[[Any], int]:
-    def take(value: Any) -> int:
-        if type(value) is not int or value < least:
-            raise ValueError
-        return value
-
-    return take
-
-
-def _milliseconds(least: timedelta) -> Callable[[Any], int]:
-    def take(value: Any) -> int:
-        length = value if isinstance(value, timedelta) else timedelta(seconds=value)
-        if length < least:
-            raise ValueError
-        return length // MILLISECOND
-
-    return take
-
-
-OPTIONS: Mapping[str, Option] = {
-    "max_attempts": Option("max_attempts", "a whole number above 0", _count(1)),
-    "backoff": Option("backoff_ms", "a timedelta or a number of seconds, and not negative", _milliseconds(timedelta())),
-    "timeout": Option(
-        "timeout_ms", "a timedelta or a number of seconds, at least a millisecond", _milliseconds(MILLISECOND)
-    ),
-    "memory_bytes": Option("memory_bytes", "a whole number of bytes, at least 1 MiB", _count(2**20)),
-    "on_lost": Option("on_lost", f"one of {', '.join(OnLost)}", OnLost),
-    "max_lost": Option("max_lost", "a whole number, and not negative", _count(0)),
-}
+        return queues.find(job_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from traceback import format_exception
@@ -21,7 +21,7 @@ from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
 from taskstore.worker.retries import DEFAULT, Retries, Then
 
-from .backend import TaskStoreBackend, find_task, of_alias
+from .backend import TaskStoreBackend, of_alias
 from .framework import (
     Task,
     TaskContext,
@@ -33,27 +33,32 @@ from .framework import (
     task_finished,
     task_started,
 )
+from .results import find_task
+
+
+def prepared(alias: str) -> Functions:
+    """Set up Django and import all modules, once in a worker: in the process from which those of jobs are forked."""
+    django.setup()
+    backend = of_alias(alias)
+    autodiscover_modules("tasks")
+    for module in backend.modules:
+        importlib.import_module(module)
+    # Forked processes must not share connections that an app has opened. And they need no pools, which would open
+    # several connections for each job with its one thread.
+    for connection in connections.all():
+        connection.close()
+        if hasattr(connection, "close_pool"):
+            connection.close_pool()
+        connection.settings_dict["OPTIONS"].pop("pool", None)
+    return Functions(backend, close_old_connections)
 
 
 class Functions:
-    """Finds and runs tasks. Created once in a worker, in the process from which the job processes are forked."""
+    """Finds and runs tasks. `close_connections` is called before and after each, as around a request."""
 
-    def __init__(self, alias: str) -> None:
-        django.setup()
-        backend = self._backend = of_alias(alias)
-        self._modules = backend.modules
-        self._runs = Runs(backend)
-        # Once here, and not in each process.
-        autodiscover_modules("tasks")
-        for module in self._modules:
-            importlib.import_module(module)
-        # Forked processes must not share connections that an app has opened. And they need no pools, which would open
-        # several connections for each job with its one thread.
-        for connection in connections.all():
-            connection.close()
-            if hasattr(connection, "close_pool"):
-                connection.close_pool()
-            connection.settings_dict["OPTIONS"].pop("pool", None)
+    def __init__(self, backend: TaskStoreBackend, close_connections: Callable[[], object] = lambda: None) -> None:
+        self._backend, self._modules, self._runs = backend, backend.modules, Runs(backend)
+        self._close_connections = close_connections
 
     def declared(self) -> Mapping[str, JobOptions]:
         """Return the options of the tasks in all modules that are imported."""
@@ -77,7 +82,7 @@ class Functions:
         return partial(self._run, task)
 
     def _run(self, task: Task[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        close_old_connections()
+        self._close_connections()
         try:
             result = self._runs.begin(task, context, args, kwargs)
             try:
@@ -94,7 +99,7 @@ class Functions:
             self._runs.succeed(result, returned)
             return returned
         finally:
-            close_old_connections()
+            self._close_connections()
 
 
 SIGNALS = (task_started, task_finished)

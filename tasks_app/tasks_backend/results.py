@@ -1,21 +1,22 @@
-"""Enqueue tasks, and read their results and errors."""
+"""Find tasks by their names, and make results of jobs."""
 
 from __future__ import annotations
 
 import builtins
-from datetime import UTC, datetime, timedelta
+import importlib
+import sys
+from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
+from django.apps import apps
 from django.conf import settings
 from django.utils import timezone
 
-from taskstore.errors import InvalidInput
-from taskstore.types.job_record import UNCOUNTED, JobError, JobRecord, JobStatus, NotAJob
+from taskstore.types.job_record import UNCOUNTED, JobError, JobStatus
 from taskstore.types.jobs import Job
 
-from ..jobs import queues as job_queues
-from .backend import TaskStoreBackend, find_task
-from .framework import InvalidTask, Task, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from .framework import Task, TaskError, TaskResult, TaskResultStatus
 
 
 class JobEnded(Exception):
@@ -24,8 +25,6 @@ class JobEnded(Exception):
     It is the `exception_class` of such an error, with the details in the traceback.
     """
 
-
-MILLISECOND = timedelta(milliseconds=1)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,62 +38,22 @@ STATUSES = {
 }
 
 
-def enqueue(task: Task[P, R], record: JobRecord, alias: str) -> tuple[TaskResult[P, R], bool]:
-    """Add the job, unless its key is taken. Returns the result, and whether the job is new. Joins the caller's
-    transaction.
+def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
+    """Return a task of an installed app, of one of these modules, or of a module that is imported already.
+
+    Raises LookupError for everything else. Clients can name any path in a job, and importing a module runs it, so
+    modules that are not part of the project are not imported.
     """
-    at_ms = round(task.run_after.timestamp() * 1000) if task.run_after else 0
-    unique, unique_for = getattr(task, "unique", None), getattr(task, "unique_for", None) or 0
-    length = unique_for if isinstance(unique_for, timedelta) else timedelta(seconds=unique_for)
+    module, _, name = path.rpartition(".")
+    if not (module in sys.modules or module in modules or apps.get_containing_app_config(module)):
+        raise LookupError(f"{path} must be in an installed app, or in a module that OPTIONS['modules'] names")
     try:
-        stored = job_queues.enqueue(
-            record,
-            queue=task.queue_name,
-            at_ms=at_ms,
-            priority=task.priority,
-            unique=unique,
-            unique_for_ms=length // MILLISECOND,
-        )
-        holder = job_queues.holder_of_key(stored.origin) if stored.duplicate else None
-    except InvalidInput as problem:
-        if problem.fields.keys().isdisjoint(("unique", "unique_for")):
-            raise
-        raise InvalidTask(f"{problem}.") from None
-    if holder:
-        return of(holder, task), False
-    result = TaskResult(
-        task=task,
-        id=str(stored.id),
-        status=TaskResultStatus.READY,
-        enqueued_at=moment(stored.created_at_ms),
-        started_at=None,
-        finished_at=None,
-        last_attempted_at=None,
-        args=list(record.args),
-        kwargs=dict(record.kwargs),
-        backend=alias,
-        errors=[],
-        worker_ids=[],
-    )
-    return result, not stored.duplicate
-
-
-def find(result_id: str, backend: TaskStoreBackend) -> TaskResult[..., Any]:
-    """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
-    try:
-        job = job_queues.find(int(result_id))
-    except (ValueError, NotAJob, OverflowError):
-        job = None
-    if job is None:
-        raise TaskResultDoesNotExist(result_id)
-    try:
-        task = find_task(job.function, backend.modules)
-        run_after = moment(job.available_at_ms) if job.status is JobStatus.SCHEDULED else None
-        # Raises InvalidTask for a queue that the backend no longer has.
-        task = task.using(queue_name=job.queue, priority=job.priority, run_after=run_after, backend=backend.alias)
-        return of(job, task)
-    except (LookupError, InvalidTask) as problem:
-        raise TaskResultDoesNotExist(f"{result_id}: {problem}") from None
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as problem:
+        raise LookupError(f"{path} can't be imported: {problem}") from None
+    if not isinstance(found, Task):
+        raise LookupError(f"{path} is not a task: decorate the function with @task, and keep its name")
+    return found
 
 
 def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:

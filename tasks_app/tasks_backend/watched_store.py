@@ -11,7 +11,6 @@ from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, statu
 from taskstore.types.tasks import State, Task
 
 from ..local_store import LocalStore
-from . import results
 from .framework import TaskResultDoesNotExist, task_finished
 from .results import JobEnded
 
@@ -37,7 +36,7 @@ class WatchedStore(LocalStore):
         close_old_connections()
         # The job may not be a task of this project, or may be purged already.
         with suppress(TaskResultDoesNotExist):
-            result = results.find(str(task.origin), self._backend)
+            result = self._backend.get_result(str(task.origin))
             try:
                 raise JobEnded(result.errors[-1].traceback if result.errors else "")
             except JobEnded:  # Receivers that log or report errors expect a current exception.

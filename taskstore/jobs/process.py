@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -78,10 +78,15 @@ def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
             os._exit(0)  # They would keep the process from ending.
 
 
-def answer_to(assigned: Assignment, functions: Functions, report: Report = unreported) -> Answer:
-    """Run the job and return its answer. An exception of any kind becomes a failure."""
+def answer_to(
+    assigned: Assignment, functions: Functions, report: Report = unreported, *, is_alone: bool = True
+) -> Answer:
+    """Run the job and return its answer. An exception of any kind becomes a failure.
+
+    `is_alone`: in a process of its own, where a signal interrupts the job and its threads have to end with it.
+    """
     try:
-        with interrupted_by_signal():
+        with interrupted_by_signal() if is_alone else nullcontext():
             context = JobContext(
                 job_id=assigned.job_id,
                 attempt=assigned.attempt,
@@ -91,7 +96,8 @@ def answer_to(assigned: Assignment, functions: Functions, report: Report = unrep
             )
             enter(context)
             result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)
-            join_threads(math.inf if assigned.has_limit else EXIT_S)
+            if is_alone:
+                join_threads(math.inf if assigned.has_limit else EXIT_S)
         try:
             json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as problem:

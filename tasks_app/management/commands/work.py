@@ -16,7 +16,7 @@ from taskstore.jobs.worker import JobWorker
 from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
 from taskstore.worker.children import NotPrepared
 
-RESOLVER = "tasks_app.tasks_backend.functions:Functions"
+RESOLVER = "tasks_app.tasks_backend.functions:prepared"
 
 
 class Command(BaseCommand):

@@ -1,0 +1,47 @@
+"""Tasks that test_testing.py runs."""
+
+from datetime import timedelta
+
+from taskstore import Discard, Snooze, current_job
+
+from .framework import task
+
+calls: list[int] = []
+
+
+@task(max_attempts=3, backoff=timedelta(hours=1), timeout=60)
+def fragile(failures):
+    """Fails so often before it succeeds."""
+    job = current_job()
+    calls.append(job.attempt)
+    job.progress(0.5)
+    if job.attempt <= failures:
+        raise KeyError(job.attempt)
+    return job.attempt
+
+
+@task
+def nested(depth):
+    if depth:
+        nested.enqueue(depth - 1)
+    return depth
+
+
+@task
+def endless():
+    endless.enqueue()
+
+
+@task
+def asleep():
+    raise Snooze(timedelta(minutes=1))
+
+
+@task
+def given_up():
+    raise Discard
+
+
+@task(takes_context=True)
+async def attempt_of(context, *, plus):
+    return context.attempt + plus
