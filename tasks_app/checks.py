@@ -7,9 +7,12 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+import django
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
+from django.urls import NoReverseMatch, reverse
 
 from taskstore.types import sentences
 
@@ -17,13 +20,19 @@ from .conf import command_rules, retention
 from .database import dialect_of
 
 DATABASES = ("sqlite", "postgresql")
+CONSOLE_APPS = ("django.contrib.sessions", "django.contrib.messages", "django.contrib.staticfiles")
+CONSOLE_NEEDS = (
+    "django.template.context_processors.request",
+    "django.contrib.auth.context_processors.auth",
+    "django.contrib.messages.context_processors.messages",
+)
 DURABILITIES = ("strict", "opportunistic")
 
 
 @register(Tags.compatibility)
 def check_store(**_: Any) -> list[CheckMessage]:
     """Whether the database and its settings keep what the store promises."""
-    return [*_database(), *_choices(), *_rules(), *_descriptors()]
+    return [*_database(), *_choices(), *_rules(), *_descriptors(), *_tasks(), *_console()]
 
 
 @register(Tags.database)
@@ -98,6 +107,29 @@ def _descriptors() -> Iterator[CheckMessage]:
             hint="Create it with `protoc --include_imports --descriptor_set_out=FILE`.",
             id="tasks_app.E006",
         )
+
+
+def _tasks() -> Iterator[CheckMessage]:
+    if getattr(settings, "TASKS", None) and django.VERSION < (6, 0) and not apps.is_installed("django_tasks"):
+        yield Warning(
+            "On Django 5.2 the setting TASKS belongs to the package django-tasks, whose app is not installed.",
+            hint='Install django-tasks and add "django_tasks" to INSTALLED_APPS.',
+            id="tasks_app.W002",
+        )
+
+
+def _console() -> Iterator[CheckMessage]:
+    """Whether the console has what it needs, where the project shows it."""
+    try:
+        reverse("tasks_app:overview")
+    except NoReverseMatch:
+        return
+    options: list[Any] = [each.get("OPTIONS", {}) for each in settings.TEMPLATES if each.get("APP_DIRS")]
+    processors = {name for each in options for name in each.get("context_processors", ())}
+    lacking = [f'"{name}" in INSTALLED_APPS' for name in CONSOLE_APPS if not apps.is_installed(name)]
+    lacking += [f'"{name}" in the context_processors of TEMPLATES' for name in CONSOLE_NEEDS if name not in processors]
+    if lacking:
+        yield Error("The console lacks a part of Django.", hint=f"Add {', '.join(lacking)}.", id="tasks_app.E014")
 
 
 def _openness() -> Iterator[CheckMessage]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import django
 from csp.constants import NONE, SELF
 
 from . import environment, private_files, program
@@ -135,6 +136,8 @@ INSTALLED_APPS = [
     # This project's apps first: their templates take precedence over the admin's.
     "tasks_app",
     "taskstore_project",
+    # Django 6 has a task framework of its own.
+    *(["django_tasks"] if django.VERSION < (6, 0) else []),
     # Only in a checkout: a wheel has no lab.
     *(["lab"] if IS_CHECKOUT else []),
     # For its runserver with websockets. Other commands would wait 0.2 s for the import of Twisted.
