@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import fields, replace
+from functools import partial
 from itertools import count
 from typing import Any, ParamSpec, TypeVar
 
@@ -30,6 +31,7 @@ from taskstore.types.job_record import (
     queue_of,
 )
 from taskstore.types.jobs import Job
+from taskstore.types.progress import Progress
 from taskstore.types.sentences import unique_key
 from taskstore.types.tasks import Change, NewTask, Order, answer_of
 from taskstore.worker.children import Over
@@ -238,7 +240,9 @@ def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
     )
     started = _now_ms()
     # The job is the current one only within.
-    answer = copy_context().run(answer_to, assigned, Functions(backend), is_alone=False)
+    answer = copy_context().run(
+        answer_to, assigned, Functions(backend), partial(_note, backend, job.id), is_alone=False
+    )
     over = Over(
         number=0,
         answer=packed(answer),
@@ -258,6 +262,17 @@ def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
     )
     verdict = after(record, attempt, outcome)
     return verdict if outcome.how is How.SNOOZED else replace(verdict, in_ms=0)
+
+
+def _note(backend: TaskStoreBackend, job_id: int, done: float, text: str) -> None:
+    """Keep the progress that a task reports."""
+    if isinstance(backend, MemoryBackend):
+        now = Progress(done=done, text=text, at_ms=_now_ms())
+        backend.jobs[job_id] = structs.replace(backend.jobs[job_id], progress=now)
+    else:
+        from .control.progress import report
+
+        report(job_id, owner=OWNER, done=done, text=text)
 
 
 def _backend(alias: str) -> TaskStoreBackend:

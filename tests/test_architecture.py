@@ -62,9 +62,10 @@ MAY_IMPORT = {
     "tasks_app.templatetags": VERBS | {"tasks_app.console", "taskstore.units"},
     "tasks_app.local_store": VERBS | {"tasks_app.commands", "tasks_app.schedules", "taskstore.client"},
     "tasks_app.tasks_backend": VERBS
-    | {"tasks_app.jobs", "tasks_app.local_store", "taskstore.client", "taskstore.jobs", "taskstore.worker"},
+    | {"tasks_app.jobs", "tasks_app.schedules", "tasks_app.local_store", "tasks_app.database"}
+    | {"taskstore.client", *OF_WORKERS},
     # What a project's tests use.
-    "tasks_app.testing": VALUES | {"tasks_app.models", "tasks_app.jobs", "tasks_app.tasks_backend"} | OF_WORKERS,
+    "tasks_app.testing": STORE | {"tasks_app.control", "tasks_app.jobs", "tasks_app.tasks_backend"} | OF_WORKERS,
     "tasks_app.pytest_plugin": {"tasks_app.testing"},
     # Django's, and what begins and ends with a server.
     "tasks_app": set(),

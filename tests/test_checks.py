@@ -6,6 +6,7 @@ import sys
 import pytest
 from django.core.checks import Tags, run_checks
 from django.db import connection
+from django.test import override_settings
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from lab.testing import PROJECT
@@ -109,3 +110,21 @@ def test_a_server_behind_https_passes_the_check_for_deployment(tmp_path):
 def test_rules_for_lists_of_commands_have_to_make_sense(complaints, settings, rules, found):
     settings.TASKSTORE_COMMAND_LISTS = rules
     assert complaints() == ["tasks_app.E012"] * found
+
+
+def test_django_5_takes_its_tasks_from_a_package(complaints, settings, monkeypatch):
+    without = [name for name in settings.INSTALLED_APPS if name != "django_tasks"]
+    for version, found in (((5, 2, 1), ["tasks_app.W002"]), ((6, 0, 0), [])):
+        monkeypatch.setattr("django.VERSION", version)
+        with override_settings(INSTALLED_APPS=without):
+            assert complaints() == found
+
+
+def test_the_console_needs_parts_of_django_where_it_is_shown(settings):
+    with override_settings(
+        INSTALLED_APPS=[name for name in settings.INSTALLED_APPS if name != "django.contrib.messages"]
+    ):
+        [complaint] = [found for found in run_checks(tags=TAGS) if found.id == "tasks_app.E014"]
+        assert complaint.hint == 'Add "django.contrib.messages" in INSTALLED_APPS.'
+        settings.ROOT_URLCONF = "tasks_app.rest_api.urls"
+        assert not [found for found in run_checks(tags=TAGS) if found.id == "tasks_app.E014"]

@@ -44,6 +44,7 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     max_lost: int | None = None
     unique: str | None = None  # A key: while an unfinished job of the queue has it, `enqueue` returns that job.
     unique_for: timedelta | float | None = None  # How long the key stays reserved even if the job finishes.
+    schedule: str | None = None  # When it is added, in the project's time zone; see schedules.py.
 
     def using(self, **changes: Any) -> Self:
         """Return a task with the changes that are not None, options included."""
@@ -72,7 +73,7 @@ class TaskStoreBackend(BaseTaskBackend):
     """A backend whose tasks are jobs: `manage.py work` runs them, and their results are read from the store.
 
     OPTIONS: `max_attempts`, `backoff`, `timeout`, `memory_bytes`, `on_lost`, `max_lost`; `queues` with the same
-    for single queues; `modules` with tasks outside of the installed apps.
+    for single queues; `modules` with tasks outside of the installed apps; `schedules`, see schedules.py.
     """
 
     task_class = StoreTask

@@ -9,7 +9,7 @@ import django
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_backends
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import Task, TaskError
+    from django.tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
     from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
@@ -23,7 +23,7 @@ else:
         task_backends,
     )
     from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import Task, TaskError
+    from django_tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
     from django_tasks.utils import normalize_json
@@ -33,6 +33,7 @@ else:
 
 __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
+    "TASK_REFRESH_ATTRS",
     "BaseTaskBackend",
     "InvalidTask",
     "Task",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -33,7 +32,7 @@ from .framework import (
     task_finished,
     task_started,
 )
-from .results import find_task
+from .results import find_task, known_tasks
 
 
 def prepared(alias: str) -> Functions:
@@ -63,12 +62,9 @@ class Functions:
     def declared(self) -> Mapping[str, JobOptions]:
         """Return the options of the tasks in all modules that are imported."""
         found = {}
-        for module in list(sys.modules.values()):
-            for member in list(getattr(module, "__dict__", {}).values()):
-                # Not isinstance, which would set up lazy objects.
-                if issubclass(type(member), Task):
-                    with suppress(ValueError):  # Of invalid options, which `enqueue` rejects.
-                        found[member.module_path] = self._backend.job_options(member)
+        for task in known_tasks():
+            with suppress(ValueError):  # Of invalid options, which `enqueue` rejects.
+                found[task.module_path] = self._backend.job_options(task)
         return found
 
     def retries(self, function: str) -> Retries:

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error
 
 from taskstore.types.job_record import JobOptions, OnLost, why_no_queue
 
-MODULES, QUEUES = "modules", "queues"  # OPTIONS that are not job options.
+MODULES, QUEUES, SCHEDULES = "modules", "queues", "schedules"  # OPTIONS that are not job options.
 MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -56,7 +56,7 @@ class Option:
 
 def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the job options in the OPTIONS of a backend."""
-    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES)}
+    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES, SCHEDULES)}
 
 
 def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -90,6 +90,8 @@ def misshapen(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the errors of the other options, each with a hint, which may be empty."""
     if not isinstance(options.get(QUEUES, {}), Mapping):
         yield f"{QUEUES} must be a dict of options by name of queue, not {options[QUEUES]!r}", ""
+    if not isinstance(options.get(SCHEDULES, {}), Mapping):
+        yield f"{SCHEDULES} must be a dict of times by path of task, not {options[SCHEDULES]!r}", ""
     if not isinstance(options.get(MODULES, []), list | tuple):
         yield f"{MODULES} must be a list of modules, not {options[MODULES]!r}", ""
 

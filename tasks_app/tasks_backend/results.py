@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import importlib
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,8 +16,9 @@ from django.utils import timezone
 
 from taskstore.types.job_record import UNCOUNTED, JobError, JobStatus
 from taskstore.types.jobs import Job
+from taskstore.types.progress import Progress
 
-from .framework import Task, TaskError, TaskResult, TaskResultStatus
+from .framework import TASK_REFRESH_ATTRS, Task, TaskError, TaskResult, TaskResultStatus
 
 
 class JobEnded(Exception):
@@ -28,6 +30,16 @@ class JobEnded(Exception):
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def known_tasks() -> Iterator[Task[..., Any]]:
+    """Yield the tasks in all modules that are imported, those of several modules repeatedly."""
+    for module in list(sys.modules.values()):
+        for member in list(getattr(module, "__dict__", {}).values()):
+            # Not isinstance, which would set up lazy objects.
+            if issubclass(type(member), Task):
+                yield member
+
 
 STATUSES = {
     JobStatus.SCHEDULED: TaskResultStatus.READY,
@@ -56,12 +68,30 @@ def find_task(path: str, modules: Collection[str]) -> Task[..., Any]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreResult(TaskResult):  # type: ignore[misc, type-arg]  # Frozen, and not subscriptable at run time.
+    """A result with the progress that the running task has reported; None before it has, and after its end."""
+
+    progress: Progress | None = None
+
+    def refresh(self) -> None:
+        self._take(self.task.get_backend().get_result(self.id))
+
+    async def arefresh(self) -> None:
+        self._take(await self.task.get_backend().aget_result(self.id))
+
+    def _take(self, found: Any) -> None:
+        for name in (*TASK_REFRESH_ATTRS, "progress"):
+            object.__setattr__(self, name, getattr(found, name))
+
+
 def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:
     """Return the result of a job. An attempt that a stopping worker gave back does not count."""
     attempts = [each for each in job.attempts if each.how not in (None, *UNCOUNTED)]
     if job.status is JobStatus.STARTED and job.attempt:
         attempts.append(job.attempt)
-    result: TaskResult[P, R] = TaskResult(
+    result: TaskResult[P, R] = StoreResult(
+        progress=job.progress if job.status is JobStatus.STARTED else None,
         task=task,
         id=str(job.id),
         status=STATUSES[job.status],

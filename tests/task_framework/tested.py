@@ -45,3 +45,8 @@ def given_up():
 @task(takes_context=True)
 async def attempt_of(context, *, plus):
     return context.attempt + plus
+
+
+@task(queue_name="mail", priority=4, max_attempts=2, schedule="0 3 * * *")
+def nightly():
+    raise AssertionError("it is not night")

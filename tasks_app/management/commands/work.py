@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from tasks_app.tasks_backend.backend import of_alias
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
+from tasks_app.tasks_backend.schedules import put_declared
 from tasks_app.tasks_backend.watched_store import WatchedStore
 from taskstore.jobs.worker import JobWorker
 from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
@@ -48,6 +49,11 @@ class Command(BaseCommand):
             help="seconds until other workers get the tasks of a dead machine (default: 30)",
         )
         add("--spawn", action="store_true", help="start each process as a new interpreter, not as a copy")
+        add(
+            "--schedules",
+            action="store_true",
+            help="first put the schedules that tasks declare, and delete those that none declares any more",
+        )
         add("--burst", action="store_true", help="stop when no task is due")
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
@@ -58,6 +64,13 @@ class Command(BaseCommand):
         except ImproperlyConfigured as problem:
             raise CommandError(str(problem)) from None
         queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
+        if options["schedules"]:
+            try:
+                done = put_declared(backend)
+            except (ImproperlyConfigured, ValueError) as problem:
+                raise CommandError(str(problem)) from None
+            for line in done if options["verbosity"] else ():
+                self.stdout.write(line)
         with WatchedStore(backend) as store:
             worker = JobWorker(
                 store,
