@@ -21,6 +21,7 @@ from taskstore.types import sentences
 env = Env()
 
 POSTGRESQL_SCHEMES = ("postgres://", "postgresql://")
+SQLITE_SCHEME = "sqlite:///"  # Then the path, for example sqlite:////srv/shop/db.sqlite3.
 # As in the store (PATIENCE_S): an unreachable database is reported within five seconds.
 PATIENCE_S = 4.5
 # One connection for the writer, one spare, the rest for pages and queries.
@@ -141,10 +142,12 @@ def secret(name: str) -> str:
 
 
 def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> dict[str, Any]:
-    """Return Django's description of the database: the PostgreSQL in the variable, otherwise the SQLite file."""
+    """Return Django's description of the database in the variable; without it, of this SQLite file."""
     url, password = env.str(name, ""), secret(password_name)
     if url.startswith(POSTGRESQL_SCHEMES):
         return with_password(postgresql_database(name, url), password, f"{name} and {password_name}")
+    if url.startswith(SQLITE_SCHEME) and not password:
+        return sqlite_database(Path(url.removeprefix(SQLITE_SCHEME)).absolute(), durable=durable)
     if password and not url:
         # Otherwise, the server would silently start an empty store on SQLite.
         raise ImproperlyConfigured(f"{password_name} needs PostgreSQL: set {name} too, or unset {password_name}")
@@ -152,7 +155,9 @@ def database(name: str, password_name: str, *, sqlite: Path, durable: bool) -> d
         return sqlite_database(sqlite, durable=durable)
     # The error leaves out the rest of the address, which may contain a password.
     scheme = url.partition(":")[0]
-    raise ImproperlyConfigured(f'{name} must start with postgresql://, not "{scheme}", or be empty for SQLite')
+    raise ImproperlyConfigured(
+        f'{name} must start with postgresql:// or sqlite:///, not "{scheme}", or be empty for SQLite'
+    )
 
 
 def with_password(database: dict[str, Any], password: str, names: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,12 +11,15 @@ from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.db import Error as DatabaseProblem
 from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 
+from tasks_app.access.people import Person
 from tasks_app.database import dialect_of
 
 from .base_command import CannotRun, typed
 
 CONNECT_TIMEOUT_S = 5
+OWN = ("taskstore_project", "made_the_database")  # Noted among the migrations of a database that was empty before.
 MIGRATION_LOCK = 0x7A5C_5702  # An arbitrary number for the advisory lock.
 
 
@@ -36,12 +39,17 @@ def alone() -> Iterator[None]:
         yield
 
 
-def migrate() -> None:
-    """Create or change the tables.
+def migrate(*, adds_tables: bool = False) -> bool:
+    """Create or change the tables. Returns whether the database is the store's alone, and not also a project's.
 
-    Raises CannotRun when a later release has changed them already, unless the setting allows it.
+    Raises CannotRun when a later release has changed them already, unless the setting allows it; and when tables are
+    missing in the database of a project, unless `adds_tables`.
     """
     loader = MigrationLoader(connection)
+    applied = {app for app, _ in loader.applied_migrations}
+    others = sorted(applied - loader.migrated_apps - {OWN[0]})
+    if others or (applied and "axes" not in applied):
+        _look_at_project(loader, others, adds_tables=adds_tables)
     unknown = loader.applied_migrations.keys() - loader.disk_migrations.keys()
     newer = sorted(name for app, name in unknown if app == "tasks_app")
     if newer and not settings.TASKSTORE_NEWER_DATABASE:
@@ -50,6 +58,21 @@ def migrate() -> None:
             "TASKSTORE_NEWER_DATABASE=1 if that is the very next release"
         )
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+    return OWN in MigrationRecorder(connection).applied_migrations()
+
+
+def _look_at_project(loader: MigrationLoader, others: Sequence[str], *, adds_tables: bool) -> None:
+    apps = f", with the apps {', '.join(others)}" if others else ""
+    whose = f"the database {place()} belongs to a Django project{apps}"
+    in_it = "show the console in the project itself, as docs/django.md tells"
+    if Person._meta.db_table not in connection.introspection.table_names():
+        raise CannotRun(f"{whose}, whose model of users this server does not know: {in_it}")
+    missing = sorted({app for app, name in loader.graph.nodes if (app, name) not in loader.applied_migrations})
+    if missing and not adds_tables:
+        raise CannotRun(
+            f"{whose}; this server would add tables or columns of {', '.join(missing)}: start it with --add-tables "
+            f"to allow that, or {in_it}"
+        )
 
 
 def need_store() -> None:

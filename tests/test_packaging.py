@@ -5,12 +5,9 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
-from contextlib import suppress
 from email import message_from_bytes
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -24,13 +21,11 @@ from packaging.requirements import Requirement
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment
 from taskstore_project import bootstrap
+from tests.packages import PACKAGES, places_of
 from tests.served import free_port
 from tests.server.harness import Server
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
-
-# Those of this environment are the locked ones of the extra `server`.
-PACKAGES = Path(sysconfig.get_path("purelib"))
 
 # Folder in the checkout: folder in the wheel.
 FOLDERS = {
@@ -365,19 +360,6 @@ def test_what_pip_installed_serves(complete, tmp_path):
 def clean_run(clean, *arguments):
     command = [clean.environment.folder / "bin" / "taskstore", *arguments]
     return subprocess.run(command, env=clean.variables, capture_output=True, text=True, check=False)
-
-
-def places_of(packages):
-    """What lies in the environment for these packages and all that they require."""
-    found, further = {}, set(packages)
-    while further:
-        name = further.pop()
-        with suppress(PackageNotFoundError):  # It is for another Python.
-            found[name] = distribution(name)
-            required = [line for line in found[name].requires or () if "extra ==" not in line]
-            further |= {re.split(r"[^\w.-]", line)[0] for line in required} - found.keys()
-    files = [file for each in found.values() for file in each.files or ()]
-    return {file.parts[0] for file in files if ".." not in file.parts and "__pycache__" not in file.parts[:1]}
 
 
 def names(here, there):

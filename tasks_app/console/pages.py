@@ -109,7 +109,7 @@ def live_address(request: HttpRequest) -> str:
 
 def live(request: HttpRequest) -> HttpResponse:
     """Say to whoever asks over HTTP that this is the address of a websocket."""
-    return HttpResponse("This is the address of a websocket.\n", status=426, headers={"Upgrade": "websocket"})
+    return HttpResponse("This is the address of a websocket.\n", status=426, content_type="text/plain")
 
 
 def refuse_broken_text(request: HttpRequest) -> None:

@@ -74,6 +74,11 @@ class ServerCommand(ProjectCommand, ABC):
             metavar="NAME",
             help="add an empty task to this group if the store has never had a task",
         )
+        parser.add_argument(
+            "--add-tables",
+            action="store_true",
+            help="add the server's tables to the database of a Django project that lacks some",
+        )
         parser.add_argument("--no-auth", action="store_true", help="do not ask programs on this machine for a token")
         parser.add_argument(
             "--commands",
@@ -106,7 +111,7 @@ class ServerCommand(ProjectCommand, ABC):
             allow(url, no_auth=no_auth, commands=commands)
             with startup_migration.alone():
                 self.check()
-                make_ready(lock, url, options["bootstrap_group"])
+                make_ready(lock, url, options["bootstrap_group"], adds_tables=options["add_tables"])
             address.listen(bound)
             with access_for_this_machine(lock, url, grpc):
                 if not self.serve(bound, url, grpc, options):
@@ -161,8 +166,8 @@ def allow(url: str, *, no_auth: bool, commands: bool) -> None:
     settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, host]
 
 
-def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
-    startup_migration.migrate()
+def make_ready(lock: Lock | None, url: str, bootstrap_group: str, *, adds_tables: bool = False) -> None:
+    is_own = startup_migration.migrate(adds_tables=adds_tables)
     # Not before: a directory with something else in it, where no server can start, stays as it is.
     private_files.put_right(settings.TASKSTORE_DATA)
     put_first_task(bootstrap_group)
@@ -170,7 +175,8 @@ def make_ready(lock: Lock | None, url: str, bootstrap_group: str) -> None:
         recover(lock)
         lock.begin(url, settings.TASKSTORE_DURABILITY)
     # Said at once: whatever fails after this, nobody could ever learn the password.
-    if password := make_first_admin():
+    # In the database of a project, its people sign in.
+    if is_own and (password := make_first_admin()):
         say(f"The first user is {FIRST_ADMIN}, with the password {password} (shown only once).")
 
 

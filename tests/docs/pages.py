@@ -43,6 +43,7 @@ REASONS = {
     "asks a person": "on a terminal, as in tests/client/command_line/test_changing.py",
     "shows a store at work": "needs what was done before; each command line is parsed by test_documented.py",
     "a part of your program": "names what only the reader has",
+    "in a project of its own": "tests/foreign/test_guide.py does it all, in a Django project",
 }
 
 MARK = re.compile(r"^<!-- (?P<mark>not run|file|needs|background)(?:: (?P<what>.+))? -->$")

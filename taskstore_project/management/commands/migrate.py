@@ -10,10 +10,12 @@ from django.core.management.commands import migrate
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.recorder import MigrationRecorder
 
 from tasks_app.database import dialect_of
 from taskstore_project.base_command import CannotRun, fail
 from taskstore_project.data_directory import made_if_done
+from taskstore_project.startup_migration import OWN
 
 
 class Executor(MigrationExecutor):
@@ -41,12 +43,14 @@ class Command(migrate.Command):
     def handle(self, *words: Any, **options: Any) -> None:
         chosen = connections[options["database"]]
         with ExitStack() as stack:
-            if not chosen.introspection.table_names():
+            if is_new := not chosen.introspection.table_names():
                 # All tables or none: before the first server has started, nobody can need some of them.
                 stack.enter_context(chosen.constraint_checks_disabled())
                 stack.enter_context(transaction.atomic(chosen.alias))
             # A migration whose tables exist was cut short by an earlier version before it was recorded.
             super().handle(*words, **options | {"fake_initial": True})
+            if is_new:
+                MigrationRecorder(chosen).record_applied(*OWN)
 
     def run_from_argv(self, argv: list[str]) -> None:
         file = dialect_of(DEFAULT_DB_ALIAS).file
