@@ -5,11 +5,12 @@ import os
 import re
 import shlex
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import venv
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from uuid import uuid4
 
 import django
@@ -243,24 +244,21 @@ def test_the_store_may_have_a_database_of_its_own(guide):
 def test_a_server_on_the_database_of_a_project_adds_nothing_unasked(guide, tmp_path):
     if connection.vendor == "postgresql":
         pytest.skip("the file is SQLite's")
-    variables = {
-        **os.environ,
-        "DATABASE_URL": f"sqlite:///{guide.folder / 'db.sqlite3'}",
-        "TASKSTORE_DATA": str(tmp_path),
-    }
+    copy = tmp_path / "db.sqlite3"
+    copy.write_bytes((guide.folder / "db.sqlite3").read_bytes())
+    variables = {**os.environ, "DATABASE_URL": f"sqlite:///{copy}", "TASKSTORE_DATA": str(tmp_path / "data")}
     up = [sys.executable, "manage.py", "up", "--port", "0", "--grpc-port", "0"]
-    refused = subprocess.run(up, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False)
+    refused = subprocess.run(up, cwd=PROJECT, env=variables, capture_output=True, text=True, check=False, timeout=60)
     for said in ("belongs to a Django project; this server would add tables or columns of axes", "--add-tables"):
         assert said in refused.stderr
-    server = subprocess.Popen([*up, "--add-tables"], cwd=PROJECT, env=variables, stdout=subprocess.PIPE, text=True)
-    try:
+    with subprocess.Popen(
+        [*up, "--add-tables"], cwd=PROJECT, env=variables, stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout
         assert server.stdout.readline().startswith("Task Store is ready: ")  # And nothing of a first user.
-    finally:
         server.terminate()
-        server.wait(timeout=30)
-    people = "from django.contrib.auth.models import User; print([each.username for each in User.objects.all()])"
-    assert guide.call("manage.py", "shell", "-c", people).strip().endswith("['ann']")
+    with closing(sqlite3.connect(copy)) as database:
+        assert database.execute("SELECT username FROM auth_user").fetchall() == [("ann",)]
 
 
 def test_it_installs_little():
