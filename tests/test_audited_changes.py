@@ -277,7 +277,7 @@ ADMIN = {
 }
 
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
-NO_CHANGES = {"theme", "save_search", "rename_search", "delete_search"}
+NO_CHANGES = {"live", "theme", "save_search", "rename_search", "delete_search"}
 # What workers do is in the history of each task; the last two only read.
 OF_WORKERS = {
     "update",

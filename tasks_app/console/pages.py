@@ -18,6 +18,7 @@ from django.urls import get_script_prefix, is_valid_path
 from django.utils import translation
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
 from taskstore.types.scalars import REASON_LENGTH
@@ -107,6 +108,7 @@ def live_address(request: HttpRequest) -> str:
     return resolve_url("tasks_app:live") if LIVE in getattr(request, "scope", ()) else ""
 
 
+@require_safe
 def live(request: HttpRequest) -> HttpResponse:
     """Say to whoever asks over HTTP that this is the address of a websocket."""
     return HttpResponse("This is the address of a websocket.\n", status=426, content_type="text/plain")
