@@ -128,8 +128,8 @@ def _console() -> Iterator[CheckMessage]:
         return
     options: list[Any] = [each.get("OPTIONS", {}) for each in settings.TEMPLATES if each.get("APP_DIRS")]
     processors = {name for each in options for name in each.get("context_processors", ())}
-    lacking = [f'"{name}" in INSTALLED_APPS' for name in CONSOLE_APPS if not apps.is_installed(name)]
-    lacking += [f'"{name}" in the context_processors of TEMPLATES' for name in CONSOLE_NEEDS if name not in processors]
+    lacking = [f'"{name}" to INSTALLED_APPS' for name in CONSOLE_APPS if not apps.is_installed(name)]
+    lacking += [f'"{name}" to the context_processors of TEMPLATES' for name in CONSOLE_NEEDS if name not in processors]
     if lacking:
         yield Error("The console lacks a part of Django.", hint=f"Add {', '.join(lacking)}.", id="tasks_app.E014")
 

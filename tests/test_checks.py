@@ -125,6 +125,6 @@ def test_the_console_needs_parts_of_django_where_it_is_shown(settings):
         INSTALLED_APPS=[name for name in settings.INSTALLED_APPS if name != "django.contrib.messages"]
     ):
         [complaint] = [found for found in run_checks(tags=TAGS) if found.id == "tasks_app.E014"]
-        assert complaint.hint == 'Add "django.contrib.messages" in INSTALLED_APPS.'
+        assert complaint.hint == 'Add "django.contrib.messages" to INSTALLED_APPS.'
         settings.ROOT_URLCONF = "tasks_app.rest_api.urls"
         assert not [found for found in run_checks(tags=TAGS) if found.id == "tasks_app.E014"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.apps import apps
+from django.apps import apps as installed
 from django.conf import settings
 from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission
@@ -136,16 +136,18 @@ def has_administrator() -> bool:
     return Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords()).exists()
 
 
-def make_roles(using: str, **_: Any) -> None:
-    """Create the roles after a migration.
+def make_roles(using: str, apps: Any = installed, **_: Any) -> None:
+    """Create the roles after a migration. `apps`: the models as the migrations have left them.
 
     A group of the project with the same name stays as it is: who is in it may not expect more rights.
     """
     # The tables are missing while only other applications have been migrated.
     if not {Group._meta.db_table, Permission._meta.db_table} <= {*connections[using].introspection.table_names()}:
         return
-    create_permissions(apps.get_app_config("tasks_app"), verbosity=0, using=using)
+    create_permissions(installed.get_app_config("tasks_app"), verbosity=0, using=using, apps=apps)
     ours = Permission.objects.using(using).filter(content_type__app_label="tasks_app")
+    if not ours.exists():  # This application is yet to be migrated.
+        return
     for role, actions in ROLES.items():
         group, is_new = Group.objects.using(using).get_or_create(name=role)
         if is_new:

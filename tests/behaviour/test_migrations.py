@@ -123,7 +123,10 @@ def test_what_an_earlier_version_left_half_made_is_finished(fresh, monkeypatch, 
 def test_the_first_migration_may_be_of_any_application(fresh, application):
     call_command("migrate", application, verbosity=0, database=fresh)
     call_command("migrate", verbosity=0, database=fresh)
-    assert set(Group.objects.using(fresh).values_list("name", flat=True)) == set(ROLES)
+    roles = Group.objects.using(fresh)
+    assert set(roles.values_list("name", flat=True)) == set(ROLES)
+    may_see = set(roles.filter(permissions__codename="see").values_list("name", flat=True))
+    assert may_see == {"viewer", "operator", "admin"}
 
 
 @pytest.mark.once

@@ -103,7 +103,9 @@ def test_a_wrong_declaration_is_named_and_nothing_is_put(of_settings, given, sai
 
 
 def test_the_command_puts_them_before_it_works(monkeypatch):
-    monkeypatch.setattr("tasks_app.management.commands.work.JobWorker.run", lambda self, **_: None)
+    command = "tasks_app.management.commands.work"
+    monkeypatch.setattr(f"{command}.JobWorker.run", lambda self, **_: None)
+    monkeypatch.setattr(f"{command}.show_log", lambda: None)  # Which is for good.
     said = StringIO()
     call_command("work", "--schedules", "--burst", stdout=said)
     assert said.getvalue().startswith(f"{NIGHTLY}: 0 3 * * * (Europe/Berlin)\n")
