@@ -130,13 +130,12 @@ def guide(installed, tmp_path_factory, django_db_setup, django_db_blocker):
     for block in BLOCKS:
         guide.follow(block)
         if connection.vendor == "postgresql" and "DATABASES" in block.text:
-            kept = {
-                each: str(connection.settings_dict[each]) for each in ("ENGINE", "HOST", "PORT", "USER", "PASSWORD")
-            }
+            kept = {each: str(connection.settings_dict[each]) for each in ("HOST", "PORT", "USER", "PASSWORD")}
+            kept |= {"ENGINE": "django.db.backends.postgresql", "NAME": name}
             with django_db_blocker.unblock():
                 on_the_server(f"CREATE DATABASE {name}")
             with (guide.folder / "shop" / "settings.py").open("a") as settings:
-                settings.write(f"DATABASES = {{'default': {kept | {'NAME': name}!r}}}\n")
+                settings.write(f"DATABASES = {{'default': {kept!r}}}\n")
     yield guide
     if connection.vendor == "postgresql":
         with django_db_blocker.unblock():
