@@ -13,6 +13,7 @@ from django.urls import Resolver404, resolve
 from ..conf import LIVE
 
 PORTS = {"http": 80, "https": 443}
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 # What Django itself takes for allowed while DEBUG is on and ALLOWED_HOSTS is empty.
 HOSTS_OF_A_DEVELOPER = [".localhost", "127.0.0.1", "[::1]"]
 
@@ -61,24 +62,25 @@ def is_own_origin(scope: Any) -> bool:
     """Return whether the websocket was opened by a page of this site: others must not, with the visitor's cookie.
 
     With TASKSTORE_PUBLIC_URL, the page must have that origin. Without it, it must be one of CSRF_TRUSTED_ORIGINS, or
-    have an allowed host and the scheme and port of the websocket, because browsers send cookies to every port of a
-    host.
+    have the host, scheme and port of the websocket, because browsers send cookies to every port of a host.
     """
     headers = {name: text.decode("latin1") for name, text in scope["headers"]}
     is_secure = scope.get("scheme") == "wss"
     if settings.SECURE_PROXY_SSL_HEADER:
         name, value = settings.SECURE_PROXY_SSL_HEADER
         is_secure |= headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode()) == value
-    host = headers.get(b"x-forwarded-host" if settings.USE_X_FORWARDED_HOST else b"host", "")
+    addressed = headers.get(b"x-forwarded-host" if settings.USE_X_FORWARDED_HOST else b"host", "")
     try:
         page = urlsplit(headers.get(b"origin", ""))
         if public := getattr(settings, "TASKSTORE_PUBLIC_URL", ""):
             return _place(page) == _place(urlsplit(public))
         if page.hostname and any(_place(page) == _place(urlsplit(origin)) for origin in settings.CSRF_TRUSTED_ORIGINS):
             return True
-        asked = urlsplit(f"{'https' if is_secure else 'http'}://{host}")
-        # Not the host as well: this machine has several names, all of them allowed.
-        return (page.scheme, _place(page)[2]) == (asked.scheme, _place(asked)[2]) and _is_ours(page) and _is_ours(asked)
+        asked = urlsplit(f"{'https' if is_secure else 'http'}://{addressed}")
+        (scheme, host, port), theirs = _place(asked), _place(page)
+        # This machine has several names. Any other host has to be the same: a project may allow all, by "*".
+        is_same = theirs[1] == host or {theirs[1], host} <= LOOPBACK
+        return (theirs[0], theirs[2]) == (scheme, port) and is_same and _is_ours(page) and _is_ours(asked)
     except ValueError:  # Not a valid address.
         return False
 

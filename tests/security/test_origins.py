@@ -97,3 +97,10 @@ def test_while_debug_is_on_hosts_of_this_machine_are_allowed(settings):
     settings.DEBUG = True
     assert is_own_origin("http://localhost:8000", "localhost:8000")
     assert not is_own_origin("http://evil.example:8000", "localhost:8000")
+
+
+def test_where_every_host_is_allowed_a_page_of_another_one_is_still_turned_away(settings):
+    settings.ALLOWED_HOSTS = ["*"]
+    assert is_own_origin("https://shop.example", "shop.example", "wss")
+    assert not is_own_origin("https://evil.example", "shop.example", "wss")
+    assert not is_own_origin("http://evil.example:8000", "localhost:8000")
