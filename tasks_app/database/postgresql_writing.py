@@ -76,12 +76,9 @@ TRAIL_OF_ENDS = f"""
 KEPT = f"""
     kept AS (
         INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-        SELECT key, digest, at_ms, answer, (
-            SELECT coalesce(string_agg(drafts.id::text, ',' ORDER BY place), '')
-            FROM drafts
-            WHERE place > first AND place <= last
-        )
-        FROM unnest({arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
+        SELECT key, digest, at_ms, answer, array_to_string(ids[first + 1:last], ',')
+        FROM unnest({arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)}),
+            (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
     )
 """
 KEPT_ALONE = f"""

@@ -531,7 +531,10 @@ operating = [
 
 class Migration(migrations.Migration):
     initial = True
-    dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
+    dependencies = [
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+        ("auth", "0002_alter_permission_name_max_length"),  # The names of our permissions are longer than before.
+    ]
     operations = [
         *tasks,
         *numbers,

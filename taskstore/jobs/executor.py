@@ -213,7 +213,7 @@ class Jobs:
 
     def at_once_in_process(self) -> int:
         """Return how many jobs a process may have, of which it runs one."""
-        if self._setup.jobs_per_process == 1 or self._average_ms >= AHEAD_MS:
+        if self._average_ms >= AHEAD_MS:
             return 1
         return 2 if self._average_ms > INSTANT_MS else AT_ONCE
 

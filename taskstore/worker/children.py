@@ -4,7 +4,8 @@
 
 The fork server is a new interpreter, without the threads and connections of its owner. It imports what the work needs
 and forks a runner for each piece of work at a time. A runner has one thread. It starts a process for the work, keeps
-what it writes, enforces its limits, adopts and ends what it leaves behind, and ends when its owner does.
+what it writes, enforces its limits, adopts and ends what it leaves behind, and ends when its owner does. Where each
+process does one work, the next is forked ahead.
 
 The owner decides when work stops: a service manager signals all processes, and only the owner knows what follows.
 """

@@ -234,6 +234,7 @@ class Runner:
         self._poller.register(owner, select.POLLIN)
         self._process: Process | None = None
         self._work: Work | None = None
+        self._leaver: Work | None = None  # The last one, if its process ends with it.
         self._waiting: deque[tuple[Work, list[bytes]]] = deque()  # With the messages for the process.
         self._untold: list[bytes] = []  # Ends of work, to be told with the next ones, while more waits.
         self._tell_at = 0.0
@@ -256,6 +257,7 @@ class Runner:
                 self._tell()
                 return
             self._begin_next()
+            self._fork_ahead()
             if self._untold and (len(self._untold) >= len(self._waiting) or time.monotonic() > self._tell_at):
                 self._tell()
         if self._process and self._process.channel and not self._work:
@@ -298,6 +300,13 @@ class Runner:
             self._begin(work)
             if self._process and self._process.channel:
                 self._process.channel.send(*messages)
+
+    def _fork_ahead(self) -> None:
+        """Have a process wait for the next work, once its predecessor has left."""
+        if self._leaver and not self._process and not self._waiting:
+            leaver, self._leaver = self._leaver, None  # Once: it may not be able to start.
+            with suppress(OSError):
+                self._process = self._python(leaver)
 
     # ---- Beginning
 
@@ -418,6 +427,7 @@ class Runner:
             elif self._work:
                 self._answer = text
                 if kind == LEAVES:
+                    self._leaver = self._work
                     self._ends_at = self._ends_at or time.monotonic() + EXIT_S
                 elif self._why:
                     self._kill()  # It may be in disorder.

@@ -118,7 +118,6 @@ def test_what_an_earlier_version_left_half_made_is_finished(fresh, monkeypatch, 
     assert Task.objects.using(fresh).count() == 0
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("application", ["contenttypes", "tasks_app", "auth"])
 def test_the_first_migration_may_be_of_any_application(fresh, application):
     call_command("migrate", application, verbosity=0, database=fresh)

@@ -9,6 +9,7 @@ import pytest
 
 from lab.testing.processes import family, signal_all
 from taskstore.worker import children
+from taskstore.worker import process_tree as tree
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
@@ -344,6 +345,23 @@ def test_runners_go_on_without_the_fork_server(functions):
         assert functions.answer("add", 1, 2)["result"] == 3
         functions.child = functions.children.new()
         assert functions.answer("add", 1, 2)["result"] == 3
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_process_of_the_next_job_is_there_before_it_comes(is_killed):
+    with Functions() as functions:
+        first = functions.run("add", 1, 2)
+        (runner,) = tree.children(functions.children._server.pid)
+        assert eventually(lambda: [*tree.children(runner)])
+        (waiting,) = tree.children(runner)
+        if is_killed:
+            os.kill(waiting, signal.SIGKILL)
+            assert eventually(lambda: not [*tree.children(runner)])
+        second = functions.run("add", 1, 2)
+        assert answer_of(second) == answer_of(first)
+        assert first.pid != second.pid
+        assert (second.pid == waiting) is not is_killed
+        assert is_killed or not is_alive(waiting)  # It has run its job and left.
 
 
 @pytest.mark.parametrize("way", ["end", "kill"])
