@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
@@ -19,7 +18,7 @@ from msgspec import structs
 
 from taskstore.errors import refuse
 from taskstore.jobs.process import Assignment, answer_to, packed
-from taskstore.jobs.verdicts import Verdict, after, change_of, is_over, outcome_of
+from taskstore.jobs.verdicts import Verdict, after, assigned, change_of, now_ms, outcome_of
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     Attempt,
@@ -50,7 +49,6 @@ from .tasks_backend.functions import Functions
 
 WORKER, OWNER = "tests", 1
 LEASE_MS = 3_600_000
-FAILED = Attempt(how=How.FAILED)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,7 +68,7 @@ class MemoryBackend(TaskStoreBackend):
         self._ids = count(1)
 
     def _add(self, record: JobRecord, where: Where) -> Job:
-        queue, unique, now = where["queue"], where["unique"], _now_ms()
+        queue, unique, now = where["queue"], where["unique"], now_ms()
         refuse([*problems_of(queue, record), *unique_key("", unique, where["unique_for_ms"])])
         if unique is not None and (held := self._held.get((queue, unique))):
             job_id, until_ms = held
@@ -105,7 +103,7 @@ class MemoryBackend(TaskStoreBackend):
 
     def take(self, queues: Sequence[str]) -> tuple[Job, JobRecord] | None:
         """Start the next task that is due. None when there is none."""
-        now = _now_ms()
+        now = now_ms()
         due = [
             job
             for job in self.jobs.values()
@@ -129,8 +127,8 @@ class MemoryBackend(TaskStoreBackend):
             **_members(verdict.record),
             status=verdict.finished or waiting,
             started=0,
-            updated=_now_ms(),
-            available_at_ms=_now_ms() + verdict.in_ms,
+            updated=now_ms(),
+            available_at_ms=now_ms() + verdict.in_ms,
         )
 
 
@@ -228,37 +226,18 @@ def assert_enqueued(
 
 def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
     """Call the function of the task, and decide as a worker would what follows."""
-    assigned = Assignment(
-        function=record.function,
-        job_id=job.id,
-        args=record.args,
-        kwargs=record.kwargs,
-        attempt=len(record.counted) + 1,
-        is_last=is_over(record, FAILED),
-        worker=WORKER,
-        backoff_ms=record.options.filled().backoff_ms,
-    )
-    started = _now_ms()
+    started = now_ms()
     # The job is the current one only within.
     answer = copy_context().run(
-        answer_to, assigned, Functions(backend), partial(_note, backend, job.id), is_alone=False
+        answer_to,
+        Assignment(**assigned(record, job.id, WORKER)),
+        Functions(backend),
+        partial(_note, backend, job.id),
+        is_alone=False,
     )
-    over = Over(
-        number=0,
-        answer=packed(answer),
-        pid=os.getpid(),
-        code=0,
-        took_s=0,
-        why=None,
-        text="",
-        was_signalled=False,
-        outputs=(),
-        left=0,
-        others=(),
-    )
-    outcome = outcome_of(over, "", None, None)
+    outcome = outcome_of(Over(answer=packed(answer), pid=os.getpid()), "", None, None)
     attempt = Attempt(
-        started=started, ended=_now_ms(), how=outcome.how, worker=WORKER, pid=outcome.pid, error=outcome.error
+        started=started, ended=now_ms(), how=outcome.how, worker=WORKER, pid=outcome.pid, error=outcome.error
     )
     verdict = after(record, attempt, outcome)
     return verdict if outcome.how is How.SNOOZED else replace(verdict, in_ms=0)
@@ -267,7 +246,7 @@ def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
 def _note(backend: TaskStoreBackend, job_id: int, done: float, text: str) -> None:
     """Keep the progress that a task reports."""
     if isinstance(backend, MemoryBackend):
-        now = Progress(done=done, text=text, at_ms=_now_ms())
+        now = Progress(done=done, text=text, at_ms=now_ms())
         backend.jobs[job_id] = structs.replace(backend.jobs[job_id], progress=now)
     else:
         from .control.progress import report
@@ -303,7 +282,3 @@ def _members(record: JobRecord) -> dict[str, Any]:
 def _call(task: Task[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
     given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     return f"{task.module_path}({', '.join(given)})"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

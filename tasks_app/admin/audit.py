@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin, messages
@@ -12,8 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from ..access.policy import Action
 from ..conf import retention
 from ..models import AuditEntry, EndedTask
-from .keyset import KeyedAdmin, read_id
-from .tasks import moment
+from .keyset import KeyedAdmin, moment, read_id
 
 
 @admin.register(EndedTask)
@@ -22,6 +20,10 @@ class EndedTaskAdmin(KeyedAdmin):
     search_fields = ("id",)
     search_help_text = "The id of a task, or its origin."
     allowed_lookups = ("origin",)
+    available = moment("available_at_ms", "available from")
+    created = moment("created_at_ms", "created")
+    made = moment("made_at_ms", "id assigned")
+    ended = moment("ended_at_ms", "ended")
     fields = (
         "id", "group", "origin", "owner", "leased", "priority", "claims", "error", "created", "made", "made_by_commit",
         "available", "ending", "successor", "ended", "by", "reason", "ended_by_commit",
@@ -43,22 +45,6 @@ class EndedTaskAdmin(KeyedAdmin):
     @admin.display(boolean=True)
     def leased(self, task: EndedTask) -> bool:
         return task.leased
-
-    @admin.display
-    def created(self, task: EndedTask) -> datetime:
-        return moment(task.created_at_ms)
-
-    @admin.display(description="id assigned")
-    def made(self, task: EndedTask) -> datetime:
-        return moment(task.made_at_ms)
-
-    @admin.display(description="available from")
-    def available(self, task: EndedTask) -> datetime:
-        return moment(task.available_at_ms)
-
-    @admin.display
-    def ended(self, task: EndedTask) -> datetime:
-        return moment(task.ended_at_ms)
 
     @admin.display
     def by(self, task: EndedTask) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin, messages
@@ -111,6 +112,11 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     # The audit log replaces Django's own log.
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
+
+
+def moment(field: str, title: str) -> Callable[[Any, Any], datetime]:
+    """Return a column with the time that a field has in milliseconds."""
+    return admin.display(description=title)(lambda _, row: datetime.fromtimestamp(getattr(row, field) / 1000, UTC))
 
 
 def beyond(rows: QuerySet[Any], order: Sequence[str], key: Sequence[int]) -> QuerySet[Any]:

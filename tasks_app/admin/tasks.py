@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -35,7 +34,7 @@ from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .keyset import KeyedAdmin, has_console, read_id
+from .keyset import KeyedAdmin, has_console, moment, read_id
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
@@ -145,6 +144,9 @@ class TaskAdmin(KeyedAdmin):
     search_help_text = "Enter a task's id (current or earlier), or the exact name of a group."
     allowed_lookups = ("group", "state")
     readonly_fields = (*FACTS, "shown_data")
+    available = moment("available_at_ms", "available from")
+    created = moment("created_at_ms", "created")
+    made = moment("made_at_ms", "id assigned")
 
     # ---- Rights
 
@@ -207,10 +209,6 @@ class TaskAdmin(KeyedAdmin):
         has_failed = task.error_start if hasattr(task, "error_start") else task.error
         return f"{task.state(now_ms)}, failed" if has_failed else str(task.state(now_ms))
 
-    @admin.display(description="available from")
-    def available(self, task: Task) -> datetime:
-        return moment(task.available_at_ms)
-
     @admin.display(description="leased to")
     def held_by(self, task: Task) -> str:
         return str(task.owner) if task.leased else "none"
@@ -220,14 +218,6 @@ class TaskAdmin(KeyedAdmin):
         return str(task.error_start)
 
     # ---- A task
-
-    @admin.display
-    def created(self, task: Task) -> datetime:
-        return moment(task.created_at_ms)
-
-    @admin.display(description="id assigned")
-    def made(self, task: Task) -> datetime:
-        return moment(task.made_at_ms)
 
     @admin.display(description="data")
     def shown_data(self, task: Task) -> str:
@@ -366,10 +356,6 @@ def asked_state(request: HttpRequest) -> State | None:
         return State(request.GET["state"])
     except ValueError:
         raise IncorrectLookupParameters from None
-
-
-def moment(time_ms: int) -> datetime:
-    return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def task_url(task_id: int) -> str:

@@ -12,6 +12,7 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
+from taskstore.jobs.options import MILLISECOND, OPTIONS, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, why_no_queue
 from taskstore.types.jobs import Job
 
@@ -26,7 +27,7 @@ from .framework import (
     task_backends,
     task_enqueued,
 )
-from .options import MILLISECOND, OPTIONS, by_queue, for_all, job_options, of_backend
+from .options import by_queue, for_all, of_backend
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +95,7 @@ class TaskStoreBackend(BaseTaskBackend):
             raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
             self.job_options(task)
-        except ValueError as problem:
+        except (TypeError, ValueError) as problem:
             raise InvalidTask(f"{problem}.") from None
 
     def job_options(self, task: Task[..., Any]) -> JobOptions:

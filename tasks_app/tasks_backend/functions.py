@@ -63,7 +63,7 @@ class Functions:
         """Return the options of the tasks in all modules that are imported."""
         found = {}
         for task in known_tasks():
-            with suppress(ValueError):  # Of invalid options, which `enqueue` rejects.
+            with suppress(TypeError, ValueError):  # Of invalid options, which `enqueue` rejects.
                 found[task.module_path] = self._backend.job_options(task)
         return found
 

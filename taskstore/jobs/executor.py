@@ -37,13 +37,12 @@ from ..worker.settling import AWAY, Entry
 from ..worker.store import Store
 from .process import packed
 from .verdicts import (
-    FAILURES,
     Outcome,
     Verdict,
     after,
+    assigned,
     change_of,
     given_back,
-    is_over,
     lost_before,
     no_job,
     now_ms,
@@ -59,7 +58,7 @@ logger = logging.getLogger(__name__)
 QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one is not worth another commit.
 AT_ONCE, INSTANT_MS = 16, 5  # To hand over before their turn, if the recent average is below this.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
-UNDECLARED, FAILED = JobOptions(), Attempted(how=How.FAILED)
+UNDECLARED = JobOptions()
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 
 
@@ -180,25 +179,14 @@ class Jobs:
 
     def order(self, work: Work) -> tuple[children.Work, tuple[bytes]]:
         """Return the limits of a job, and what its process is told."""
-        record, options = work.record, work.record.options.filled()
-        assigned = {
-            "function": record.function,
-            "job_id": work.job_id,
-            "args": record.args,
-            "kwargs": record.kwargs,
-            "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
-            "is_last": is_over(record, FAILED),
-            "worker": self._place.worker,
-            "backoff_ms": options.backoff_ms,
-            "has_limit": options.timeout_ms is not None,
-        }
+        timeout_ms = work.record.options.timeout_ms
         limits = children.Work(
-            limit_s=None if options.timeout_ms is None else options.timeout_ms / 1_000,
+            limit_s=None if timeout_ms is None else timeout_ms / 1_000,
             memory_bytes=self._memory_of(work),
             kill_after_s=self._setup.kill_after_s,
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
         )
-        return limits, (packed(assigned),)
+        return limits, (packed(assigned(work.record, work.job_id, self._place.worker)),)
 
     def outcome(self, work: Work, over: Over) -> Outcome:
         took_ms = round(over.took_s * 1_000)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import refuse
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, why_no_queue
 from ..types.progress import problems_of
 from ..worker.handlers import Report, unreported
 from ..worker.retries import DEFAULT, Retries, Rules
+from .options import MILLISECOND, job_options, taken
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -91,8 +92,6 @@ def why_not(problem: Exception) -> str:
     return f"{type(problem).__name__}: {problem}{where}"
 
 
-MILLISECOND = timedelta(milliseconds=1)
-
 Runnable = Callable[[JobContext, Sequence[Any], Mapping[str, Any]], Any]
 
 
@@ -114,17 +113,17 @@ class Functions(Protocol):
 
 
 class Options(TypedDict, total=False):
-    """The options of jobs; see RunOptions. None: the default."""
+    """The options of jobs; see RunOptions. None: the default. Durations are a timedelta, or seconds."""
 
     max_attempts: int | None
-    timeout: timedelta | None
+    timeout: timedelta | float | None
     memory_bytes: int | None
     on_lost: Literal["retry", "fail"] | None
     max_lost: int | None
 
 
 class GivenOptions(Options, total=False):
-    backoff: timedelta | None
+    backoff: timedelta | float | None
 
 
 class FunctionOptions(Options, Rules):
@@ -177,7 +176,7 @@ class JobFunction(Generic[P, R]):
             at_ms=self.at_ms if at is None else round(at.timestamp() * 1000),
             unique=self.unique if unique is None else unique,
             unique_for_ms=self.unique_for_ms if unique_for is None else round(unique_for / MILLISECOND),
-            options=replace(self.options, **in_ms(options)),
+            options=replace(self.options, **taken(options)),
         )
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall:
@@ -226,18 +225,18 @@ def job(
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
-    Options: `max_attempts`, `timeout` (timedelta), `memory_bytes`, `on_lost` ("retry" or "fail") and `max_lost`; see
+    Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail") and `max_lost`; see
     RunOptions. They hold for all jobs that are enqueued without these options.
 
-    Raises TypeError for an unknown option; ValueError for an invalid queue name, for a function that a worker could not
-    find by its name, and for a name that another function has.
+    Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
+    that a worker could not find by its name, and for a name that another function has.
     """
 
     checked(queue)
     of_jobs: dict[str, Any] = dict(options)
     rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
     retries = Retries.of(**rules)
-    given = JobOptions(**in_ms(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
+    given = replace(job_options(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)
@@ -269,19 +268,6 @@ def free_path_of(function: Callable[..., Any]) -> str:
 def place_of(function: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(function)
-
-
-def in_ms(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the options of `job` to those of JobOptions, with durations in milliseconds."""
-    made = dict(options)
-    for name in made.keys() & {"timeout", "backoff"}:
-        duration = made.pop(name)
-        if not isinstance(duration, timedelta | None):
-            raise TypeError(f"{name} must be a timedelta, such as timedelta(seconds=30), not {duration!r}")
-        made[f"{name}_ms"] = None if duration is None else round(duration / MILLISECOND)
-    if "on_lost" in made:
-        made["on_lost"] = OnLost(made["on_lost"])
-    return made
 
 
 def checked(queue: str) -> str:

@@ -111,6 +111,22 @@ def after(record: JobRecord, attempt: Attempt, outcome: Outcome | None = None) -
     return Verdict(record=kept, in_ms=min(record.options.filled().backoff_ms << doublings, LONGEST_BACKOFF_MS))
 
 
+def assigned(record: JobRecord, job_id: int, worker: str) -> dict[str, Any]:
+    """Return what the process of a job is told about it; see process.Assignment."""
+    options = record.options.filled()
+    return {
+        "function": record.function,
+        "job_id": job_id,
+        "args": record.args,
+        "kwargs": record.kwargs,
+        "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
+        "is_last": is_over(record, Attempt(how=How.FAILED)),
+        "worker": worker,
+        "backoff_ms": options.backoff_ms,
+        "has_limit": options.timeout_ms is not None,
+    }
+
+
 def is_over(record: JobRecord, attempt: Attempt) -> bool:
     """Whether a job has used up the attempts that its options allow, if this attempt failed."""
     options = record.options.filled()

@@ -23,6 +23,8 @@ FUNCTION_LABEL = "function"  # Finds the jobs of a function.
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
 LONGEST_QUEUE = 240  # Characters, because it is a part of a group's name.
+MOST_TIMES = 1_000_000  # Attempts, and lost workers.
+LEAST_MEMORY, MOST_MEMORY = 2**20, 2**50  # Bytes.
 
 
 class JobStatus(StrEnum):

@@ -11,6 +11,9 @@ from msgspec.structs import asdict
 from .job_record import (
     DEFAULT_QUEUE,
     FINISHED,
+    LEAST_MEMORY,
+    MOST_MEMORY,
+    MOST_TIMES,
     Attempt,
     JobError,
     JobOptions,
@@ -28,10 +31,10 @@ from .tasks import Problem
 
 Args = Annotated[tuple[Any, ...], Meta(description="The positional arguments.")]
 Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
-Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+Times = Annotated[int, Meta(ge=1, le=MOST_TIMES)]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
 Limit = Annotated[int, Meta(ge=1, le=MOST)]
-Bytes = Annotated[int, Meta(ge=2**20, le=2**50)]
+Bytes = Annotated[int, Meta(ge=LEAST_MEMORY, le=MOST_MEMORY)]
 
 
 class Job(Struct, frozen=True, kw_only=True):

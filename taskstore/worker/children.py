@@ -110,17 +110,17 @@ class News(NamedTuple):
 class Over(NamedTuple):
     """The end of work. `answer` and `text` are empty if its process did not say or leave any."""
 
-    number: int
-    answer: bytes
-    pid: int
-    code: int  # As in `subprocess`. 0 if the process is kept for further work.
-    took_s: float
-    why: Why | None
-    text: str  # Why it was not started.
-    was_signalled: bool  # SIGTERM or SIGINT was sent to all processes meanwhile, so it is no failure of the work.
-    outputs: Sequence[Output]  # Empty if it has written nothing.
-    left: int  # How many of its processes outlived it and were killed.
-    others: Sequence[int]  # Its processes that belong to other users and can't be killed. The runner ends.
+    number: int = 0
+    answer: bytes = b""
+    pid: int = 0
+    code: int = 0  # As in `subprocess`. 0 if the process is kept for further work.
+    took_s: float = 0
+    why: Why | None = None
+    text: str = ""  # Why it was not started.
+    was_signalled: bool = False  # SIGTERM or SIGINT was sent to all processes meanwhile: no failure of the work.
+    outputs: Sequence[Output] = ()  # Empty if it has written nothing.
+    left: int = 0  # How many of its processes outlived it and were killed.
+    others: Sequence[int] = ()  # Its processes that belong to other users and can't be killed. The runner ends.
 
     @property
     def out(self) -> Output:

@@ -192,21 +192,6 @@ def run_as_runner(
 # ---- The runner
 
 
-NOT_BEGUN = Over(
-    number=0,
-    answer=b"",
-    pid=0,
-    code=0,
-    took_s=0,
-    why=Why.NOT_BEGUN,
-    text="",
-    was_signalled=False,
-    outputs=(),
-    left=0,
-    others=(),
-)
-
-
 class Process:
     """The process that works. `notes`: it writes a byte there when it receives SIGTERM or SIGINT."""
 
@@ -291,7 +276,7 @@ class Runner:
             self._interrupt(Why.STOPPED)
         for each in [each for each in self._waiting if each[0].number == order.number]:
             self._waiting.remove(each)
-            self._tell(NOT_BEGUN._replace(number=order.number))
+            self._tell(Over(number=order.number, why=Why.NOT_BEGUN))
 
     def _begin_next(self) -> None:
         is_free = not self._work and (self._process is None or self._process.code is None)

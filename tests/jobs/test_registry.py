@@ -1,6 +1,7 @@
 """What `job` makes of a function."""
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -89,15 +90,32 @@ def test_types_of_arguments_are_checked(tmp_path):
     ], found.stdout
 
 
-@pytest.mark.parametrize("options", [{"queue": "a/b"}, {"on_lost": "perhaps"}, {"max_tries": 3}])
-def test_an_option_that_makes_no_sense_is_refused(options):
-    with pytest.raises((ValueError, TypeError)):
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"queue": "a/b"}, "the queue 'a/b' must"),
+        ({"max_tries": 3}, "max_tries is not a known option: use one of max_attempts, backoff, timeout, "),
+        ({"on_lost": "perhaps"}, "on_lost must be one of retry, fail, not 'perhaps'"),
+        ({"max_attempts": 0}, "max_attempts must be an integer between 1 and 1000000, not 0"),
+        ({"max_lost": 0}, "max_lost must be an integer between 1 "),
+        ({"memory_bytes": 100}, "memory_bytes must be an integer between 1048576 "),
+        ({"timeout": "30"}, "timeout must be a timedelta or a number of seconds, at least a millisecond, not '30'"),
+        ({"timeout": timedelta()}, "timeout must be a timedelta or a number of seconds, at least a millisecond, not "),
+        ({"timeout": float("inf")}, "timeout must be a timedelta or "),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(options, problem):
+    with pytest.raises((ValueError, TypeError), match=f"^{re.escape(problem)}"):
         job(**options)(lambda: None)
 
 
-def test_a_timeout_in_seconds_is_told_what_to_be():
-    with pytest.raises(TypeError, match=r"timeout must be a timedelta, such as .*, not 30"):
-        job(timeout=30)(lambda: None)  # type: ignore[call-overload]
+def test_a_duration_may_be_in_seconds():
+    function = job(timeout=1.5)(FIRST)
+    assert function.options == JobOptions(timeout_ms=1_500)
+    assert function.using(timeout=timedelta(minutes=1), backoff=2).options == JobOptions(
+        timeout_ms=60_000, backoff_ms=2_000
+    )
+    assert function.using(timeout=None).options == JobOptions()
 
 
 def test_it_is_enqueued_and_its_result_is_read(queue):
