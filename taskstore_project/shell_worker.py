@@ -48,7 +48,7 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               metavar="TIME", help="Minimum lease of a list.")  # fmt: skip
 @click.option("--renew/--no-renew", default=True, show_default=True,
               help="Renew the lease of a list while it runs, or lease it for its expected duration.")  # fmt: skip
-@click.option("--burst", "until_empty", is_flag=True, help="Stop when no list is open.")
+@click.option("--burst", "until_empty", is_flag=True, help="Stop when no list is open and no command is new.")
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then its list is given back.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:

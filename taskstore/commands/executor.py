@@ -91,7 +91,7 @@ class Lists:
         self._are_quick = False  # The last commands were.
 
     def start(self, engine: Engine[Work, None]) -> Sequence[Chore]:
-        self._engine = engine
+        self._engine, self.claimed_at = engine, time.monotonic()
         self._children = Children(cwd=self._setup.cwd)
         self._children.start()
         orphans = Orphans(engine.store, engine.groups, engine.settling, "lists", given_back)
@@ -107,7 +107,8 @@ class Lists:
         return max(0, self.at_once - in_work)
 
     def attempts(self, tasks: Sequence[Task]) -> Iterator[Work]:
-        claimed_at, claimed_ms = time.monotonic(), self._engine.keeper.duration_ms
+        self.claimed_at = claimed_at = time.monotonic()
+        claimed_ms = self._engine.keeper.duration_ms
         for task in tasks:
             project, _ = place_of(task.group) or ("", "")
             try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,9 +20,12 @@ from ..worker.store import Store
 from .executor import Lists, Setup
 from .work import Times, Work
 
+logger = logging.getLogger(__name__)
+
 OUTPUT_BYTES = 10 * 2**20
 OUTPUT_RANGE = range(2**10, LARGEST_OUTPUT + 1)
 WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to the store.
+MADE_S = 5.0  # For a server to make a list of new commands.
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
 
@@ -97,9 +102,10 @@ class CommandWorker(Engine[Work, None]):
             least_lease_s=least_lease_s,
             renew=renew,
         )
+        self._lists = Lists(self.projects, setup, times, lists_at_once=lists_at_once)
         super().__init__(
             store,
-            Lists(self.projects, setup, times, lists_at_once=lists_at_once),
+            self._lists,
             [group_of(project, CommandStatus.OPEN) for project in self.projects],
             name=setup.worker,
             lease_ms=round(least_lease_s * 1_000),
@@ -107,3 +113,17 @@ class CommandWorker(Engine[Work, None]):
             wait_ms=wait_ms,
             grace_s=grace_s,
         )
+
+    def _expects_more(self) -> bool:
+        """Whether lists will be open soon: a server makes them of new commands, also of those that run again."""
+        coming = (
+            f'group:"{group_of(project, status)}" -state:claimed'
+            for project in self.projects
+            for status in (CommandStatus.CLOSED, CommandStatus.NEW)
+        )
+        if not any(self.store.search(each, limit=1).tasks for each in coming):
+            return False
+        if time.monotonic() < self._lists.claimed_at + MADE_S:
+            return True
+        logger.warning("commands are new, but no server makes lists of them: start one with --commands")
+        return False

@@ -310,17 +310,22 @@ class Engine(Generic[A, R]):
                     is_ahead = len(self.works) >= self._executor.at_once
                 if self.stopping.is_set():
                     return
-                was_idle = not self.works and self.settling.is_idle
+                # Before the claim: what is coming may be there by then.
+                was_done = self._until_empty and not self.works and self.settling.is_idle and not self._expects_more()
                 claimed = self._claim(room, 0 if is_ahead else self._wait_ms)
                 self._has_claimed_all = is_ahead and claimed != room
                 if claimed == 0 and self._until_empty:
-                    if was_idle:
+                    if was_done:
                         self.stop()
                         return
                     with self.change:  # What ends may add tasks.
                         self.change.wait_for(lambda: self.stopping.is_set() or not self.works, SOON_S)
         except Exception as problem:
             self.fail(problem)
+
+    def _expects_more(self) -> bool:
+        """Whether tasks that are not available yet will be soon."""
+        return False
 
     def _room(self) -> int:
         """Return how many tasks to claim. Claims ahead don't wait, and end when nothing more is available."""

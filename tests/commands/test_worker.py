@@ -1,12 +1,13 @@
 """A worker of commands: real shells, a real server."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from msgspec.structs import replace
 
-from tasks_app.commands import reopen
-from taskstore.commands import work
+from tasks_app.commands import make_lists, reopen
+from taskstore.commands import work, worker
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import CommandStatus, group_of
@@ -334,3 +335,18 @@ def test_what_a_command_writes_of_its_progress_is_not_that_of_the_next_one(proje
         assert seen.tail.out.text == "begin\n::progress 0.42 page 7 of 20\n"  # It is what it wrote.
         assert eventually(lambda: (found := commands.get(NAME, "1001")).tail and found.tail.due)
         assert commands.get(NAME, "1001").newest.progress is None
+
+
+def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(project, caplog, monkeypatch):
+    """Nobody but this test makes lists here, and nobody settles them."""
+    monkeypatch.setattr(worker, "MADE_S", 2.0)
+    project.store.commands.submit(NAME, ["echo a"])
+    ann = CommandWorker(project.store, [NAME], name="ann")
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(ann.run, until_empty=True)
+        time.sleep(0.5)
+        assert make_lists(NAME) == 1
+        running.result()
+    [command] = project.ended()
+    assert command.run.out.text == "a\n"
+    assert "no server makes lists of them: start one with --commands" in caplog.text

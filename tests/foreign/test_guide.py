@@ -143,6 +143,30 @@ def guide(installed, tmp_path_factory, django_db_setup, django_db_blocker):
                 on_the_server(f"DROP DATABASE IF EXISTS {each} WITH (FORCE)")
 
 
+@pytest.mark.once
+def test_the_start_in_the_readme_is_enough(installed, tmp_path):
+    """Its lines say where they belong. The project is what `startproject` makes."""
+    own = BLOCKS[0].marks
+    [start] = [each for each in blocks(PROJECT / "README.md") if each.marks == own]
+    settings, task, view = re.split(r"^(?=.*  # In )", start.text, flags=re.M)[1:]
+    imported = "from django.tasks import task"
+    assert f"below `{imported}`; Django 5.2: django_tasks" in task
+    if IS_OLD:
+        settings = settings.replace('"tasks_app"]', '"tasks_app", "django_tasks"]')
+        imported = "from django_tasks import task"
+    guide = Guide(tmp_path, installed)
+    guide.type("django-admin startproject shop .")
+    with (guide.folder / "shop" / "settings.py").open("a") as file:
+        file.write(f"{settings}INSTALLED_APPS += ['shop']\n")
+    (guide.folder / "shop" / "tasks.py").write_text(f"{imported}\n\n{task}")
+    guide.type("python manage.py migrate")
+    given = "from types import SimpleNamespace as Order; order = Order(id=7); from shop.tasks import send_receipt"
+    guide.call("manage.py", "shell", "-c", f"{given}\nprint({view.partition('  #')[0]}.id)")
+    guide.type("python manage.py work --burst")
+    seen = guide.call("manage.py", "shell", "-c", f"{given}\nprint(send_receipt.get_result('1').status)")
+    assert "SUCCESSFUL" in seen
+
+
 def sign_in(browser):
     page = browser.get(f"{PREFIX}login")
     form = {"username": "ann", "password": "change-me", "csrfmiddlewaretoken": browser.cookies["csrftoken"], "next": ""}

@@ -6,12 +6,16 @@ import io
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from typing import Self
 
+import httpx
 import pytest
 from click import Context
 from django.core.management import get_commands, load_command_class
@@ -19,8 +23,10 @@ from django.core.management import get_commands, load_command_class
 from lab.demo.wordcount_worker import Store as Rest
 from lab.testing import PROJECT
 from taskstore.cli.change import BULK_COMMANDS
+from taskstore.cli.commands import commands_submit
+from taskstore_project import shell_worker
 
-from .harness import Server, Store, empty, wait_for
+from .harness import Server, Store, empty, free_port, wait_for
 
 README = (PROJECT / "README.md").read_text()
 DOCS = PROJECT / "docs"
@@ -75,14 +81,6 @@ def token(terminal: Terminal) -> str:
     return terminal.run(f'{making}\necho "$TOKEN"').strip()
 
 
-@pytest.mark.once
-def test_every_block_is_run_here():
-    kinds = ("up\n", "test\n", "demo ", "add mail")
-    for language, text in BLOCKS:
-        assert language in ("sh", "python")
-        assert language != "sh" or sum(kind in text for kind in kinds) == 1
-
-
 def test_a_task_is_found_by_its_words_and_by_its_labels(terminal, token, server):
     by_words, by_labels = blocks("sh", "curl ", (DOCS / "search.md").read_text())
     with Rest(server.url, token) as store:
@@ -97,15 +95,6 @@ def test_a_task_is_found_by_its_words_and_by_its_labels(terminal, token, server)
 
 
 @pytest.mark.once
-def test_the_command_adds_a_task(terminal, token, server):
-    [script] = blocks("sh", "add mail")
-    adding, _ = script.splitlines()
-    assert terminal.run(adding).startswith("added task")
-    with Rest(server.url, token) as store:
-        assert [task["data"] for task in store.tasks("mail")] == ["hello"]
-
-
-@pytest.mark.once
 def test_the_first_task_is_added_claimed_and_seen(terminal, token):
     script = "".join(f"{text}\necho\n" for text in blocks("sh", "curl ", (DOCS / "first-hour.md").read_text()))
     answers = terminal.run(f"export TOKEN={token}\n{script}").splitlines()
@@ -115,6 +104,122 @@ def test_the_first_task_is_added_claimed_and_seen(terminal, token):
     assert second["id"] > first["id"]
     assert second["ownerid"] == 2
     assert seen == second
+
+
+# ---- The starts of the README, and the one of the guide of commands, pasted in an empty folder with a checkout
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """What git knows of the checkout, with the environment that the first command would make."""
+    folder = tmp_path / "checkout"
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    names = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in filter(None, names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if (PROJECT / name).is_file():  # Not one that is about to be removed.
+            shutil.copyfile(PROJECT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+class Reader:
+    """Pastes commands in a checkout, each `up` on a free port, and stops what runs on in the end."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout, self.port, self._running = checkout, free_port(), list[subprocess.Popen[bytes]]()
+        kept = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "DATABASE_PASSWORD")}
+        own = {"HOME": str(checkout.parent), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self._environment = {name: value for name, value in kept.items() if not name.startswith("TASKSTORE_")} | own
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._running):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)  # Ctrl-C.
+            try:
+                process.wait(60)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def paste(self, script: str) -> str:
+        done = subprocess.run(
+            self._command(script),
+            cwd=self._checkout,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def leave_running(self, script: str) -> None:
+        with (self._checkout.parent / "terminal.log").open("a") as log:
+            process = subprocess.Popen(
+                self._command(script),
+                cwd=self._checkout,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._running.append(process)
+
+    def serve(self, script: str) -> None:
+        self.leave_running(script)
+        wait_for(self._is_ready, "the server")
+
+    def until(self, script: str, said: str) -> str:
+        wait_for(lambda: said in self.paste(script), f"{said!r} from {script}")
+        return self.paste(script)
+
+    def _command(self, script: str) -> list[str]:
+        script = re.sub(r"manage\.py up\b", f"manage.py up --port {self.port} --grpc-port 0", script)
+        return ["bash", "-euo", "pipefail", "-c", script.replace("127.0.0.1:8048", f"127.0.0.1:{self.port}")]
+
+    def _is_ready(self) -> bool:
+        with suppress(httpx.TransportError):
+            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", trust_env=False).is_success
+        return False
+
+
+@pytest.mark.once
+def test_the_start_with_jobs(checkout):
+    [source] = blocks("python", "import job")
+    [commands] = blocks("sh", "job enqueue")
+    (checkout / "mail.py").write_text(source)
+    serve, enqueue, work = commands.splitlines()
+    with Reader(checkout) as reader:
+        reader.serve(serve)
+        reader.paste(enqueue)
+        reader.leave_running(work)
+        reader.until("python3 manage.py job list", "succeeded")
+        assert "sending to ann" in reader.paste("python3 manage.py job show 1")
+
+
+@pytest.mark.once
+def test_the_start_with_shell_commands(checkout):
+    [commands] = blocks("sh", "up --commands")
+    serve, write, submit, work, see = commands.splitlines()
+    with Reader(checkout) as reader:
+        reader.serve(serve)
+        reader.paste(f"{write}\n{submit}")
+        reader.leave_running(work)
+        reader.until("python3 manage.py commands status --json", '"completed": 100')
+        assert "echo 100" in reader.paste(see)
+
+
+@pytest.mark.once
+def test_the_start_of_the_guide_of_commands_can_be_pasted_whole(checkout):
+    commands = blocks("sh", "up --commands", (DOCS / "commands.md").read_text())[0]
+    with Reader(checkout) as reader:
+        said = reader.paste(f"trap 'kill %1; wait' EXIT\n{commands}")
+    assert re.search(r"completed .*echo 'A'; sleep 2; echo 'B'", said)
+    assert re.search(r"failed.* ls /nowhere", said)
 
 
 FIRST_HOUR = (DOCS / "first-hour.md").read_text()
@@ -161,39 +266,11 @@ def step(language: str, text: str) -> str:
     return text
 
 
-@pytest.mark.once
-def test_the_worker_does_the_task(terminal, token, server, tmp_path):
-    [source] = blocks("python", "Worker(")
-    file = tmp_path / "worker.py"
-    file.write_text(source)
-    environment = {**terminal.environment, "PYTHONPATH": str(PROJECT)}  # It is said to lie in the checkout.
-    worker = subprocess.Popen([sys.executable, str(file)], env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        with Rest(server.url, token) as store:
-            store.commit(adds=[{"group": "mail", "data": "hello"}, {"group": "mail", "data": "again"}])
-            wait_for(lambda: len(store.tasks("sent")) == 2, "the work")
-            assert sorted(task["data"] for task in store.tasks("sent")) == ["AGAIN", "HELLO"]
-            assert store.groups() == ["sent"]
-        worker.terminate()
-        assert worker.wait(60) == 0
-    finally:
-        worker.kill()
-        said, _ = worker.communicate()
-    assert sorted(said.splitlines()) == ["sending again", "sending hello"]
-
-
-@pytest.mark.once
-def test_the_demo_counts(terminal):
-    [demo] = blocks("sh", "demo ")
-    said = terminal.run(f"{demo.strip()} README.md")
-    assert "have the same count as in a simple count" in said
-
-
 def test_the_first_command_serves(empty_place):
     store = empty_place
-    plain, on_postgresql = blocks("sh", " up\n")
-    command = plain
+    command = blocks("sh", " up\n")[0].splitlines()[0]
     if store.database_url:
+        [on_postgresql] = blocks("sh", "DATABASE_URL=")
         command = on_postgresql.replace("postgresql://user:password@host/database", f"'{store.database_url}'")
     own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TASKSTORE_DATA": str(store.folder)}
     environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | own
@@ -219,9 +296,9 @@ def test_the_first_command_serves(empty_place):
 
 @pytest.mark.once
 def test_every_option_exists():
-    commands = ("up", "serve", "test", "bench", "chaos", "token create", "demo wordcount", "demo seed")
-    requeue = BULK_COMMANDS["requeue"]
-    helps = "".join([*map(help_of, (*commands, "verify", "cluster demo")), requeue.get_help(Context(requeue))])
+    ours = ("up", "serve", "test", "bench", "chaos", "token create", "demo wordcount", "demo seed", "verify")
+    clients = (BULK_COMMANDS["requeue"], commands_submit.submit, shell_worker.worker)
+    helps = "".join([*map(help_of, (*ours, "cluster demo")), *(each.get_help(Context(each)) for each in clients)])
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps
 
