@@ -52,9 +52,6 @@ class Contender:
     database: Database = Database.POSTGRESQL
     ledger: Ledger = NO_LEDGER
     server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
-    servers: int = 1  # So many of these; tasks come in by the last and are claimed from the first.
-    has_grpc: bool = False  # These servers speak it too.
-    most_clients: int = 128
     checkout: Path | None = None  # The folder of another revision of this store, whose servers these are.
     program: Program | None = None
 
@@ -83,30 +80,12 @@ PSYCOPG = Contender(
 
 writer = partial(Contender, kind="writer", client="writer", ledger=STORE)
 WRITER = writer("writer", title="this store in the process of its callers, PostgreSQL")
-WRITER_SQLITE = writer("writer-sqlite", title="this store in the process of its callers, SQLite", database=SQLITE)
-
 rest = partial(Contender, kind="rest", client="rest", ledger=STORE)
 UVICORN = rest("uvicorn", title="this store over HTTP from uvicorn (`serve --workers 1`), PostgreSQL", server=SERVE)
 TWO_WORKERS = rest("two-workers", title="the same with two processes (`serve --workers 2`)", server=SERVE_TWO)
-DAPHNE = rest("daphne", title="this store over HTTP from daphne (`up`), PostgreSQL", server=UP)
 DAPHNE_SQLITE = rest(
     "daphne-sqlite", title="this store over HTTP from daphne (`up`), SQLite", database=SQLITE, server=UP
 )
-TWO_DAPHNES = rest(
-    "two-daphnes",
-    title="two such servers on one PostgreSQL; tasks are added through one and claimed through the other",
-    server=UP,
-    servers=2,
-)
-
-grpc = partial(Contender, kind="grpc", client="grpc", ledger=STORE, has_grpc=True)
-GRPC_UVICORN = grpc(
-    "grpc-uvicorn",
-    title="this store over gRPC from the process of uvicorn (`serve --workers 1`), PostgreSQL",
-    server=SERVE,
-)
-GRPC_DAPHNE = grpc("grpc-daphne", title="this store over gRPC from the process of daphne (`up`), PostgreSQL", server=UP)
-
 worker = partial(Contender, kind="worker")
 WITH_COMMANDS = (*SERVE, "--commands")
 OWN_LEFT = "SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'bench'"

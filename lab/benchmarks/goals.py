@@ -42,15 +42,6 @@ def difference(scene: str, entry: str, other: str, figure: str) -> Value:
     return lambda look: look(scene, entry, figure) - look(scene, other, figure)
 
 
-def of_page(page: str, figure: str = "p95_ms") -> Value:
-    """Of a page of the console, from uvicorn."""
-    return found("pages", f"{VISITED}, {page}", figure)
-
-
-def most(*values: Value) -> Value:
-    return lambda look: max(value(look) for value in values)
-
-
 def beside_psycopg(entry: str, clients: int = 32) -> Value:
     return ratio(PSYCOPG, f"{entry}, {clients} clients", f"psycopg, {clients} clients")
 
@@ -67,7 +58,6 @@ def against(entry: str, figure: str = "per_second") -> Value:
 
 
 PSYCOPG = "peers-psycopg"
-VISITED = "uvicorn, 1 client, 1000000 present"
 
 GOALS = (
     Goal("REST on uvicorn, 32 connections, compared with psycopg", beside_psycopg("uvicorn"), at_least=1.5),
@@ -137,28 +127,6 @@ GOALS = (
         found(PSYCOPG, "uvicorn, 32 clients", "log_bytes_each"),
         at_most=1_500,
     ),
-    Goal(
-        "gRPC on uvicorn, 32 clients, compared with REST",
-        ratio("cycles", "grpc-uvicorn, 32 clients", "uvicorn, 32 clients"),
-        at_least=0.8,
-    ),
-    Goal(
-        "the writer with 1 000 000 tasks, compared with 10 000",
-        ratio("many", "writer, 32 clients, 1000000 present", "writer, 32 clients"),
-        at_least=0.8,
-    ),
-    Goal(
-        "the writer in the fifth minute of full load, compared with the first",
-        found("endurance", "writer, 32 clients", "kept"),
-        at_least=0.9,
-    ),
-    Goal(
-        "REST on uvicorn in the fifth minute of full load, compared with the first",
-        found("endurance", "uvicorn, 32 clients", "kept"),
-        at_least=0.9,
-    ),
-    Goal("wake-up in the same process, p95, ms", found("wakeups", "writer, 1 client", "p95_ms"), at_most=50),
-    Goal("wake-up from another process, p95, ms", found("wakeups", "two-daphnes, 1 client", "p95_ms"), at_most=150),
     Goal("a worker over REST, 32 at once, compared with Oban", beside("worker-rest, 32", "oban, 32"), at_least=2),
     Goal("the same, 100 at once, compared with PgQueuer", beside("worker-rest, 100", "pgqueuer, 100"), at_least=0.9),
     Goal(
@@ -188,38 +156,6 @@ GOALS = (
         at_most=5,
     ),
     Goal("the same, p95, ms", found("workers", "worker-rest, 32 clients", "p95_ms"), at_most=12),
-    Goal(
-        "slowest request of an open overview, p95, ms",
-        most(*(of_page(page) for page in ("overview", "attention strip", "chart, 1 h", "chart, 30 d"))),
-        at_most=300,
-    ),
-    Goal(
-        "slowest of the first, thousandth and last page of a group of 600 000, p95, ms",
-        most(*(of_page(page) for page in ("largest group", "its page 1000", "its last page"))),
-        at_most=500,
-    ),
-    Goal(
-        "tasks missing or shown twice on a thousand pages",
-        most(found("walk", VISITED, "missing"), found("walk", VISITED, "twice")),
-        at_most=0,
-    ),
-    Goal("search by id, p95, ms", of_page("search: id"), at_most=200),
-    Goal("search by group and error, p95, ms", of_page("search: group:x error:timeout"), at_most=500),
-    Goal("search in the data, p95, ms", of_page("search: data.user:42"), at_most=1_000),
-    Goal("response to a purge of 100 000 tasks, ms", found("bulk", VISITED, "answer_ms"), at_most=1_000),
-    Goal("claim p95 during the purge or undo, divided by the usual", found("bulk", VISITED, "times"), at_most=2),
-    Goal("first paint of the overview, ms", found("screen", VISITED, "paint_ms"), at_most=1_000),
-    Goal(
-        "from a commit to the new number on an open page, p95, ms",
-        found("screen", VISITED, "shown_p95_ms"),
-        at_most=1_000,
-    ),
-    Goal("browser tasks over 50 ms on a page left open", found("open", VISITED, "long_tasks"), at_most=0),
-    Goal(
-        "memory of its scripts at the end, compared with the beginning",
-        lambda look: look("open", VISITED, "after_mb") / look("open", VISITED, "before_mb"),
-        at_most=1.5,
-    ),
 )
 
 

@@ -11,7 +11,7 @@ from lab.testing.processes import memory_mb
 from . import CannotMeasure
 from .contenders import Contender
 from .figures import Figures
-from .pace import PRESENT, Load, Pace, Verb
+from .pace import PRESENT, Load, Pace
 from .places import Account, Place
 
 TRIAL_S = 0.5
@@ -27,19 +27,15 @@ class Entry:
 
     contender: Contender
     load: Load
-    durability: str = "strict"
-    page: str = ""  # Of the console, where it is about one.
 
     @property
     def name(self) -> str:
         """What makes it differ from other entries of its scene."""
         details = [
             f"{self.load.clients} clients" if self.load.clients > 1 else "1 client",
-            "opportunistic" if self.durability != "strict" else "",
             "keys" if self.load.with_keys else "",
             f"{self.load.rate} a second" if self.load.rate else "",
             f"{self.load.present} present" if self.load.present != PRESENT else "",
-            self.page,
         ]
         return ", ".join([self.contender.name, *filter(None, details)])
 
@@ -56,20 +52,6 @@ def tasks_handed_out(entry: Entry, place: Place, pace: Pace) -> Figures:
     return {**found, "kept": done["per_second"] / entry.load.rate}
 
 
-def endurance(entry: Entry, place: Place, pace: Pace) -> Figures:
-    """What becomes of the rate in a long time of full load."""
-    done = _work(place, entry.load, pace.lead_s, pace.sustained_s, parts=5)
-    first, *_, last = done["parts"]
-    kept = {"first": first, "least": min(done["parts"]), "last": last, "kept": last / first}
-    return {**_costs(done, place, entry.load), **_some(done, "p50_ms", "p99_ms"), **kept}
-
-
-def wakeups(entry: Entry, place: Place, pace: Pace) -> Figures:
-    """How long it takes from sending a commit to the answer of the one claim that waited for its task."""
-    found: Figures = place.ask(entry.load, "wakeups", times=pace.wakeups)
-    return found
-
-
 def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
     """What many waiting claims cost, and how soon all of them have their task.
 
@@ -82,14 +64,14 @@ def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
     return {**found, "waiters": pace.waiters, "kb_each": place.kept.setdefault("kb_each", found["kb_each"])}
 
 
-def _work(place: Place, load: Load, lead_s: float, seconds: float, parts: int = 1) -> Done:
+def _work(place: Place, load: Load, lead_s: float, seconds: float) -> Done:
     for _ in range(ATTEMPTS):
         _stock_up(place, load, lead_s + seconds)
         place.storage.settle()
         before = place.account()
-        done = place.work(load, lead_s, seconds, parts)
+        done = place.work(load, lead_s, seconds)
         after = place.account()
-        confirm(load, done["taken"], before, after)
+        confirm(done["taken"], before, after)
         place.known_rates[load] = done["per_second"]
         if not done["has_run_dry"] and after.left >= load.present:
             return done
@@ -99,9 +81,8 @@ def _work(place: Place, load: Load, lead_s: float, seconds: float, parts: int = 
 def _stock_up(place: Place, load: Load, seconds: float) -> None:
     """Add so many tasks that those which have to be present are still there at the end."""
     _fill(place, load, load.present)
-    if load.verb is not Verb.REPLACE:
-        rate = place.known_rates.get(load) or place.work(load, 0, TRIAL_S)["per_second"]
-        _fill(place, load, load.present + int(rate * seconds * MARGIN) + load.clients * load.batch)
+    rate = place.known_rates.get(load) or place.work(load, 0, TRIAL_S)["per_second"]
+    _fill(place, load, load.present + int(rate * seconds * MARGIN) + load.clients * load.batch)
 
 
 def _fill(place: Place, load: Load, tasks: int) -> None:
@@ -110,13 +91,13 @@ def _fill(place: Place, load: Load, tasks: int) -> None:
         place.ask(load, "add", tasks=missing)
 
 
-def confirm(load: Load, taken: int, before: Account, after: Account) -> None:
+def confirm(taken: int, before: Account, after: Account) -> None:
     """Compare what the clients say that they took with what became of the rows.
 
     Raises CannotMeasure when they do not agree.
     """
     gone = before.left - after.left
-    if gone != (0 if load.verb is Verb.REPLACE else taken):
+    if gone != taken:
         raise CannotMeasure(f"the clients say that they took {taken} tasks; there are {gone} fewer in the database")
     if before.claimed is not None and after.claimed != before.claimed + taken:
         claims = (after.claimed or 0) - before.claimed

@@ -18,18 +18,9 @@ class Pace:
     seconds: float  # Of work that counts.
     rounds: int
     clients: tuple[int, ...]
-    many: int  # Tasks present, where it is about many of them.
-    sustained_s: float
-    wakeups: int
     waiters: int
-    views: int  # Of a page of the console,
-    steps: int  # from one to the next,
-    changes: int  # to be seen on an open one,
-    watched_s: float  # and how long it stays open.
-    purged: int  # Tasks, by a person, at once.
     jobs: int  # For the slowest workers,
     job_wakeups: int  # and how often one comes to idle ones.
-    is_short: bool = False  # Not everything with everybody.
 
     def __str__(self) -> str:
         return f"{self.rounds} rounds of {self.seconds:g} s each, after {self.lead_s:g} s that did not count"
@@ -40,15 +31,7 @@ FULL = Pace(
     seconds=5,
     rounds=5,
     clients=(1, 8, 32, 128),
-    many=1_000_000,
-    sustained_s=300,
-    wakeups=100,
     waiters=10_000,
-    views=20,
-    steps=1_000,
-    changes=50,
-    watched_s=600,
-    purged=100_000,
     jobs=1_000,
     job_wakeups=20,
 )
@@ -57,18 +40,9 @@ QUICK = Pace(
     seconds=1,
     rounds=2,
     clients=(1, 32),
-    many=100_000,
-    sustained_s=10,
-    wakeups=20,
     waiters=1_000,
-    views=5,
-    steps=20,
-    changes=10,
-    watched_s=20,
-    purged=10_000,
     jobs=200,
     job_wakeups=3,
-    is_short=True,
 )
 
 
@@ -77,7 +51,6 @@ class Verb(StrEnum):
 
     CYCLE = "claim, delete"
     CLAIM = "claim"
-    REPLACE = "claim, delete and add one"  # The number of tasks stays, for as long as one likes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

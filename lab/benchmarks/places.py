@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -206,9 +205,9 @@ class Place:
             raise CannotMeasure("this contender takes part with a program of its own only")
         return self.client
 
-    def work(self, load: Load, lead_s: float, seconds: float, parts: int = 1) -> dict[str, Any]:
+    def work(self, load: Load, lead_s: float, seconds: float) -> dict[str, Any]:
         """Let the client work. What it answers, with the cores and the log that were used meanwhile."""
-        window = self.ask(load, "work", lead_s=lead_s, seconds=seconds, parts=parts)
+        window = self.ask(load, "work", lead_s=lead_s, seconds=seconds)
         before_s, log_start = self._used_until(window["begins_s"])
         after_s, log_end = self._used_until(window["ends_s"])
         strangers = self.storage.strangers()
@@ -243,13 +242,17 @@ def all_but(strangers: Collection[int], used_s: Mapping[int, float]) -> float:
 
 
 @contextmanager
-def place_for(contender: Contender, durability: str, services: Services) -> Iterator[Place]:
+def place_for(contender: Contender, services: Services) -> Iterator[Place]:
     """A new place: its tables are there, its servers run, and a client waits for orders."""
     folder = services.new_folder(contender.name)
     with ExitStack() as stack:
         storage = stack.enter_context(_storage(contender, folder, services))
-        settings = {**storage.variables, "TASKSTORE_DURABILITY": durability}
-        servers = [stack.enter_context(server) for server in _servers(contender, folder, settings)]
+        settings = storage.variables
+        servers = []
+        if contender.server:
+            command = (*contender.server, "--grpc-port", "0")
+            checkout = contender.checkout or PROJECT
+            servers.append(stack.enter_context(store_server(command, folder, settings, checkout)))
         where = {**storage.where, "servers": [asdict(server) for server in servers]}
         (folder / "data").mkdir(mode=0o700, exist_ok=True)  # A store in the process of a client has no server.
         client = None
@@ -276,19 +279,3 @@ def _storage(contender: Contender, folder: Path, services: Services) -> Iterator
         with psycopg.connect(server.url, autocommit=True) as observer:
             yield PostgreSQLStorage(server, folder.name, url, observer)
         server.drop(folder.name)
-
-
-def _servers(contender: Contender, folder: Path, settings: Mapping[str, str]) -> Iterator[Any]:
-    """Not started yet."""
-    for number in range(contender.servers if contender.server else 0):
-        # The first one's folder has the SQLite file.
-        own = folder if number == 0 else folder / "second"
-        own.mkdir(exist_ok=True)
-        grpc_port = _free_port() if contender.has_grpc else 0
-        command = (*contender.server, "--grpc-port", str(grpc_port))
-        yield store_server(command, own, settings, contender.checkout or PROJECT)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])

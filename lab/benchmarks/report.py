@@ -9,15 +9,13 @@ from .goals import Goal, measured
 from .measuring import Entry
 from .pace import DATA, PRESENT
 from .run import Results
-from .scenes import CONSOLE, WORKERS, Column, Scene
+from .scenes import WORKERS, Column, Scene
 
 # The properties in which the lines of a scene can differ. Each that does differ becomes a column.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
     "clients": lambda entry: str(entry.load.clients),
-    "durability": lambda entry: entry.durability,
     "keys": lambda entry: "with" if entry.load.with_keys else "without",
     "present": lambda entry: number(entry.load.present),
-    "page": lambda entry: entry.page,
 }
 INTRODUCTION = """# Benchmarks
 
@@ -33,10 +31,6 @@ response. A request is a claim or a deletion. Its processor time is that of the 
 if there is no server) and that of PostgreSQL with its background processes; SQLite is part of the server. Cores are
 processor time divided by elapsed time: 1.00 is one core all the time. Memory is that of the server or, if there is
 none, of the clients.
-
-"""
-OF_PAGES = """The console shows a store filled by `demo seed`. The time of a page is from the request to the last byte
-of the response.
 
 """
 OF_WORKERS = """Workers were started after their tasks had been added, which do nothing. The rate is from the first
@@ -57,10 +51,8 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
 def page(command: str, scenes: Sequence[Scene], text: str) -> str:
     """Return the report as a page that also describes how the scenes were measured."""
     parts = [INTRODUCTION.format(command=command)]
-    if any(scene.stage != CONSOLE and scene.name != WORKERS for scene in scenes):
+    if any(scene.name != WORKERS for scene in scenes):
         parts.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
-    if any(scene.stage == CONSOLE for scene in scenes):
-        parts.append(OF_PAGES)
     if any(scene.name == WORKERS for scene in scenes):
         parts.append(OF_WORKERS)
     return "".join([*parts, text])

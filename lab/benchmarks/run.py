@@ -60,10 +60,9 @@ def _act(scene: Scene, stage: Stage, pace: Pace, results: Results) -> Iterator[s
 
 
 def _turns(scene: Scene, pace: Pace) -> Iterator[Entry]:
-    rounds = scene.rounds or pace.rounds
     for _, entries in groupby(scene.entries, key=lambda entry: scene.is_in_turn or entry.load.clients):
         # All with so many clients in a row, and again: what the machine does meanwhile hits all of them alike.
-        yield from list(entries) * rounds
+        yield from list(entries) * pace.rounds
 
 
 def _measure(scene: Scene, entry: Entry, stage: Stage, pace: Pace, results: Results) -> str:
@@ -93,8 +92,8 @@ class Stage:
         self._stack.close()
 
     def place_of(self, entry: Entry) -> Place:
-        key = entry.contender, entry.durability, entry.load.present
+        key = entry.contender, entry.load.present
         if key not in self._places:
-            place = place_for(entry.contender, entry.durability, self._services)
+            place = place_for(entry.contender, self._services)
             self._places[key] = self._stack.enter_context(place)
         return self._places[key]

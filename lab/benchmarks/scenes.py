@@ -7,42 +7,31 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from .console.bulk import purge_and_undo
-from .console.pages import PAGES, page_times, walk
-from .console.screen import first_sight, open_long
-from .console.visitor import GROUPS
 from .contenders import (
     COMMANDS_WORKER,
-    DAPHNE,
     DAPHNE_SQLITE,
     DJANGO_TASKS,
     FUNCTIONS_LOCAL,
     FUNCTIONS_REST,
-    GRPC_DAPHNE,
-    GRPC_UVICORN,
     JOBS_FORKED,
     JOBS_REUSED,
     OBAN,
     PGQUEUER,
     PROCRASTINATE,
     PSYCOPG,
-    TWO_DAPHNES,
     TWO_WORKERS,
     UVICORN,
     WRITER,
-    WRITER_SQLITE,
     XARGS,
     Contender,
 )
 from .figures import Figures
-from .measuring import Entry, endurance, tasks_handed_out, waiters, wakeups
+from .measuring import Entry, tasks_handed_out, waiters
 from .pace import Load, Pace, Verb
 from .places import Place
 from .workers import workers
 
-CONSOLES = (UVICORN, DAPHNE_SQLITE)
-OURS = (WRITER, UVICORN, DAPHNE, WRITER_SQLITE, DAPHNE_SQLITE)
-ALL = (PSYCOPG, *OURS, GRPC_UVICORN, GRPC_DAPHNE)
+ALL = (PSYCOPG, WRITER, UVICORN, DAPHNE_SQLITE)
 # How many tasks at a time each worker has.
 WORKERS_AT_ONCE = (
     *((contender, 32) for contender in (FUNCTIONS_REST, OBAN)),
@@ -72,9 +61,7 @@ class Scene:
     entries: Sequence[Entry]  # Those with the same number of clients are measured in turn.
     columns: Sequence[Column]
     is_quick: bool = False  # Part of `bench --quick`.
-    rounds: int | None = None  # None: as many as the pace says.
     stage: str = ""  # Scenes on one stage that follow each other share their places.
-    needs_browser: bool = False
     is_in_turn: bool = False  # All entries, whatever their numbers of clients.
 
     def is_named_by(self, words: Collection[str]) -> bool:
@@ -82,7 +69,6 @@ class Scene:
 
 
 SPEED = "goals"  # The stage on which the goals of speed are measured.
-CONSOLE = "console"  # The stage on which people look.
 WORKERS = "workers"
 COSTS = (
     Column("server, µs per request", "server_us"),
@@ -99,19 +85,10 @@ RATES = (Column("tasks per second", "per_second", has_spread=True), *CLAIMS, *CO
 
 def scenes(pace: Pace, against: Path | None = None) -> list[Scene]:
     """Return all scenes. `against`: another checkout, whose servers are also measured in the scenes of `goals`."""
-    ours = OURS[:2] if pace.is_short else OURS
-    console = Load(clients=1, present=pace.many)
-    return [
-        *beside_psycopg(pace, against),
-        *hand_outs(pace, ours),
-        *long_runs(ours),
-        *wakes(ours),
-        worker_rates(),
-        *console_scenes(console),
-    ]
+    return [*beside_psycopg(against), cycles(pace), worker_rates()]
 
 
-def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
+def beside_psycopg(against: Path | None) -> list[Scene]:
     """What the goals of speed are about, all of it in one run."""
 
     def entries(load: Load, *contenders: Contender) -> list[Entry]:
@@ -186,81 +163,17 @@ def beside_psycopg(pace: Pace, against: Path | None) -> list[Scene]:
     ]
 
 
-def hand_outs(pace: Pace, ours: Sequence[Contender]) -> list[Scene]:
-    """How fast tasks are claimed and deleted, and what it depends on."""
-    return [
-        Scene(
-            name="cycles",
-            title="Claim a task, then delete it",
-            measure=tasks_handed_out,
-            entries=[
-                Entry(contender=contender, load=Load(clients=clients))
-                for clients, contender in product(pace.clients, ALL)
-                if clients <= contender.most_clients
-            ],
-            columns=RATES,
-            is_quick=True,
-        ),
-        Scene(
-            name="durability",
-            title="Strict and opportunistic durability",
-            measure=tasks_handed_out,
-            entries=[
-                Entry(contender=contender, load=Load(clients=BUSY), durability=durability)
-                for contender, durability in product(ours, ("strict", "opportunistic"))
-            ],
-            columns=RATES,
-        ),
-        Scene(
-            name="many",
-            title="Few and many tasks in the store",
-            measure=tasks_handed_out,
-            entries=[
-                Entry(contender=contender, load=Load(clients=BUSY, present=present))
-                for contender, present in product((PSYCOPG, *ours), (10_000, pace.many))
-            ],
-            columns=RATES,
-        ),
-    ]
-
-
-def long_runs(ours: Sequence[Contender]) -> list[Scene]:
-    return [
-        Scene(
-            name="endurance",
-            title="Long full load: each cycle adds a task for the one that it deletes",
-            measure=endurance,
-            entries=[Entry(contender=contender, load=Load(clients=BUSY, verb=Verb.REPLACE)) for contender in ours],
-            columns=(
-                Column("first fifth, tasks per second", "first"),
-                Column("slowest", "least"),
-                Column("last", "last"),
-                Column("last to first", "kept", 2),
-                *CLAIMS,
-                *COSTS,
-            ),
-            rounds=1,
-        ),
-    ]
-
-
-def wakes(ours: Sequence[Contender]) -> list[Scene]:
-    """How soon a claim that waits gets its task."""
-    return [
-        Scene(
-            name="wakeups",
-            title="From sending a commit to the response to a waiting claim",
-            measure=wakeups,
-            entries=[Entry(contender=contender, load=Load(clients=1)) for contender in (*ours, TWO_DAPHNES)],
-            columns=(
-                Column("p50, ms", "p50_ms", 1),
-                Column("p95", "p95_ms", 1),
-                Column("longest", "p100_ms", 1),
-            ),
-            is_quick=True,
-            rounds=1,
-        ),
-    ]
+def cycles(pace: Pace) -> Scene:
+    return Scene(
+        name="cycles",
+        title="Claim a task, then delete it",
+        measure=tasks_handed_out,
+        entries=[
+            Entry(contender=contender, load=Load(clients=clients)) for clients, contender in product(pace.clients, ALL)
+        ],
+        columns=RATES,
+        is_quick=True,
+    )
 
 
 def worker_rates() -> Scene:
@@ -280,90 +193,6 @@ def worker_rates() -> Scene:
         ),
         is_in_turn=True,
     )
-
-
-def console_scenes(load: Load) -> list[Scene]:
-    return [
-        Scene(
-            name="pages",
-            title=f"Pages of the console, {load.present:,} tasks in {GROUPS} groups".replace(",000", " 000"),
-            measure=page_times,
-            entries=[Entry(contender=contender, load=load, page=page) for contender, page in product(CONSOLES, PAGES)],
-            columns=(
-                Column("p50, ms", "p50_ms"),
-                Column("p95", "p95_ms"),
-                Column("longest", "longest_ms"),
-                Column("kB sent", "kb"),
-            ),
-            rounds=1,
-            stage=CONSOLE,
-        ),
-        Scene(
-            name="walk",
-            title="Paging through the largest group",
-            measure=walk,
-            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
-            columns=(
-                Column("tasks shown", "tasks"),
-                Column("missing", "missing"),
-                Column("shown twice", "twice"),
-                Column("p50 of a page, ms", "p50_ms"),
-                Column("p95", "p95_ms"),
-            ),
-            rounds=1,
-            stage=CONSOLE,
-        ),
-        Scene(
-            name="bulk",
-            title="Purge a group and undo the purge while 8 workers claim",
-            measure=purge_and_undo,
-            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
-            columns=(
-                Column("preview, ms", "preview_ms"),
-                Column("response, ms", "answer_ms"),
-                Column("purge, s", "purge_s", 1),
-                Column("undo, s", "undo_s", 1),
-                Column("usual claim p95, ms", "usual_ms", 1),
-                Column("during the purge", "purging_ms", 1),
-                Column("during the undo", "undoing_ms", 1),
-                Column("higher / usual", "times", 2),
-            ),
-            rounds=1,
-            stage="console",
-        ),
-        Scene(
-            name="screen",
-            title="The overview in Chromium",
-            measure=first_sight,
-            entries=[Entry(contender=contender, load=load) for contender in CONSOLES],
-            columns=(
-                Column("first paint, ms", "paint_ms"),
-                Column("from a commit to the new number, p50, ms", "shown_p50_ms"),
-                Column("p95", "shown_p95_ms"),
-                Column("longest", "shown_longest_ms"),
-            ),
-            rounds=1,
-            stage=CONSOLE,
-            needs_browser=True,
-        ),
-        Scene(
-            name="open",
-            title="The overview during scrolling and typing while every group changes ten times a second",
-            measure=open_long,
-            entries=[Entry(contender=UVICORN, load=load)],
-            columns=(
-                Column("changes per second", "changes_per_s"),
-                Column("tasks over 50 ms", "long_tasks"),
-                Column("longest task, ms", "longest_task_ms"),
-                Column("between frames p99, ms", "frame_p99_ms"),
-                Column("MB of scripts before", "before_mb", 1),
-                Column("after", "after_mb", 1),
-            ),
-            rounds=1,
-            stage=CONSOLE,
-            needs_browser=True,
-        ),
-    ]
 
 
 def names(found: Sequence[Scene]) -> list[str]:

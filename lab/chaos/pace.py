@@ -17,11 +17,7 @@ class Pace:
     cuts: int
     failovers: int
     interleavings: int  # Of each pair of operations, in each way; all of them, if there are fewer.
-    tasks: int  # Present, where it is about many of them.
-    groups: int
     least_operations: int
-    crowd: float  # The share of the full number of slow clients.
-    slow_client_s: int  # The server's time limit for slow clients.
 
 
 SHORT = Pace(
@@ -35,11 +31,7 @@ SHORT = Pace(
     cuts=400,
     failovers=3,
     interleavings=924,
-    tasks=1_000_000,
-    groups=300_000,
     least_operations=12_000,
-    crowd=1.0,
-    slow_client_s=30,
 )
 # For every change: each kind of fault a few times, in a minute for each database.
 TINY = Pace(
@@ -53,9 +45,5 @@ TINY = Pace(
     cuts=40,
     failovers=1,
     interleavings=10,
-    tasks=20_000,
-    groups=3_000,
     least_operations=300,
-    crowd=0.1,
-    slow_client_s=2,
 )

@@ -16,13 +16,10 @@ WEB_GAP_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    word: str  # On the command line.
     name: str  # The part that is killed.
     remedy: str  # How the store recovers.
     act: Callable[[Cluster], None]  # Returns when the cluster is complete again.
     goal_s: float | None = None  # The longest time without an acknowledged change.
-    least_nodes: int = 1  # Of the web, for the remedy.
-    least_standbys: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +88,6 @@ def again(cluster: Cluster, each: Supervised) -> None:
 
 
 PRIMARY = Fault(
-    word="failover",
     name="primary",
     remedy="a standby takes over; it rejoins as a standby",
     act=primary,
@@ -100,29 +96,24 @@ PRIMARY = Fault(
 FAULTS = (
     PRIMARY,
     Fault(
-        word="postgresql",
         name="PostgreSQL of the primary",
         remedy="Patroni restarts it",
         act=postgresql,
         goal_s=DATABASE_GAP_S,
     ),
     Fault(
-        word="standby",
         name="synchronous standby",
         remedy="commits wait for another standby",
         act=standby,
         goal_s=DATABASE_GAP_S,
-        least_standbys=2,
     ),
     Fault(
-        word="node",
         name="web node",
         remedy="haproxy uses the other nodes",
         act=web_node,
         goal_s=WEB_GAP_S,
-        least_nodes=2,
     ),
-    Fault(word="pgbouncer", name="pgbouncer", remedy="restarted", act=pgbouncer),
-    Fault(word="haproxy", name="haproxy", remedy="restarted", act=haproxy),
-    Fault(word="etcd", name="a member of etcd", remedy="the other members continue", act=etcd),
+    Fault(name="pgbouncer", remedy="restarted", act=pgbouncer),
+    Fault(name="haproxy", remedy="restarted", act=haproxy),
+    Fault(name="a member of etcd", remedy="the other members continue", act=etcd),
 )

@@ -27,7 +27,6 @@ PATIENCE_S = 5.0  # For the response of a local program.
 CONNECT_S = 5
 SYNCHRONOUS = "sync"
 STANDBYS = "SELECT application_name, sync_state FROM pg_stat_replication WHERE state = 'streaming'"
-SIZE = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint"
 
 RESTART_S = 0.1  # systemd's own RestartSec.
 
@@ -210,12 +209,6 @@ class Cluster:
     def etcd_is_healthy(self) -> bool:
         """Whether all members are present and agree on a leader."""
         return all(_answers(member.port, "/health") for member in self.plan.etcd)
-
-    def wal_bytes(self) -> int:
-        """Return the position of the primary's write-ahead log, in bytes."""
-        with psycopg.connect(self.plan.direct_url) as connection:
-            found = connection.execute(SIZE).fetchone()
-        return int(found[0]) if found else 0
 
 
 def last_line(log: Path) -> str:

@@ -28,16 +28,6 @@ def test_it_breaks_things_checks_what_clients_saw_and_leaves_nothing_behind(chao
     assert os.listdir(disk) == []
 
 
-@pytest.mark.thorough
-@pytest.mark.stress
-@pytest.mark.once
-def test_it_opens_pages_beside_those_who_commit(chaos):
-    done = chaos("--tiny", "open-pages", "--database", connection.vendor, "--seed", "7")
-    assert (done.returncode, done.stderr) == (0, "")
-    for figure in ("p99 of a commit without pages", "p99 of a commit with pages", "CPU of 8 idle pages"):
-        assert re.search(rf"^  {figure} [\d.e-]+ ", done.stdout, re.MULTILINE)
-
-
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "complaint"),

@@ -40,13 +40,10 @@ def started(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.stress
-def test_a_standby_takes_the_place_of_the_primary_and_nothing_is_lost(started, disk, tmp_path):
-    report = tmp_path / "report.md"
-    process = started("--quick", "--seed", "7", "--folder", str(disk), "--save", str(report))
-    told, complaints = process.communicate()
+def test_a_standby_takes_the_place_of_the_primary_and_nothing_is_lost(started, disk):
+    process = started("--quick", "--seed", "7", "--folder", str(disk))
+    text, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
-    text = report.read_text()
-    assert text in told
     [line] = re.findall(r"^\| requests \|(.*)\|$", text, re.MULTILINE)
     acknowledged, faults, _, violations = (int(cell.replace(" ", "")) for cell in line.split("|"))
     assert acknowledged > 0
@@ -66,17 +63,6 @@ def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
     assert os.listdir(disk) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--nodes", "4"], r"(?s)usage: .*argument --nodes: must be a number between 1 and 3, not 4\n"),
-        (["--seconds", "0"], r"(?s)usage: .*argument --seconds: must be a number between 1 and 3600, not 0\n"),
-        (
-            ["--folder", "/nowhere"],
-            r"taskstore: the directory /nowhere does not exist or is not writable: name another one with --folder\n",
-        ),
-        (["--save", "/nowhere/report.md"], r"taskstore: the directory /nowhere for the report does not exist\n"),
-    ],
-)
-def test_it_says_what_is_wrong_with_what_it_was_told(refusal, arguments, complaint):
-    assert re.fullmatch(complaint, refusal("cluster", "demo", *arguments))
+def test_it_says_what_is_wrong_with_a_folder(refusal):
+    complaint = "the directory /nowhere does not exist or is not writable: name another one with --folder"
+    assert refusal("cluster", "demo", "--folder", "/nowhere") == f"taskstore: {complaint}\n"

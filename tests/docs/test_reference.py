@@ -6,7 +6,9 @@ import pytest
 
 from lab.documentation import reference
 from lab.testing import PROJECT
-from taskstore.endpoints import ENDPOINTS, SCHEMA
+from tasks_app.access.policy import SCOPES
+from tasks_app.models import Scope
+from taskstore.endpoints import ENDPOINTS
 from taskstore.errors import TaskStoreError
 
 pytestmark = pytest.mark.once
@@ -18,10 +20,21 @@ def test_a_page_is_up_to_date(name, text):
     assert page.read_text() == text, "run `manage.py docs reference`"
 
 
-def test_every_path_is_told():
-    told = re.findall(r"^### ([A-Z]+ /.*)$", reference.pages()["rest.md"], re.MULTILINE)
-    # The description does not describe itself.
-    assert sorted(told) == sorted(f"{each.method} {each.path}" for each in ENDPOINTS if each is not SCHEMA)
+def test_every_endpoint_is_told_with_its_scope_and_its_parameters():
+    page = (PROJECT / "docs" / "rest.md").read_text()
+    told = {
+        (method, path, *re.findall(r"(\w+)=", query), scope)
+        for cell, scope in re.findall(r"^\| (`[A-Z]+ /.*?) \| (\w+) \|", page, re.MULTILINE)
+        for method, path, query in re.findall(r"`([A-Z]+) ([^`?]+)\??([^`]*)`", cell)
+    }
+    assert told == {
+        (each.method, each.path, *(parameter.name for parameter in each.query_parameters), scope_of(each))
+        for each in ENDPOINTS
+    }
+
+
+def scope_of(endpoint):
+    return "none" if endpoint.needs is None else next(scope for scope in Scope if endpoint.needs in SCOPES[scope])
 
 
 def test_every_error_is_told():

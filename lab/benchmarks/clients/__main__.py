@@ -2,7 +2,7 @@
 
 The first line says which client it is and where it works: {"client": "writer", "where": {...}}. Then
 {"do": "prepare"}, {"do": "add", "tasks": 1000}, each also with {"load": {...}}, and
-{"do": "work", "lead_s": 0.5, "seconds": 5, "parts": 1}, which answers with two lines: the window, before it
+{"do": "work", "lead_s": 0.5, "seconds": 5}, which answers with two lines: the window, before it
 begins, and what was done in it. {"problem": "..."} is the answer when an order could not be carried out.
 """
 
@@ -24,7 +24,6 @@ from .sample import summary
 CLIENTS = {
     "writer": "writer:WriterClient",
     "rest": "rest:RestClient",
-    "grpc": "masstasker:GrpcClient",
     "psycopg": "psycopg_statements:PsycopgClient",
 }
 

@@ -101,7 +101,7 @@ class AsyncClient(Client):
 
     @abstractmethod
     async def finish(self, owner: int, tasks: Sequence[Any]) -> None:
-        """Delete them; with Verb.REPLACE add as many in the same step."""
+        """Delete them."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -48,10 +48,10 @@ class Crew:
         for worker in self._workers:
             worker.wait_until_connected()
 
-    def start(self, lead_s: float, seconds: float, parts: int) -> Window:
+    def start(self, lead_s: float, seconds: float) -> Window:
         """Let them work for so long before it counts, and then for so long."""
         begins_s = time.monotonic() + START_AFTER_S + lead_s
-        window = Window(begins_s=begins_s, ends_s=begins_s + seconds, parts=parts)
+        window = Window(begins_s=begins_s, ends_s=begins_s + seconds)
         for worker in self._workers:
             worker.start(window)
         return window

@@ -11,7 +11,7 @@ from typing import Any, cast
 import orjson
 
 from .. import CannotMeasure
-from ..pace import DATA, GROUP, LEASE_MS, Verb
+from ..pace import DATA, GROUP, LEASE_MS
 from .store import ADDER, StoreClient
 
 OK = b"HTTP/1.1 200 "
@@ -96,7 +96,8 @@ class RestClient(StoreClient):
         self._numbers = count()
         self.connections = getattr(self, "connections", {})
         for owner in owners:
-            self.connections[owner] = await Connection.open(*self._address(owner))
+            [server] = self.where["servers"]
+            self.connections[owner] = await Connection.open(server["url"], server["token"])
 
     async def close(self) -> None:
         for connection in self.connections.values():
@@ -111,8 +112,7 @@ class RestClient(StoreClient):
         return [task["id"] for task in await self._post(owner, b"/claim", asked)]
 
     async def finish(self, owner: int, tasks: Sequence[int]) -> None:
-        adds = {"adds": [TASK] * len(tasks)} if self.load.verb is Verb.REPLACE else {}
-        await self._post(owner, b"/update", {"clientid": owner, "deletes": tasks, **adds})
+        await self._post(owner, b"/update", {"clientid": owner, "deletes": tasks})
 
     async def put(self, tasks: int) -> None:
         await self._post(ADDER, b"/update", {"clientid": ADDER, "adds": [TASK] * tasks})
@@ -125,8 +125,3 @@ class RestClient(StoreClient):
 
     def _key(self) -> bytes:
         return f"{os.getpid()}-{next(self._numbers)}".encode() if self.load.with_keys else b""
-
-    def _address(self, owner: int) -> tuple[str, str]:
-        # Where there are two servers, tasks come in by the one and are claimed from the other.
-        server = self.where["servers"][-1 if owner == ADDER else 0]
-        return server["url"], server["token"]

@@ -21,18 +21,14 @@ class Window:
 
     begins_s: float  # Work starts a little before, so that everything is in its stride.
     ends_s: float
-    parts: int = 1  # Of equal length, counted each by itself.
-
-    def part_of(self, moment_s: float) -> int:
-        return int((moment_s - self.begins_s) / (self.ends_s - self.begins_s) * self.parts)
 
 
 @dataclass(slots=True)
 class Sample:
     """What one worker process did."""
 
-    tasks: list[int]  # Finished in each part of the window.
-    claims_ms: array[float]  # How long each claim in the window took.
+    tasks: int = 0  # Finished in the window.
+    claims_ms: array[float] = field(default_factory=lambda: array("d"))  # How long each claim in the window took.
     cpu_s: float = 0.0  # Used in the window.
     memory_mb: float = 0.0  # At its end.
     taken: int = 0  # Tasks that it took, also outside of the window.
@@ -45,12 +41,9 @@ class Notes:
     """Makes the sample of this process."""
 
     window: Window
-    sample: Sample = field(init=False)
+    sample: Sample = field(default_factory=Sample)
     started_s: float = field(default_factory=time.monotonic)
     _cpu_before_s: float | None = None
-
-    def __post_init__(self) -> None:
-        self.sample = Sample([0] * self.window.parts, array("d"))
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +59,7 @@ class Notes:
         if window.begins_s <= now_s < window.ends_s:
             if self._cpu_before_s is None:
                 self._cpu_before_s = _own_cpu_s()
-            sample.tasks[window.part_of(now_s)] += tasks
+            sample.tasks += tasks
             sample.claims_ms.append((claimed_s - asked_s) * 1000)
 
     def end(self) -> Sample:
@@ -86,14 +79,12 @@ def summary(samples: Sequence[Sample], window: Window) -> dict[str, Any]:
     has_run_dry = any(sample.has_run_dry for sample in samples)
     ends_s = max(sample.last_s for sample in samples) if has_run_dry else window.ends_s
     seconds = max(ends_s - window.begins_s, 0.001)
-    parts = [sum(counts) for counts in zip(*(sample.tasks for sample in samples), strict=True)]
     claims_ms = [ms for sample in samples for ms in sample.claims_ms]
     return {
         "seconds": seconds,
         "taken": sum(sample.taken for sample in samples),
         "has_run_dry": has_run_dry,
-        "per_second": sum(parts) / seconds,
-        "parts": [count / (seconds / window.parts) for count in parts],
+        "per_second": sum(sample.tasks for sample in samples) / seconds,
         "mean_ms": sum(claims_ms) / max(len(claims_ms), 1),
         "p50_ms": percentile(claims_ms, 50),
         "p99_ms": percentile(claims_ms, 99),

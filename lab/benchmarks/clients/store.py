@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -12,15 +11,11 @@ from typing import Any
 
 from lab.testing.processes import memory_mb
 
-from .. import CannotMeasure
-from ..figures import percentile
 from .client import AsyncClient, run
 
-CHANCE = random.SystemRandom()
 ADDER = 0  # The client that adds what the others wait for.
 CHUNK = 1_000  # Tasks in a commit that adds many.
 WAIT_MS = 60_000
-PARKED_S = (0.02, 0.1)  # A waiting claim is left alone for a random time between these.
 PARKED_PER_SECOND = 1_000  # Fewer than any server takes in.
 
 
@@ -45,28 +40,6 @@ class StoreClient(AsyncClient):
     async def _put_all(self, tasks: int) -> None:
         for start in range(0, tasks, CHUNK):
             await self.put(min(CHUNK, tasks - start))
-
-    def wakeups(self, times: int) -> dict[str, float]:
-        """How long it takes from sending a commit to the answer of the one claim that waited for it."""
-        return run(self._wakeups(times))
-
-    async def _wakeups(self, times: int) -> dict[str, float]:
-        await self.open([ADDER, 1])
-        took_ms = [await self._wakeup() for _ in range(times)]
-        await self.close()
-        return {f"p{percent}_ms": percentile(took_ms, percent) for percent in (50, 95, 100)}
-
-    async def _wakeup(self) -> float:
-        waiting = asyncio.create_task(self._claim_and_look_at_clock(1))
-        # Random, so that it keeps no time with anything that the server does regularly.
-        await asyncio.sleep(CHANCE.uniform(*PARKED_S))
-        sent_s = time.monotonic()
-        await self.put(1)
-        ids, answered_s = await waiting
-        if not ids:
-            raise CannotMeasure("a claim that waited was not woken")
-        await self.finish(1, ids)
-        return (answered_s - sent_s) * 1000
 
     def waiters(self, number: int) -> dict[str, float]:
         """What many claims that wait cost, and how long it takes to wake all of them."""

@@ -8,7 +8,7 @@ from itertools import count
 
 import django
 
-from ..pace import DATA, GROUP, LEASE_MS, Verb
+from ..pace import DATA, GROUP, LEASE_MS
 from .store import ADDER, StoreClient
 
 django.setup()
@@ -46,8 +46,7 @@ class WriterClient(StoreClient):
         return [task.id for task in await self.writer.submit(claim)]
 
     async def finish(self, owner: int, tasks: Sequence[int]) -> None:
-        adds = (TASK,) * len(tasks) if self.load.verb is Verb.REPLACE else ()
-        await self.writer.submit(Commit(owner=owner, adds=adds, deletes=tuple(tasks), key=self._key()))
+        await self.writer.submit(Commit(owner=owner, deletes=tuple(tasks), key=self._key()))
 
     async def put(self, tasks: int) -> None:
         await self.writer.submit(Commit(owner=ADDER, adds=(TASK,) * tasks))

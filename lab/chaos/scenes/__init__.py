@@ -10,13 +10,9 @@ from ..stage import Database, Stage
 from .databases import backup, blocker, clocks, database_clock, interleavings, kill_postgresql
 from .disks import disk_full
 from .failover import asynchronous_failover, failover
-from .greedy import greedy_client
 from .leases import kill_worker, slow_worker
-from .pages import many_pages
-from .pooled import pgbouncer
-from .servers import by_grpc, contention, cut_network, kill_migrate, kill_server, many_groups, many_tasks, terminate
+from .servers import by_grpc, contention, cut_network, kill_migrate, kill_server, terminate
 from .settling import settling
-from .slow import slow_clients
 
 SQLITE = (Database.SQLITE,)
 POSTGRESQL = (Database.POSTGRESQL,)
@@ -56,7 +52,6 @@ SCENES = (
     Scene(name="settling", title="results wait for slow commits, tasks are stolen", act=settling, is_tiny=True),
     Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
     Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
-    Scene(name="pgbouncer", title="through pgbouncer in transaction mode", act=pgbouncer, databases=POSTGRESQL),
     Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
     Scene(
         name="asynchronous-failover",
@@ -65,11 +60,6 @@ SCENES = (
         databases=POSTGRESQL,
     ),
     Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
-    Scene(name="slow-clients", title="clients that hardly send or never read", act=slow_clients),
-    Scene(name="greedy-client", title="the largest bodies, and far larger ones", act=greedy_client),
-    Scene(name="open-pages", title="commits beside many open pages of the console", act=many_pages),
     Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
     Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
-    Scene(name="many-tasks", title="claims among a million tasks", act=many_tasks),
-    Scene(name="many-groups", title="commits while somebody looks at 300 000 groups", act=many_groups),
 )

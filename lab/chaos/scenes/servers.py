@@ -5,24 +5,17 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
-import httpx
-
-from lab.testing import CannotTry
-
-from ..client import HELD, Worker
 from ..grpc_client import EVERYBODY
 from ..history import History, Truth
-from ..outcome import Figure, SceneResult, Violation, outcome_of, p99
+from ..outcome import Figure, SceneResult, outcome_of
 from ..processes import StoreServer, free_port
 from ..proxy import Proxy
 from ..stage import Stage, wait_until
-from ..truth import FILE, counts_of, settled
+from ..truth import FILE
 
 START_S = 3.0
 END_S = 30.0
@@ -150,113 +143,3 @@ def by_grpc(stage: Stage) -> SceneResult:
         name="changes by gRPC", value=answered, limit=stage.pace.least_operations / SHARE, unit="", is_least=True
     )
     return outcome_of(history, faults=kills, figures=[least])
-
-
-AT_ONCE = 10_000  # The largest commit.
-GROUPS = 1_000
-CYCLES = 1_000
-FEW, WORKER = 10_000, 1_001
-LONGER = 1.5  # The permitted factor compared with few tasks or groups.
-LEASE_MS = 60_000
-LOOK_EVERY_S = 1.0
-METRICS_S = 1.0
-
-
-def many_tasks(stage: Stage) -> SceneResult:
-    """Compare the slowest claims among a million tasks with those among ten thousand."""
-    server = stage.server()
-    one = stage.worker(server, WORKER)
-    with closing(one.notes):
-        fill(one, FEW)
-        few_s = slowest_s(one)
-        fill(one, stage.pace.tasks - FEW)
-        many_s = slowest_s(one)
-    times = Figure(name="p99 of a claim as a multiple of that among few", value=many_s / few_s, limit=LONGER, unit="")
-    # The checker can't hold a history of so many tasks, so only compare the store's counts.
-    left = stage.pace.tasks - 2 * CYCLES
-    counted = settled(lambda: sum(counts_of(server.url, stage.token).values()), left)
-    wrong = [] if counted == left else [Violation(text=f"{left} tasks are left, and {counted} are counted")]
-    return SceneResult(operations=4 * CYCLES, faults=0, violations=wrong, figures=[times])
-
-
-def many_groups(stage: Stage) -> SceneResult:
-    """Compare the slowest commits while a client reads the metrics of many groups with those without it."""
-    server = stage.server()
-    one, groups = stage.worker(server, WORKER), stage.pace.groups
-    with closing(one.notes):
-        for start in range(0, groups, AT_ONCE):
-            names = (f"tenant-{number}" for number in range(start, min(start + AT_ONCE, groups)))
-            if not one.committed(adds=[{"group": name} for name in names]):
-                raise CannotTry("the groups could not be made")
-        alone_s = slowest_commit_s(one, groups)
-        with ThreadPoolExecutor(1) as beside, looking(server, stage.token, beside) as took_s:
-            watched_s = slowest_commit_s(one, groups)
-    added = groups + 2 * CYCLES
-    counted = settled(lambda: sum(counts_of(server.url, stage.token).values()), added)
-    wrong = [] if counted == added else [Violation(text=f"{added} tasks were added, and {counted} are counted")]
-    return SceneResult(
-        operations=2 * CYCLES,
-        faults=len(took_s),
-        violations=wrong,
-        figures=[
-            Figure(
-                name="p99 of a commit as a multiple of that unwatched", value=watched_s / alone_s, limit=LONGER, unit=""
-            ),
-            Figure(name="slowest response of /metrics", value=max(took_s), limit=METRICS_S),
-        ],
-    )
-
-
-@contextmanager
-def looking(server: StoreServer, token: str, beside: ThreadPoolExecutor) -> Iterator[list[float]]:
-    """Read the metrics every second. The list holds the duration of each response, at least one at the end."""
-    took_s: list[float] = []
-    is_over = Event()
-
-    def look() -> None:
-        while not (is_over.is_set() and took_s):
-            began_s = time.perf_counter()
-            headers = {"Authorization": f"Bearer {token}"}
-            httpx.get(f"{server.url}/metrics", headers=headers, timeout=60, trust_env=False).raise_for_status()
-            took_s.append(time.perf_counter() - began_s)
-            is_over.wait(LOOK_EVERY_S)
-
-    work = beside.submit(look)
-    try:
-        yield took_s
-    finally:
-        is_over.set()
-        work.result()
-
-
-def slowest_commit_s(one: Worker, groups: int) -> float:
-    """Return the p99 of commits, each to another group."""
-    took_s = []
-    for number in range(CYCLES):
-        began_s = time.perf_counter()
-        if not one.committed(adds=[{"group": f"tenant-{number * 7_919 % groups}"}]):
-            raise CannotTry("a task could not be added")
-        took_s.append(time.perf_counter() - began_s)
-    return p99(took_s)
-
-
-def fill(one: Worker, count: int) -> None:
-    """Add tasks: half of them to the group that is worked on, the others to many groups."""
-    for start in range(0, count, AT_ONCE):
-        numbers = range(start, min(start + AT_ONCE, count))
-        adds = [
-            {"group": HELD if number % 2 else f"tenant-{number % GROUPS}", "data": one.unique()} for number in numbers
-        ]
-        if not one.committed(adds=adds):
-            raise CannotTry(f"{len(adds)} tasks could not be added")
-
-
-def slowest_s(one: Worker) -> float:
-    """Return the p99 of claims."""
-    took_s = []
-    for _ in range(CYCLES):
-        began_s = time.perf_counter()
-        [task] = one.claimed(1, LEASE_MS)
-        took_s.append(time.perf_counter() - began_s)
-        one.committed(deletes=[task["id"]])
-    return p99(took_s)

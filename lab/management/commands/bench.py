@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import resource
 import shlex
 import signal
@@ -22,7 +21,6 @@ from lab.benchmarks.report import page, report
 from lab.benchmarks.run import run
 from lab.benchmarks.scenes import Scene, chosen, names, scenes
 from lab.benchmarks.services import Services
-from taskstore_project import bootstrap
 from taskstore_project.base_command import CannotRun, ProjectCommand
 
 INCOMPLETE = 1
@@ -73,7 +71,6 @@ class Command(ProjectCommand):
             raise CannotRun(f"{against} is not a checkout of this project")
         pace = pace_of(QUICK if quick else FULL, **options)
         selected = selection(scenes(pace, against and against.resolve()), parts, quick=quick)
-        get_browser(selected)
         allow_many_connections()
         try:
             is_complete = self.measure(selected, pace, folder, save)
@@ -121,18 +118,6 @@ def selection(everything: Sequence[Scene], parts: Sequence[str], *, quick: bool)
     if not found:
         raise CannotRun(f"{' '.join(parts)}: this contender does not take part in this benchmark")
     return found
-
-
-def get_browser(selected: Sequence[Scene]) -> None:
-    """What drives it comes with the tests. Raises CannotRun where these can't be installed."""
-    if not any(scene.needs_browser for scene in selected):
-        return
-    if not bootstrap.requirements("test").exists():
-        raise CannotRun(
-            "the packages that drive a browser are listed only in the project's repository: run this in a checkout"
-        )
-    bootstrap.add_requirements("test")
-    importlib.invalidate_caches()
 
 
 def allow_many_connections() -> None:

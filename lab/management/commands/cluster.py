@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,14 @@ from django.core.management.base import CommandParser
 from lab.benchmarks import machine
 from lab.chaos.report import in_full
 from lab.cluster.demo import FULL, QUICK, Pace, play, report
-from lab.cluster.faults import FAULTS
 from lab.cluster.nodes import Cluster
-from lab.cluster.plan import Plan, new_plan
+from lab.cluster.plan import new_plan
 from lab.testing import CannotTry
-from taskstore_project.base_command import CannotRun, ProjectCommand, number_between
+from taskstore_project.base_command import CannotRun, ProjectCommand
 
 VIOLATED = 1
 INCOMPLETE = 3
 INTERRUPTED = 130
-MOST_NODES = 3
-MOST_SECONDS = 3_600
-MOST_TIMES = 1_000
 MOST_SHOWN = 5  # Violations.
 
 
@@ -51,24 +47,7 @@ class Command(ProjectCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="demo")
         demo = actions.add_parser("demo", help="run load, kill nodes, and check that no acknowledged change is lost")
         demo.add_argument(
-            "--nodes", type=number_between(1, MOST_NODES), metavar="N", help="web nodes (default: 3; quick: 1)"
-        )
-        demo.add_argument(
-            "--seconds",
-            type=number_between(1, MOST_SECONDS),
-            metavar="N",
-            help="duration of each measurement (default: 15; quick: 3)",
-        )
-        demo.add_argument(
             "--quick", action="store_true", help="a smaller run: one standby, and only the primary is killed"
-        )
-        demo.add_argument(
-            "--only",
-            choices=[fault.word for fault in FAULTS],
-            help="kill only this, without measuring first (failover: the primary)",
-        )
-        demo.add_argument(
-            "--times", type=number_between(1, MOST_TIMES), metavar="N", help="how many times to kill it (with --only)"
         )
         demo.add_argument("--keep", action="store_true", help="keep the cluster running afterwards, until Ctrl-C")
         demo.add_argument("--seed", help="seed of an earlier run, to repeat the clients' actions (default: a new one)")
@@ -79,24 +58,22 @@ class Command(ProjectCommand):
             metavar="DIR",
             help="directory for the databases; PostgreSQL's user needs access (default: %(default)s)",
         )
-        demo.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
-    def handle(self, *, folder: Path, seed: str | None, save: Path | None, **options: Any) -> None:
+    def handle(self, *, folder: Path, seed: str | None, quick: bool, keep: bool, **_: Any) -> None:
         # Make SIGTERM end all started processes too.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         # Background processes of a shell script ignore SIGINT by default.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise CannotRun(f"the directory {folder} does not exist or is not writable: name another one with --folder")
-        if save and not save.parent.is_dir():
-            raise CannotRun(f"the directory {save.parent} for the report does not exist")
-        pace, plan = pace_of(**options), plan_of(**options)
-        refuse_what_is_too_small(pace, plan, **options)
+        pace, plan = (
+            (QUICK, new_plan(nodes=1, standbys=1, etcd=1)) if quick else (FULL, new_plan(nodes=3, standbys=2, etcd=3))
+        )
         say, seed = Progress(), seed or secrets.token_hex(4)
         say(f"seed {seed}")
         try:
             with Cluster(plan, folder, say) as cluster, explained(cluster):
-                code = self.demo(cluster, pace, seed, save, say, keep=options["keep"])
+                code = self.demo(cluster, pace, seed, say, keep=keep)
         except CannotTry as problem:
             print(f"taskstore: {problem}", file=sys.stderr)
             code = INCOMPLETE
@@ -105,15 +82,12 @@ class Command(ProjectCommand):
         say("stopped: no processes are left")
         sys.exit(code)
 
-    def demo(self, cluster: Cluster, pace: Pace, seed: str, save: Path | None, say: Progress, *, keep: bool) -> int:
+    def demo(self, cluster: Cluster, pace: Pace, seed: str, say: Progress, *, keep: bool) -> int:
         """Returns the exit code."""
         conditions = conditions_of(cluster)
         cluster.start()
         observed = play(cluster, pace, seed, say)
-        text = report(observed, conditions)
-        print(f"\n{text}", flush=True)
-        if save:
-            save.write_text(text)
+        print(f"\n{report(observed, conditions)}", flush=True)
         for violation in observed.outcome.violations[:MOST_SHOWN]:
             print(f"VIOLATION {in_full(violation)}", flush=True)
         if observed.outcome.violations:
@@ -132,28 +106,6 @@ def explained(cluster: Cluster) -> Iterator[None]:
         for name, words in cluster.last_words().items():
             print(f"{name}: {words}", file=sys.stderr)
         raise
-
-
-def plan_of(*, nodes: int | None, quick: bool, **_: Any) -> Plan:
-    if quick:
-        return new_plan(nodes=nodes or 1, standbys=1, etcd=1)
-    return new_plan(nodes=nodes or MOST_NODES, standbys=2, etcd=3)
-
-
-def pace_of(*, seconds: int | None, quick: bool, only: str | None, times: int | None, **_: Any) -> Pace:
-    pace = QUICK if quick else FULL
-    if only:
-        pace = replace(pace, faults=[each for each in FAULTS if each.word == only], times=times or 1, measures=False)
-    return replace(pace, seconds=seconds or pace.seconds)
-
-
-def refuse_what_is_too_small(pace: Pace, plan: Plan, *, only: str | None, times: int | None, **_: Any) -> None:
-    """Raise CannotRun where the chosen fault could not be tried."""
-    if times and not only:
-        raise CannotRun("--times must be given together with --only")
-    for fault in pace.faults if only else ():
-        if len(plan.nodes) < fault.least_nodes or len(plan.databases) <= fault.least_standbys:
-            raise CannotRun(f"--only {only} needs more nodes: leave out --quick, and --nodes {len(plan.nodes)}")
 
 
 def conditions_of(cluster: Cluster) -> Mapping[str, str]:

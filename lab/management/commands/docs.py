@@ -17,7 +17,7 @@ class Command(ProjectCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="pictures | reference")
         verbs.add_parser("pictures", help="regenerate the pictures of docs/, with the sample tasks of `demo seed`")
-        verbs.add_parser("reference", help="regenerate the pages of docs/ that come from the code: REST, gRPC, errors")
+        verbs.add_parser("reference", help="regenerate the pages of docs/ that come from the code: gRPC, errors")
 
     def handle(self, *, verb: str, **_: Any) -> None:
         if not settings.IS_CHECKOUT:
@@ -35,7 +35,6 @@ class Command(ProjectCommand):
 
     def reference(self) -> None:
         bootstrap.add_requirements("test")  # Includes the protobuf compiler.
-        # It describes every page of the API, which takes a second that the other verbs need not wait.
         from lab.documentation.reference import pages
 
         for name, text in pages().items():
