@@ -1,20 +1,64 @@
 """Servers that reach PostgreSQL through pgbouncer in transaction mode."""
 
+import subprocess
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from lab.chaos.scenes.pooled import bouncer
+from lab.chaos.processes import free_port, is_taken
+from lab.testing.debian import program
+from lab.testing.postgresql import give, identity
 from tasks_app.writer.peers import LISTENER
 from tests.behaviour.databases import only_postgresql
 
 from .harness import wait_for
 
 pytestmark = only_postgresql
+
+CONFIGURATION = """[databases]
+* = {where} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_client_conn = 1000
+default_pool_size = 10
+ignore_startup_parameters = extra_float_digits,options
+"""
+
+
+@contextmanager
+def bouncer(folder: Path, database_url: str) -> Iterator[str]:
+    """Run pgbouncer in this folder, and yield the address of the database behind it."""
+    path, port = program(("pgbouncer",), ("pgbouncer",)), free_port()
+    own = conninfo_to_dict(database_url)
+    where = " ".join(f"{name}={own[name]}" for name in ("host", "port") if own.get(name))
+    (folder / "pgbouncer.ini").write_text(CONFIGURATION.format(where=where, port=port))
+    give(folder)
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [path, "pgbouncer.ini"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            **identity(),
+        )
+    try:
+        wait_for(lambda: is_taken(port), "pgbouncer listens")
+        yield f"postgresql://postgres@127.0.0.1:{port}/{own['dbname']}"
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
