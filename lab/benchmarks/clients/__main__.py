@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
-from .. import CannotMeasure
 from ..pace import Load
-from .client import Client, Party
-from .crew import Crew, alone
-from .sample import summary
+from .client import Client, run
 
-# A client's class, where its module is imported only when it is the one: each peer has imports of its own.
+# A client's class, where its module is imported only when it is the one: each has imports of its own.
 CLIENTS = {
     "writer": "writer:WriterClient",
     "rest": "rest:RestClient",
@@ -30,31 +28,22 @@ CLIENTS = {
 
 def main() -> None:
     description = json.loads(sys.stdin.readline())
-    kind = client_class(description["client"])
+    module, _, name = CLIENTS[description["client"]].partition(":")
+    kind: type[Client] = getattr(import_module(f"{__package__}.{module}"), name)
     for line in sys.stdin:
         order = json.loads(line)
         client = kind(Load.from_json(order.pop("load")), description["where"])
         try:
-            obey(client, **order)
-        except CannotMeasure as problem:
-            answer({"problem": str(problem)})
+            answer(obey(client, **order))
+        except Exception as problem:
+            traceback.print_exc()
+            answer({"problem": f"{type(problem).__name__}: {problem}"})
 
 
-def client_class(name: str) -> type[Party]:
-    module, _, class_name = CLIENTS[name].partition(":")
-    found: type[Party] = getattr(import_module(f"{__package__}.{module}"), class_name)
-    return found
-
-
-def obey(client: Party, *, do: str, **order: Any) -> None:
+def obey(client: Client, *, do: str, **order: Any) -> Any:
     if do == "work":
-        with Crew(cast(Client, client)) as crew:
-            crew.wait_until_connected()
-            window = crew.start(**order)
-            answer(asdict(window))
-            answer(summary(crew.samples(), window))
-    else:
-        answer(alone(getattr(client, do), *order.values()))
+        return run(client.work(**order, begun=lambda window: answer(asdict(window))))
+    return getattr(client, do)(*order.values())
 
 
 def answer(found: Any) -> None:

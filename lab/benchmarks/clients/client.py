@@ -1,8 +1,9 @@
-"""What every contender's client can do, and the two ways to keep many of them busy."""
+"""What every contender's client can do: claim and delete tasks, many at the same time on one event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,16 +11,12 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ..pace import Load, Verb
-from .sample import Notes, Sample, Window
+from .notes import Notes, Window
 
 T = TypeVar("T")
-# Called when the worker is connected: waits for the others, and tells when to work.
-WaitForStart = Callable[[], Window]
 
 
-class Party(ABC):
-    """Who takes part. Each method is called in a process of its own, which has nothing open yet."""
-
+class Client(ABC):
     def __init__(self, load: Load, where: dict[str, Any]) -> None:
         self.load = load
         self.where = where  # What the place says of itself: addresses, tokens, ...
@@ -28,69 +25,13 @@ class Party(ABC):
     def prepare(self) -> None:
         """Make what has to be there before any task is added."""
 
-
-class Client(Party):
-    """One that claims and deletes tasks itself."""
-
-    @property
-    def processes(self) -> int:
-        """How many of them share the clients of the load."""
-        return 1
-
     @abstractmethod
     def add(self, tasks: int) -> None:
         """Add tasks that can be claimed at once; how fast does not matter."""
 
     @abstractmethod
-    def work(self, number: int, wait_for_start: WaitForStart) -> Sample:
-        """Do the share of process `number` until the window ends, or nothing is left to claim."""
-
-
-class AsyncClient(Client):
-    """Many clients on one event loop."""
-
-    def work(self, number: int, wait_for_start: WaitForStart) -> Sample:
-        return run(self._work(self.owners(number), wait_for_start))
-
-    def owners(self, number: int) -> Sequence[int]:
-        return range(1 + number, self.load.clients + 1, self.processes)
-
-    async def _work(self, owners: Sequence[int], wait_for_start: WaitForStart) -> Sample:
-        await self.open(owners)
-        notes = Notes(wait_for_start())
-        await asyncio.gather(*(self._keep_busy(owner, notes) for owner in owners))
-        sample = notes.end()
-        await self.close()
-        return sample
-
-    async def _keep_busy(self, owner: int, notes: Notes) -> None:
-        for turn in count():
-            asked_s = await self._turn(owner, turn, notes)
-            if not notes.is_open:
-                return
-            ids = await self.claim(owner)
-            claimed_s = time.monotonic()
-            if not ids:
-                notes.sample.has_run_dry = True
-                return
-            if self.load.verb is not Verb.CLAIM:
-                await self.finish(owner, ids)
-            notes.done(asked_s, claimed_s, len(ids))
-
-    async def _turn(self, owner: int, turn: int, notes: Notes) -> float:
-        """Wait until this client may start its next cycle. Return the moment from which its claim is timed."""
-        if not self.load.rate:
-            return time.monotonic()
-        # The clients take turns. One that is late because its last cycle took long has waited since its turn.
-        due_s = notes.started_s + (turn * self.load.clients + owner - 1) / self.load.rate
-        if (ahead_s := due_s - time.monotonic()) <= 0:
-            return due_s
-        await asyncio.sleep(ahead_s)
-        return time.monotonic()  # The event loop's timers are late by up to a millisecond.
-
-    @abstractmethod
     async def open(self, owners: Sequence[int]) -> None:
-        """Connect, for each of these clients."""
+        """Connect, for each of these owners."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -102,6 +43,44 @@ class AsyncClient(Client):
     @abstractmethod
     async def finish(self, owner: int, tasks: Sequence[Any]) -> None:
         """Delete them."""
+
+    async def work(self, lead_s: float, seconds: float, begun: Callable[[Window], None]) -> dict[str, Any]:
+        """Work for so long before it counts and then for so long, or until nothing is left to claim."""
+        owners = range(1, self.load.clients + 1)
+        await self.open(owners)
+        gc.freeze()  # What is there already is no garbage to look for.
+        begins_s = time.monotonic() + lead_s
+        notes = Notes(Window(begins_s=begins_s, ends_s=begins_s + seconds))
+        begun(notes.window)
+        await asyncio.gather(*(self._keep_busy(owner, notes) for owner in owners))
+        found = notes.summary()
+        await self.close()
+        return found
+
+    async def _keep_busy(self, owner: int, notes: Notes) -> None:
+        for turn in count():
+            asked_s = await self._turn(owner, turn, notes)
+            if not notes.is_open:
+                return
+            ids = await self.claim(owner)
+            claimed_s = time.monotonic()
+            if not ids:
+                notes.has_run_dry = True
+                return
+            if self.load.verb is not Verb.CLAIM:
+                await self.finish(owner, ids)
+            notes.done(asked_s, claimed_s, len(ids))
+
+    async def _turn(self, owner: int, turn: int, notes: Notes) -> float:
+        """Wait until this owner may start its next cycle. Return the moment from which its claim is timed."""
+        if not self.load.rate:
+            return time.monotonic()
+        # The owners take turns. One that is late because its last cycle took long has waited since its turn.
+        due_s = notes.started_s + (turn * self.load.clients + owner - 1) / self.load.rate
+        if (ahead_s := due_s - time.monotonic()) <= 0:
+            return due_s
+        await asyncio.sleep(ahead_s)
+        return time.monotonic()  # The event loop's timers are late by up to a millisecond.
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -10,7 +10,7 @@ import psycopg
 from tasks_app.core.operations import TaskRecord
 
 from ..pace import DATA, GROUP, LEASE_MS
-from .client import AsyncClient
+from .client import Client
 
 COLUMNS = ", ".join(f'"{name}"' for name in TaskRecord._fields)
 NOW_MS = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms"
@@ -80,7 +80,7 @@ DELETE = b"DELETE FROM raw_task WHERE id = ANY(%s::bigint[])"
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
-class PsycopgClient(AsyncClient):
+class PsycopgClient(Client):
     connections: dict[int, Connection]
 
     def prepare(self) -> None:

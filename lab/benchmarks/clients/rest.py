@@ -84,6 +84,9 @@ def _shown(text: bytes) -> str:
 TASK = {"group": GROUP, "data": DATA.decode()}
 
 
+NUMBERS = count()  # Of keys, in all of this process.
+
+
 class RestClient(StoreClient):
     """A connection for each client."""
 
@@ -93,7 +96,6 @@ class RestClient(StoreClient):
         """Nothing: the server has made the tables."""
 
     async def open(self, owners: Sequence[int]) -> None:
-        self._numbers = count()
         self.connections = getattr(self, "connections", {})
         for owner in owners:
             [server] = self.where["servers"]
@@ -124,4 +126,4 @@ class RestClient(StoreClient):
         return answer["tasks"]
 
     def _key(self) -> bytes:
-        return f"{os.getpid()}-{next(self._numbers)}".encode() if self.load.with_keys else b""
+        return f"{os.getpid()}-{next(NUMBERS)}".encode() if self.load.with_keys else b""

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.testing.processes import memory_mb
 
-from .client import AsyncClient, run
+from .client import Client, run
 
 ADDER = 0  # The client that adds what the others wait for.
 CHUNK = 1_000  # Tasks in a commit that adds many.
@@ -19,7 +19,7 @@ WAIT_MS = 60_000
 PARKED_PER_SECOND = 1_000  # Fewer than any server takes in.
 
 
-class StoreClient(AsyncClient):
+class StoreClient(Client):
     """A way into the store."""
 
     @abstractmethod

@@ -20,6 +20,8 @@ from taskstore_project import startup_migration  # noqa: E402
 
 TASK = NewTask(group=GROUP, data=DATA)
 
+NUMBERS = count()  # Of keys, in all of this process.
+
 
 class WriterClient(StoreClient):
     writer: Writer
@@ -28,7 +30,6 @@ class WriterClient(StoreClient):
         startup_migration.migrate()
 
     async def open(self, owners: Sequence[int]) -> None:
-        self._numbers = count()
         self.writer = running("default") or Writer.start()
 
     async def close(self) -> None:
@@ -54,4 +55,4 @@ class WriterClient(StoreClient):
     def _key(self) -> ResendKey | None:
         if not self.load.with_keys:
             return None
-        return ResendKey(f"bench/{os.getpid()}-{next(self._numbers)}", digest="0" * 64)
+        return ResendKey(f"bench/{os.getpid()}-{next(NUMBERS)}", digest="0" * 64)
