@@ -1,148 +1,216 @@
-"""Count the words of a text as the original Task Store shows it: map, then reduce, by workers over REST."""
+"""Count the words of a text as the original Task Store shows it: map, then reduce, by workers that may be killed.
+
+    RUN/map          a task for each piece of the text
+    RUN/words/a      counts of words that begin with this letter, from single pieces
+    RUN/reduce       a task for each letter: who holds it may add up the letter's counts
+    RUN/output       a task for each letter: how often each of its words occurs in the text
+
+What a worker takes is leased to it for some seconds; then others get it. What it has done counts only through one
+commit that also deletes what it took.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import pydoc_data.topics
+import random
+import re
+import subprocess
+import sys
 import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from .crew import Crew
-from .wordcount_worker import LEASE_MS, LONGEST_LINE, WORD, ServerAway, Store, Task
+from lab.testing import PROJECT
+from taskstore import Change, Client, CommitRefused, NewTask, NotAllowed, StoreUnavailable
 
-CHANGES_AT_ONCE = 1_000
-LOOK_EVERY_S = 0.2
-PATIENCE_S = 30.0  # With a server that is away, or a machine that is busy.
-
+LEASE_MS = 3_000
+WORDS_A_PIECE, PIECES_AT_ONCE, COUNTS_AT_ONCE, ADDS_AT_ONCE = 25, 100, 400, 1_000
+LOOK_EVERY_S, PATIENCE_S = 0.2, 30.0
+KILL_EVERY_S = (0.5, 1.5)  # A random time between these.
+CHANCE = random.SystemRandom()
+# Letters of any script, apostrophes between them; cut off where a name of a group would become too long.
+WORD = re.compile(r"[^\W\d_](?:['\u2019]?[^\W\d_]){0,59}")
 ENOUGH = 2**20  # Characters.
 LICENCES = Path("/usr/share/common-licenses")  # Debian's.
 
+Tell = Callable[[str, int, int], None]  # Gets what is done, how much of it, and how much there is to do.
 
-class WordCount:
-    """One run. All its groups begin with its name, so that two runs, or what one left behind, do not mix.
 
-    `tell` gets what is going on: what is done, how much of it, and how much there is to do.
+class WorkerFailed(Exception):
+    """A worker ended unexpectedly; its standard error says why."""
+
+
+def words_of(text: str) -> list[str]:
+    return [word.lower() for word in WORD.findall(text)]
+
+
+# ---- A worker
+
+
+def work(store: Client, run: str) -> None:
+    """Do what there is to do until the one who started us is gone."""
+    starter = os.getppid()
+    while os.getppid() == starter:
+        # A lease that has ended is nothing lost: another worker has the task now.
+        with suppress(CommitRefused, StoreUnavailable):
+            if map_pieces(store, run) or reduce_letter(store, run):
+                continue
+        time.sleep(LOOK_EVERY_S)
+
+
+def map_pieces(store: Client, run: str) -> bool:
+    """Replace some pieces with the counts of their words, a task for each first letter. Returns whether there were any.
+
+    Raises CommitRefused if the lease has ended meanwhile.
     """
+    pieces = store.claim(f"{run}/map", duration_ms=LEASE_MS, limit=PIECES_AT_ONCE)
+    counts: dict[str, Counter[str]] = {}
+    for piece in pieces:
+        for word in words_of(piece.text):
+            counts.setdefault(word[0], Counter())[word] += 1
+    if pieces:
+        adds = [counted(f"{run}/words/{letter}", found) for letter, found in counts.items()]
+        store.commit(adds=adds, deletes=[piece.id for piece in pieces])
+    return bool(pieces)
 
-    def __init__(self, run: str, store: Store, crew: Crew, tell: Callable[[str, int, int], None]) -> None:
-        self._run = run
-        self._store = store
-        self._crew = crew
-        self._tell = tell
 
-    def try_token(self) -> None:
-        """Raises Refused, here and not in each worker, when the token is no good for the groups of the run."""
-        self._store.claim(f"{self._run}/map", 1)
+def reduce_letter(store: Client, run: str) -> bool:
+    """Replace the counts of one letter with their sum. Returns whether a letter was to be had. Raises CommitRefused."""
+    for right in store.claim(f"{run}/reduce", duration_ms=LEASE_MS):
+        group = f"{run}/words/{right.text}"
+        # No need to claim these: only who holds the right to the letter touches them.
+        counts = list(store.group(group, limit=COUNTS_AT_ONCE, owned=True))
+        sums: Counter[str] = Counter()
+        for each in counts:
+            sums.update(json.loads(each.text))
+        ids = [each.id for each in counts]
+        if len(counts) < COUNTS_AT_ONCE:
+            store.commit(adds=[counted(f"{run}/output", sums)], deletes=[*ids, right.id])
+        else:  # There may be more: the sum so far is one count, and the next holder goes on.
+            store.commit(adds=[counted(group, sums)], updates=[Change(id=right.id, release=True)], deletes=ids)
+        return True
+    return False
 
-    def count(self, text: str) -> Counter[str]:
-        """How often each word occurs. Raises WorkerFailed, Refused or ServerAway."""
-        lines = [piece for line in text.splitlines() for piece in pieces_of(line)]
-        self._add("map", "lines added as tasks", lines)
-        self._wait_for("map", "lines counted", len(lines))
-        # Now every count of every word is there: each letter can be given out as a task of its own.
-        letters = self._letters()
-        self._add("reduce", "letters added as tasks", letters)
-        self._wait_for("reduce", "letters added up", len(letters))
-        return self._output()
 
-    def clean_up(self) -> None:
-        """Delete all tasks of the run, as soon as the leases of workers that are gone have ended."""
-        give_up_at = time.monotonic() + LEASE_MS / 1_000 + PATIENCE_S
-        while left := [task["id"] for group in self._groups() for task in self._store.tasks(group)]:
-            is_done = [self._store.commit(deletes=ids) for ids in chunks(left)]
-            if not all(is_done):
-                if time.monotonic() > give_up_at:
-                    raise TimeoutError(f"somebody else holds tasks of {self._run}; they stay")
-                time.sleep(LOOK_EVERY_S)
+def counted(group: str, counts: Counter[str]) -> NewTask:
+    return NewTask(group=group, data=json.dumps(counts).encode())
 
-    def _add(self, group: str, what: str, data: Sequence[str]) -> None:
-        done = 0
-        for texts in chunks(data):
-            self._store.commit(adds=[{"group": f"{self._run}/{group}", "data": text} for text in texts])
-            done += len(texts)
-            self._look(what, done, len(data))
 
-    def _wait_for(self, group: str, what: str, total: int) -> None:
-        """Until the group is empty: a task that a worker has claimed is still in it, one that is done is not."""
-        while self._patiently(lambda: self._store.tasks(f"{self._run}/{group}", limit=1)):
-            self._look(what, self._crew.progress[group], total)
+# ---- The one who starts them
+
+
+class Crew:
+    """Processes that work until the crew is dismissed, and are killed at random meanwhile if that is asked for."""
+
+    def __init__(self, url: str, token: str, run: str, *, size: int, is_killed: bool) -> None:
+        self._command = [sys.executable, "-m", __name__, url, run]
+        self._environment = {**os.environ, "TASKSTORE_TOKEN": token}
+        self._size, self._is_killed, self.kills = size, is_killed, 0
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._next_kill_s = time.monotonic() + CHANCE.uniform(*KILL_EVERY_S)
+
+    def __enter__(self) -> Self:
+        self._workers = [self._started() for _ in range(self._size)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.wait()
+
+    def look_after(self) -> None:
+        """Kill and restart workers as due; call it regularly. Raises WorkerFailed if one ended unexpectedly."""
+        for worker in self._workers:
+            if worker.poll() is not None:
+                raise WorkerFailed(f"a worker ended with exit code {worker.returncode}")
+        if self._is_killed and time.monotonic() >= self._next_kill_s:
+            self._next_kill_s = time.monotonic() + CHANCE.uniform(*KILL_EVERY_S)
+            place = CHANCE.randrange(self._size)
+            self._workers[place].kill()  # SIGKILL, so that it can't clean up.
+            self._workers[place].wait()
+            self._workers[place] = self._started()
+            self.kills += 1
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        # In a separate process group, so that Ctrl-C reaches only the demo, which ends its workers.
+        return subprocess.Popen(
+            self._command, cwd=PROJECT, env=self._environment, stdin=subprocess.DEVNULL, process_group=0
+        )
+
+
+def count(store: Client, run: str, text: str, crew: Crew, tell: Tell) -> Counter[str]:
+    """Return how often each word occurs. Raises WorkerFailed, and the errors of the client."""
+    words = WORD.findall(text)
+    pieces = [" ".join(words[at : at + WORDS_A_PIECE]) for at in range(0, len(words), WORDS_A_PIECE)]
+    do_all(store, f"{run}/map", pieces, crew, lambda done, total: tell("pieces of the text counted", done, total))
+    # Now every count of every word is there: each letter can be given out as a task of its own.
+    prefix = f"{run}/words/"
+    letters = [name.removeprefix(prefix) for name in store.groups() if name.startswith(prefix)]
+    do_all(store, f"{run}/reduce", letters, crew, lambda done, total: tell("letters added up", done, total))
+    counts: Counter[str] = Counter()
+    for task in store.group(f"{run}/output", owned=True):
+        counts.update(json.loads(task.text))
+    return counts
+
+
+def do_all(store: Client, group: str, data: Sequence[str], crew: Crew, tell: Callable[[int, int], None]) -> None:
+    """Add a task for each, and wait until all are done: one that a worker has claimed is still in the group."""
+    for some in chunks(data):
+        store.commit(adds=[NewTask(group=group, data=each.encode()) for each in some])
+        crew.look_after()
+    left = len(data)
+    while left:
+        counts = {each.group: each for each in store.stats().groups}
+        here = counts.get(group)
+        left = here.ready + here.claimed + here.expired + here.scheduled if here else 0
+        tell(len(data) - left, len(data))
+        crew.look_after()
+        time.sleep(LOOK_EVERY_S if left else 0)
+
+
+def clean_up(store: Client, run: str) -> None:
+    """Delete all tasks of the run, as soon as the leases of workers that are gone have ended. Raises TimeoutError."""
+    give_up_at = time.monotonic() + LEASE_MS / 1_000 + PATIENCE_S
+    while left := [task.id for group in groups_of(store, run) for task in store.group(group, owned=True)]:
+        for ids in chunks(left):
+            with suppress(CommitRefused):
+                store.commit(deletes=ids)
+                continue
+            if time.monotonic() > give_up_at:
+                raise TimeoutError(f"somebody else holds tasks of {run}; they stay")
             time.sleep(LOOK_EVERY_S)
-        self._tell(what, total, total)
-
-    def _look(self, what: str, done: int, total: int) -> None:
-        self._crew.look_after()
-        self._tell(what, done, total)
-
-    def _patiently(self, read: Callable[[], list[Task]]) -> list[Task]:
-        """What is read, also when the server has to be started again meanwhile."""
-        give_up_at = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return read()
-            except ServerAway:
-                if time.monotonic() > give_up_at:
-                    raise
-                time.sleep(LOOK_EVERY_S)
-
-    def _groups(self) -> list[str]:
-        return [name for name in self._store.groups() if name.startswith(f"{self._run}/")]
-
-    def _letters(self) -> list[str]:
-        prefix = f"{self._run}/words/"
-        return [name.removeprefix(prefix) for name in self._groups() if name.startswith(prefix)]
-
-    def _output(self) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for task in self._store.tasks(f"{self._run}/output"):
-            counts.update(json.loads(task["data"]))
-        return counts
 
 
-def pieces_of(line: str) -> Iterator[str]:
-    """The line; in pieces, cut between words, when it is too long; nothing when there is no word in it."""
-    if len(line) <= LONGEST_LINE and WORD.search(line):
-        yield line
-    if len(line) <= LONGEST_LINE:
-        return
-    start, end = 0, 0
-    for word in WORD.finditer(line):
-        if word.end() - start > LONGEST_LINE:
-            if end > start:
-                yield line[start:end]
-            start = word.start()
-        end = word.end()
-    if end > start:
-        yield line[start:end]
+def groups_of(store: Client, run: str) -> list[str]:
+    return [name for name in store.groups() if name.startswith(f"{run}/")]
 
 
 def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (items[place : place + CHANGES_AT_ONCE] for place in range(0, len(items), CHANGES_AT_ONCE))
+    return (items[place : place + ADDS_AT_ONCE] for place in range(0, len(items), ADDS_AT_ONCE))
 
 
-def differences(found: Counter[str], expected: Counter[str]) -> list[str]:
-    """The words whose counts are not the same, sorted."""
-    return sorted(word for word in found.keys() | expected.keys() if found[word] != expected[word])
+# ---- The text
 
 
 def text_of(files: Sequence[Path]) -> str:
-    """The text of the files one after the other. Raises OSError where one can't be read."""
+    """Return the text of the files one after the other. Raises OSError where one can't be read."""
     return "\n".join(file.read_text(errors="replace") for file in files)
 
 
 def sample_text() -> str:
-    """At least a megabyte, mostly English: licences, Python's help on its own topics, modules of its library."""
-    pieces = []
-    size = 0
+    """Return at least a megabyte, mostly English: licences, Python's help on its own topics, its library."""
+    found = ""
     for piece in _pieces():
-        pieces.append(piece)
-        size += len(piece)
-        if size >= ENOUGH:
+        found += f"{piece}\n"
+        if len(found) >= ENOUGH:
             break
-    return "\n".join(pieces)
+    return found
 
 
 def _pieces() -> Iterator[str]:
@@ -152,3 +220,11 @@ def _pieces() -> Iterator[str]:
     yield from pydoc_data.topics.topics.values()
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     yield from (module.read_text(errors="replace") for module in modules)
+
+
+if __name__ == "__main__":
+    with Client(sys.argv[1]) as client:
+        try:
+            work(client, sys.argv[2])
+        except NotAllowed as refusal:
+            sys.exit(str(refusal))

@@ -20,13 +20,13 @@ import pytest
 from click import Context
 from django.core.management import get_commands, load_command_class
 
-from lab.demo.wordcount_worker import Store as Rest
 from lab.testing import PROJECT
 from taskstore.cli.change import BULK_COMMANDS
 from taskstore.cli.commands import commands_submit
 from taskstore_project import shell_worker
 
 from .harness import Server, Store, empty, free_port, wait_for
+from .rest import Rest
 
 README = (PROJECT / "README.md").read_text()
 DOCS = PROJECT / "docs"

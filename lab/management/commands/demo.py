@@ -14,12 +14,11 @@ import httpx
 from django.conf import settings
 from django.core.management.base import CommandParser
 
-from lab.demo import wordcount_worker
-from lab.demo.crew import Crew, WorkerFailed
+from lab.demo import wordcount
 from lab.demo.seed import Seed
-from lab.demo.wordcount import WordCount, differences, sample_text, text_of
-from lab.demo.wordcount_worker import LEASE_MS, Refused, ServerAway, Store, words_of
+from lab.demo.wordcount import LEASE_MS, Crew, WorkerFailed, sample_text, text_of, words_of
 from tasks_app.models import Task
+from taskstore import Client, NotAllowed, StoreUnavailable
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun, ProjectCommand, grouped, number_between, typed
 from taskstore_project.data_directory import ServerFile
@@ -79,24 +78,22 @@ class Command(ProjectCommand):
         text = read(files)
         url, token = access(url, token)
         try:
-            with Store(url, token) as store:
+            with Client(url, token=token) as store:
                 found = self.count(text, store, url, token, **options)
-        except (WorkerFailed, Refused, TimeoutError) as problem:
+        except (WorkerFailed, NotAllowed, TimeoutError) as problem:
             raise CannotRun(str(problem)) from problem
-        except ServerAway as problem:
+        except StoreUnavailable as problem:
             raise CannotRun(f"the server at {url} does not respond: {problem}") from problem
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
         self.compare(found, Counter(words_of(text)))
 
     def count(
-        self, text: str, store: Store, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
+        self, text: str, store: Client, url: str, token: str, *, workers: int, kill_workers: bool, keep: bool, **_: Any
     ) -> Counter[str]:
         run = f"wordcount/{secrets.token_hex(3)}"
-        program = Path(wordcount_worker.__file__)
-        crew = Crew(program, [url, run], {"TASKSTORE_TOKEN": token}, size=workers, is_killed=kill_workers)
-        demo = WordCount(run, store, crew, Progress())
-        demo.try_token()
+        crew = Crew(url, token, run, size=workers, is_killed=kill_workers)
+        store.claim(f"{run}/map")  # A token that is no good is told here, and not by each worker.
         print(f"{workers} workers are counting the words of a text. Watch the groups {run}/... at {url}/console/")
         if kill_workers:
             print(
@@ -107,10 +104,10 @@ class Command(ProjectCommand):
         started_at = time.monotonic()
         try:
             with crew:
-                found = demo.count(text)
+                found = wordcount.count(store, run, text, crew, Progress())
         finally:
             if not keep:
-                demo.clean_up()
+                wordcount.clean_up(store, run)
         killed = f", {crew.kills} workers were killed and replaced" if kill_workers else ""
         print(f"done in {time.monotonic() - started_at:.1f} s{killed}")
         return found
@@ -120,7 +117,7 @@ class Command(ProjectCommand):
         print("the most frequent words:")
         for word, count in found.most_common(10):
             print(f"{grouped(count):>12}  {word}")
-        wrong = differences(found, expected)
+        wrong = sorted(word for word in found.keys() | expected.keys() if found[word] != expected[word])
         if not wrong:
             print(f"right: all {grouped(len(expected))} words have the same count as in a simple count of the text")
             return
