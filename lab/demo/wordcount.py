@@ -30,9 +30,9 @@ from lab.testing import PROJECT
 from taskstore import Change, Client, CommitRefused, NewTask, NotAllowed, StoreUnavailable
 
 LEASE_MS = 3_000
-WORDS_A_PIECE, PIECES_AT_ONCE, COUNTS_AT_ONCE, ADDS_AT_ONCE = 25, 100, 400, 1_000
+WORDS_A_PIECE, PIECES_AT_ONCE, COUNTS_AT_ONCE, ADDS_AT_ONCE = 10, 50, 400, 1_000
 LOOK_EVERY_S, PATIENCE_S = 0.2, 30.0
-KILL_EVERY_S = (0.5, 1.5)  # A random time between these.
+KILL_EVERY_S = (0.2, 0.8)  # A random time between these.
 CHANCE = random.SystemRandom()
 # Letters of any script, apostrophes between them; cut off where a name of a group would become too long.
 WORD = re.compile(r"[^\W\d_](?:['\u2019]?[^\W\d_]){0,59}")

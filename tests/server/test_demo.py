@@ -40,7 +40,7 @@ def rest(server: Server, store: Store) -> Iterator[Rest]:
 def test_it_counts_the_words_of_files_and_leaves_nothing_behind(store, rest, tmp_path):
     done = store.manage("demo", "wordcount", str(write_text(tmp_path, 60)), str(write_text(tmp_path, 60)))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "44 of 44 pieces of the text counted" in done.stdout
+    assert "108 of 108 pieces of the text counted" in done.stdout
     assert f"all {len(WORDS)} words have the same count" in done.stdout
     assert rest.groups() == []
 

@@ -50,7 +50,7 @@ def test_workers_end_with_a_demo_that_is_killed(store, rest, tmp_path):
 
 def test_it_ends_when_its_token_is_revoked_meanwhile(store, server, rest, tmp_path):
     token = store.manage("token", "create", "demo", "--scope", "work").stdout.strip()
-    text = str(write_text(tmp_path, 300_000))  # More than they count while the server still trusts the token.
+    text = str(write_text(tmp_path, 150_000))  # More than they count while the server still trusts the token.
     demo = store.begin("demo", "wordcount", text, "--workers", "1", "--url", server.url, "--token", token)
     wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
     store.manage("token", "revoke", "demo")
