@@ -53,9 +53,8 @@ def words_of(text: str) -> list[str]:
 # ---- A worker
 
 
-def work(store: Client, run: str) -> None:
+def work(store: Client, run: str, starter: int) -> None:
     """Do what there is to do until the one who started us is gone."""
-    starter = os.getppid()
     while os.getppid() == starter:
         # A lease that has ended is nothing lost: another worker has the task now.
         with suppress(CommitRefused, StoreUnavailable):
@@ -109,7 +108,7 @@ class Crew:
     """Processes that work until the crew is dismissed, and are killed at random meanwhile if that is asked for."""
 
     def __init__(self, url: str, token: str, run: str, *, size: int, is_killed: bool) -> None:
-        self._command = [sys.executable, "-m", __name__, url, run]
+        self._command = [sys.executable, "-m", __name__, url, run, str(os.getpid())]
         self._environment = {**os.environ, "TASKSTORE_TOKEN": token}
         self._size, self._is_killed, self.kills = size, is_killed, 0
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -225,6 +224,6 @@ def _pieces() -> Iterator[str]:
 if __name__ == "__main__":
     with Client(sys.argv[1]) as client:
         try:
-            work(client, sys.argv[2])
+            work(client, sys.argv[2], int(sys.argv[3]))
         except NotAllowed as refusal:
             sys.exit(str(refusal))

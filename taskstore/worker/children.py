@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import pickle
 import select
@@ -23,6 +24,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +40,7 @@ logger = logging.getLogger(__name__)
 LENGTH = struct.Struct("<Q")
 START_S = 60.0  # Includes the imports of the program.
 RETIRE_S, END_S = 3.0, 5.0
+LOOK_S = 1.0
 EXIT_S = 60.0  # For the threads and exit handlers of work without a time limit.
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -379,8 +382,12 @@ class Child:
 
     def wait(self, patience_s: float | None = None) -> list[Event]:
         """Return what it says within that time, for a thread that has only this one."""
-        is_news = not self.channel.is_open or self._poller.poll(None if patience_s is None else patience_s * 1_000)
-        return self.events() if is_news else []
+        until = math.inf if patience_s is None else time.monotonic() + patience_s
+        # Again and again: when another thread closes the channel just before, its number may be that of another file.
+        while self.channel.is_open and not self._poller.poll(min(LOOK_S, max(0, until - time.monotonic())) * 1_000):
+            if time.monotonic() >= until:
+                return []
+        return self.events()
 
     def events(self) -> list[Event]:
         """Return what it has said."""

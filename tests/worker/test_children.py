@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import socket
 import time
 
 import pytest
@@ -345,6 +346,24 @@ def test_runners_go_on_without_the_fork_server(functions):
         assert functions.answer("add", 1, 2)["result"] == 3
         functions.child = functions.children.new()
         assert functions.answer("add", 1, 2)["result"] == 3
+
+
+def test_who_waits_hears_of_the_end_though_another_file_has_its_number_by_then(shells):
+    child, poller = shells.child, shells.child._poller
+    others: list[socket.socket] = []
+
+    class Late:
+        def poll(self, patience_ms):
+            if not others:  # What another thread may do just before.
+                shells.children.discard(child)
+                others.extend(socket.socketpair())
+            return poller.poll(patience_ms)
+
+    child._poller = Late()
+    [event] = child.wait()
+    assert isinstance(event, Gone)
+    for other in others:
+        other.close()
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
