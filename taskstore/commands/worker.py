@@ -16,6 +16,7 @@ from ..types import sentences
 from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
+from ..worker.settling import AWAY
 from ..worker.store import Store
 from .executor import Lists, Setup
 from .work import Times, Work
@@ -121,8 +122,11 @@ class CommandWorker(Engine[Work, None]):
             for project in self.projects
             for status in (CommandStatus.CLOSED, CommandStatus.NEW)
         )
-        if not any(self.store.search(each, limit=1).tasks for each in coming):
-            return False
+        try:
+            if not any(self.store.search(each, limit=1).tasks for each in coming):
+                return False
+        except AWAY:  # The claim that follows tells of it.
+            return True
         if time.monotonic() < self._lists.claimed_at + MADE_S:
             return True
         logger.warning("commands are new, but no server makes lists of them: start one with --commands")

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
+COMES_S = 0.2  # Until the next look for tasks that will be available soon.
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
 AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
@@ -311,20 +312,24 @@ class Engine(Generic[A, R]):
                 if self.stopping.is_set():
                     return
                 # Before the claim: what is coming may be there by then.
-                was_done = self._until_empty and not self.works and self.settling.is_idle and not self._expects_more()
+                was_idle = not self.works and self.settling.is_idle
+                was_done = self._until_empty and was_idle and not self._expects_more()
                 claimed = self._claim(room, 0 if is_ahead else self._wait_ms)
                 self._has_claimed_all = is_ahead and claimed != room
                 if claimed == 0 and self._until_empty:
                     if was_done:
                         self.stop()
                         return
-                    with self.change:  # What ends may add tasks.
-                        self.change.wait_for(lambda: self.stopping.is_set() or not self.works, SOON_S)
+                    if was_idle:
+                        self.stopping.wait(COMES_S)
+                    else:
+                        with self.change:  # What ends may add tasks.
+                            self.change.wait_for(lambda: self.stopping.is_set() or not self.works, SOON_S)
         except Exception as problem:
             self.fail(problem)
 
     def _expects_more(self) -> bool:
-        """Whether tasks that are not available yet will be soon."""
+        """Whether tasks that are not available yet will be soon, also if the store can't say so now."""
         return False
 
     def _room(self) -> int:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tasks_app.commands import make_lists, reopen
 from taskstore.commands import work, worker
 from taskstore.commands.worker import CommandWorker
-from taskstore.errors import InvalidInput
+from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
@@ -338,8 +338,17 @@ def test_what_a_command_writes_of_its_progress_is_not_that_of_the_next_one(proje
 
 
 def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(project, caplog, monkeypatch):
-    """Nobody but this test makes lists here, and nobody settles them."""
+    """Nobody but this test makes lists here, and nobody settles them. The store is away when it is asked first."""
     monkeypatch.setattr(worker, "MADE_S", 2.0)
+    search, asked = project.store.search, []
+
+    def away_at_first(*args, **more):
+        asked.append(args)
+        if len(asked) == 1:
+            raise StoreUnavailable("away")
+        return search(*args, **more)
+
+    monkeypatch.setattr(project.store, "search", away_at_first)
     project.store.commands.submit(NAME, ["echo a"])
     ann = CommandWorker(project.store, [NAME], name="ann")
     with ThreadPoolExecutor() as pool:
@@ -350,3 +359,4 @@ def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(proje
     [command] = project.ended()
     assert command.run.out.text == "a\n"
     assert "no server makes lists of them: start one with --commands" in caplog.text
+    assert len(asked) < 60  # It rests between two looks.
