@@ -38,7 +38,6 @@ class Orders:
     seconds: float = 0
     resends: bool = False  # Repeat unanswered requests with their keys, and sometimes answered ones.
     holds_ms: int = 0  # Claim one task for so long, and do nothing more.
-    clock_ms: int = 0  # The error of its clocks, which the records correct.
     patience_s: float = 90  # For a response.
 
 
@@ -225,8 +224,7 @@ class Client:
 
     def now(self, word: str) -> dict[str, float]:
         """Return the monotonic time, which all processes share, and the wall clock time."""
-        off_ms = self.orders.clock_ms
-        return {f"{word}_s": monotonic() - off_ms / 1000, f"{word}_ms": int(time() * 1000) - off_ms}
+        return {f"{word}_s": monotonic(), f"{word}_ms": int(time() * 1000)}
 
 
 class Worker(Client):
@@ -241,14 +239,13 @@ class Worker(Client):
         return self.post("/update", **asked) or {}
 
 
-def run(kind: type[Client]) -> None:
-    """Run a client with the orders in the program's argument."""
+def main() -> None:
     orders = Orders(**json.loads(sys.argv[1]))
     with Path(orders.file).open("w", buffering=1) as notes:
-        client = kind(orders, notes)
+        client = Client(orders, notes)
         signal.signal(signal.SIGTERM, client.end)
         client.hold() if orders.holds_ms else client.run()
 
 
 if __name__ == "__main__":
-    run(Client)
+    main()

@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from taskstore.types.tasks import FIELDS
-
 Row = dict[str, Any]
 
 NEVER_S = float("inf")
@@ -246,26 +244,6 @@ def events_in(files: Iterable[Path]) -> Iterator[Event]:
     for file in files:
         for line in file.read_text().splitlines():
             yield Event(**json.loads(line))
-
-
-# The fields that are in responses and in both tables.
-IN_THE_TABLES = {field.wire: field.name for field in FIELDS if field.wire and field.in_trail}
-
-
-def told_in_full(requests: Sequence[Event], truth: Truth) -> Sequence[Event]:
-    """Add the fields that gRPC messages lack from the tables."""
-    rows = truth.living | truth.ended
-    # The key of a chain, which the table of ended tasks lacks.
-    keys = {row["origin"]: row["unique"] for row in truth.living.values() if row["unique"]}
-    keys |= {task["origin"]: task["unique"] for event in requests for task in event.seen if "unique" in task}
-    for event in requests:
-        for task in event.seen:
-            if "origin" not in task and task["id"] in rows and (key := keys.get(rows[task["id"]]["origin"])):
-                task["unique"] = key
-            for name, column in IN_THE_TABLES.items():
-                if task.get(name) is None and task["id"] in rows:
-                    task[name] = rows[task["id"]][column]
-    return requests
 
 
 def merged(requests: Sequence[Event]) -> Iterator[Event]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from lab.testing import CannotTry
 
 from .checker import entries_about, violations
 from .history import Event, History
-from .loss import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,24 +66,3 @@ def outcome_of(
         violations=[*(Violation(text=text) for text in problems), *found],
         figures=figures,
     )
-
-
-def outcome_with(loss: Loss, *, problems: Sequence[str] = (), figures: Sequence[Figure] = ()) -> SceneResult:
-    """Check the remaining history, and that only permitted changes are lost."""
-    lost = Figure(name="acknowledged changes that are lost", value=len(loss.lost), unit="")
-    reach = Figure(name="sent before the end, the first of them by", value=loss.reach_s)
-    late = Figure(name="requests that named what was lost", value=len(loss.late), unit="")
-    return outcome_of(
-        loss.left,
-        faults=len(loss.returns),
-        problems=[*problems, *loss.violations()],
-        figures=[lost, reach, late, *figures],
-    )
-
-
-def p99(times_s: Iterable[float]) -> float:
-    """Return the time that 99 of 100 stay below. Raises CannotTry without any times."""
-    ordered = sorted(times_s)
-    if not ordered:
-        raise CannotTry("nothing was done that could be measured")
-    return ordered[len(ordered) * 99 // 100]

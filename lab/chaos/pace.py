@@ -15,7 +15,6 @@ class Pace:
     worker_kills: int
     takeovers: int
     cuts: int
-    failovers: int
     interleavings: int  # Of each pair of operations, in each way; all of them, if there are fewer.
     least_operations: int
 
@@ -29,7 +28,6 @@ SHORT = Pace(
     worker_kills=100,
     takeovers=500,
     cuts=400,
-    failovers=3,
     interleavings=924,
     least_operations=12_000,
 )
@@ -43,7 +41,6 @@ TINY = Pace(
     worker_kills=8,
     takeovers=50,
     cuts=40,
-    failovers=1,
     interleavings=10,
     least_operations=300,
 )

@@ -15,7 +15,6 @@ from typing import Self
 import httpx
 
 from lab.testing import NO_TLS, PROJECT, CannotTry
-from lab.testing.debian import program
 from lab.testing.environment import clean_environment
 from lab.testing.processes import LOOK_EVERY_S, kill_family
 
@@ -27,20 +26,9 @@ THE_PROJECT = ("-m", "taskstore_project")
 
 
 class StoreServer:
-    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options.
+    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options."""
 
-    `program`: what Python runs for it.
-    """
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        folder: Path,
-        variables: Mapping[str, str],
-        program: Sequence[str] = THE_PROJECT,
-        port: int = 0,
-    ) -> None:
-        self._program = program
+    def __init__(self, command: Sequence[str], folder: Path, variables: Mapping[str, str], port: int = 0) -> None:
         self._command = command
         self.folder = folder
         self.variables = variables
@@ -77,7 +65,7 @@ class StoreServer:
         if is_taken(self.port):
             raise CannotTry(f"somebody else listens on port {self.port}")
         name, *options = self._command
-        words = [*self._program, name, "--port", str(self.port), "--grpc-port", "0", *options]
+        words = [*THE_PROJECT, name, "--port", str(self.port), "--grpc-port", "0", *options]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],
@@ -124,16 +112,13 @@ class StoreServer:
 
     def end(self) -> int:
         """Shut it down with SIGTERM. Returns its exit code; raises CannotTry if it takes too long."""
-        self._process_or_none().terminate()
-        try:
-            return self._process_or_none().wait(END_S)
-        except subprocess.TimeoutExpired:
-            raise CannotTry(f"a server did not end within {END_S:g} s of SIGTERM") from None
-
-    def _process_or_none(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise CannotTry("the server was not started")
-        return self._process
+        self._process.terminate()
+        try:
+            return self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            raise CannotTry(f"a server did not end within {END_S:g} s of SIGTERM") from None
 
     def last_words(self) -> str:
         return self.log.read_text(errors="replace").strip().rpartition("\n")[2]
@@ -156,14 +141,7 @@ def is_taken(port: int) -> bool:
 
 def command(*words: str, folder: Path, **variables: str) -> str:
     """Run a command of this project and return its output. Raises CannotTry if it fails."""
-    done = run_command(*words, folder=folder, **variables)
-    if done.returncode:
-        raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
-    return done.stdout.strip()
-
-
-def run_command(*words: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, *THE_PROJECT, *words],
         cwd=PROJECT,
         env={**clean_environment(folder), **variables},
@@ -171,13 +149,6 @@ def run_command(*words: str, folder: Path, **variables: str) -> subprocess.Compl
         text=True,
         check=False,
     )
-
-
-def faked_clock(offset: str) -> dict[str, str]:
-    """Return the environment that shifts all clocks of a program, such as by `+1h`. Raises CannotTry."""
-    folder = Path(program(("faketime",), ("faketime",))).parents[1] / "lib"
-    library = next(folder.glob("*/faketime/libfaketime.so.1"), None)
-    if not library:
-        raise CannotTry(f"there is no libfaketime in {folder}")
-    # Not only the wall clock, because the library then breaks time.sleep().
-    return {"LD_PRELOAD": str(library), "FAKETIME": offset}
+    if done.returncode:
+        raise CannotTry(f"{' '.join(words)}: {done.stderr.strip().rpartition(chr(10))[2]}")
+    return done.stdout.strip()

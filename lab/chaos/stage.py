@@ -18,10 +18,10 @@ from lab.testing import CannotTry
 from lab.testing.postgresql import Cluster
 
 from .client import Orders, Worker
-from .history import History, events_in, told_in_full
+from .history import History, events_in
 from .load import at_work
 from .pace import Pace
-from .processes import THE_PROJECT, StoreServer, command
+from .processes import StoreServer, command
 from .proxy import Proxy
 from .truth import truth_of
 
@@ -107,7 +107,6 @@ class Stage:
     token: str
     seed: str
     pace: Pace
-    program: Sequence[str] = THE_PROJECT  # The arguments of Python that start a server.
     _stack: ExitStack = field(default_factory=ExitStack)
     _servers: list[StoreServer] = field(default_factory=list)
 
@@ -129,7 +128,7 @@ class Stage:
         """Start a server, which is killed at the end of the scene. The first one's folder has the SQLite file."""
         folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
         variables = {"DATABASE_URL": self.database_url, **variables}
-        server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables, self.program))
+        server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables))
         self._servers.append(server)
         server.start()
         return server
@@ -164,7 +163,7 @@ class Stage:
         requests = list(events_in(self.folder.glob("client-*.jsonl")))
         wait_until(server.is_ready, "the store is ready again")
         truth = truth_of(server.folder, server.variables["DATABASE_URL"], server.url, self.token)
-        return History(told_in_full(requests, truth), truth, may_be_unavailable)
+        return History(requests, truth, may_be_unavailable)
 
     def pause(self, least_s: float, most_s: float) -> None:
         """Sleep for a random time, so that the next fault hits any moment."""

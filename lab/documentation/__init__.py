@@ -1,1 +1,1 @@
-"""Builds the generated pages and the pictures of the documentation."""
+"""Makes the pictures of the documentation."""

@@ -1,4 +1,4 @@
-"""Format, lint, types and migrations: `python -m lab.testing.gates`."""
+"""Format, lint and types: `python -m lab.testing.gates`."""
 
 import subprocess
 import sys
@@ -9,7 +9,6 @@ GATES = {
     "format": ("ruff", "format", "--check", "--output-format", "concise"),
     "lint": ("ruff", "check", "--output-format", "concise"),
     "types": ("mypy",),
-    "migrations": ("lab.testing.migrations",),
 }
 
 

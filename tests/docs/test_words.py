@@ -10,7 +10,7 @@ pytestmark = pytest.mark.once
 
 DOCS = PROJECT / "docs"
 # Made from the code, or about the code.
-OTHERS = ("errors.md", "grpc-messages.md", "how-it-works.md", "CONTRIBUTING.md")
+OTHERS = ("errors.md", "how-it-works.md", "CONTRIBUTING.md")
 PAGES = [
     *(PROJECT / name for name in ("README.md", "CHANGELOG.md")),
     *sorted(page for page in DOCS.glob("*.md") if page.name not in OTHERS),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.testing.postgresql import FAST, Cluster
+from lab.testing.postgresql import FAST, Cluster, give
 
 from .harness import wait_for
 
@@ -19,6 +22,18 @@ def cluster() -> Iterator[Cluster]:
         started.make()
         started.start()
         yield started
+
+
+def follow(standby: Cluster, primary: Cluster) -> None:
+    """Start the standby as a copy of the primary, which does not wait for it."""
+    shutil.rmtree(standby.folder / "data")
+    where = ["-h", str(primary.folder), "-U", "postgres", "-D", str(standby.folder / "data")]
+    subprocess.run([str(primary.binaries / "pg_basebackup"), *where, "-R", "-c", "fast"], check=True)
+    give(standby.folder)
+    os.chmod(standby.folder / "data", 0o700)
+    standby.start()
+    streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+    wait_for(lambda: primary.number(streaming) == 1, "the standby follows")
 
 
 def configure(cluster: Cluster, change: str) -> None:

@@ -12,11 +12,10 @@ from django.db import connection
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from lab.chaos.scenes.failover import follow
 from lab.testing.postgresql import Cluster
 
 from . import harness
-from .clusters import cluster, configure
+from .clusters import cluster, follow
 from .harness import Server, Store, free_port
 
 Copies = Callable[[Path], AbstractContextManager[Store]]
@@ -121,8 +120,7 @@ def standby(primary: Cluster) -> Iterator[Cluster]:
     """One that follows the primary, which does not wait for it."""
     with cluster() as started:
         started.kill()
-        follow(started, primary, is_synchronous=True)
-        configure(primary, "RESET synchronous_standby_names")
+        follow(started, primary)
         yield started
 
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from ..outcome import SceneResult
 from ..stage import Database, Stage
-from .databases import backup, blocker, clocks, database_clock, interleavings, kill_postgresql
-from .disks import disk_full
-from .failover import asynchronous_failover, failover
+from .databases import interleavings, kill_postgresql
 from .leases import kill_worker, slow_worker
-from .servers import by_grpc, contention, cut_network, kill_migrate, kill_server, terminate
+from .servers import contention, cut_network, kill_migrate, kill_server, terminate
 from .settling import settling
 
 SQLITE = (Database.SQLITE,)
@@ -29,7 +27,6 @@ class Scene:
 
 SCENES = (
     Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
-    Scene(name="grpc", title="clients of gRPC and of HTTP", act=by_grpc, is_tiny=True),
     Scene(
         name="interleavings",
         title="two operations in every order of their statements",
@@ -50,16 +47,4 @@ SCENES = (
     Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
     Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
     Scene(name="settling", title="results wait for slow commits, tasks are stolen", act=settling, is_tiny=True),
-    Scene(name="clocks", title="clients a day off, servers an hour", act=clocks),
-    Scene(name="database-clock", title="the clock that counts is put, twice", act=database_clock),
-    Scene(name="failover", title="failover to a synchronous standby", act=failover, databases=POSTGRESQL),
-    Scene(
-        name="asynchronous-failover",
-        title="failover to a standby that lags behind",
-        act=asynchronous_failover,
-        databases=POSTGRESQL,
-    ),
-    Scene(name="backup", title="a backup restored, while clients hold ids from after it", act=backup),
-    Scene(name="blocker", title="somebody else holds locks and connections", act=blocker),
-    Scene(name="disk-full", title="the disk is full, then freed", act=disk_full),
 )

@@ -1,4 +1,4 @@
-"""Scenes about servers: kills, broken connections, contention, gRPC, many tasks."""
+"""Scenes about servers: kills, broken connections, contention."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from ..grpc_client import EVERYBODY
 from ..history import History, Truth
 from ..outcome import Figure, SceneResult, outcome_of
-from ..processes import StoreServer, free_port
+from ..processes import StoreServer
 from ..proxy import Proxy
 from ..stage import Stage, wait_until
 from ..truth import FILE
@@ -120,26 +119,3 @@ def contention(stage: Stage) -> SceneResult:
         if "Traceback" in server.log.read_text(errors="replace"):
             problems.append(f"the server logged a traceback: {server.last_words()}")
     return outcome_of(history, faults=0, problems=problems, figures=[least])
-
-
-KILLS = 4  # The factor by which there are fewer kills than in `kill-server`.
-SHARE = 10  # The factor by which fewer operations are required than in `contention`.
-
-
-def by_grpc(stage: Stage) -> SceneResult:
-    """Use gRPC and HTTP while a server is killed from time to time."""
-    port = str(free_port())
-    server = stage.server(*stage.usual_command, "--grpc-port", port)
-    kills = max(1, stage.pace.server_kills // KILLS)
-    with stage.load([server], grpc_addresses=[f"127.0.0.1:{port}"]):
-        for _ in range(kills):
-            stage.pause(stage.pace.seconds / kills / 2, stage.pace.seconds / kills)
-            server.kill()
-            server.start()
-        stage.pause(1.0, 2.0)
-    history = stage.history(server)
-    answered = sum(event.client == EVERYBODY for event in history.done)
-    least = Figure(
-        name="changes by gRPC", value=answered, limit=stage.pace.least_operations / SHARE, unit="", is_least=True
-    )
-    return outcome_of(history, faults=kills, figures=[least])

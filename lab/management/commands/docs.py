@@ -1,4 +1,4 @@
-"""Regenerate the pictures and the generated pages of the documentation."""
+"""Regenerate the pictures of the documentation."""
 
 from __future__ import annotations
 
@@ -12,32 +12,16 @@ from taskstore_project.base_command import CannotRun, ProjectCommand
 
 
 class Command(ProjectCommand):
-    help = "Regenerate the pictures and the generated pages of docs/. A server shows the documentation under /docs/."
+    help = "Regenerate the pictures of docs/. A server shows the documentation under /docs/."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="pictures | reference")
-        verbs.add_parser("pictures", help="regenerate the pictures of docs/, with the sample tasks of `demo seed`")
-        verbs.add_parser("reference", help="regenerate the pages of docs/ that come from the code: gRPC, errors")
+        parser.add_argument("verb", choices=["pictures"], help="with the sample tasks of `demo seed`")
 
-    def handle(self, *, verb: str, **_: Any) -> None:
+    def handle(self, **_: Any) -> None:
         if not settings.IS_CHECKOUT:
-            raise CannotRun(
-                "pictures and pages are made in a checkout; this installation shows the documentation under /docs/"
-            )
-        {"pictures": self.pictures, "reference": self.reference}[verb]()
-
-    def pictures(self) -> None:
+            raise CannotRun("pictures are made in a checkout; this installation shows the documentation under /docs/")
         bootstrap.add_requirements("test")
         from lab.documentation.pictures import take
 
         for picture in take(settings.BASE_DIR, settings.BASE_DIR / "docs"):
             print(f"written to {picture.relative_to(settings.BASE_DIR)}", flush=True)
-
-    def reference(self) -> None:
-        bootstrap.add_requirements("test")  # Includes the protobuf compiler.
-        from lab.documentation.reference import pages
-
-        for name, text in pages().items():
-            place = settings.BASE_DIR / "docs" / name
-            place.write_text(text)
-            print(f"written to {place.relative_to(settings.BASE_DIR)}")
