@@ -1,29 +1,30 @@
-"""The configuration of each program, with timeouts for a failover within 30 seconds."""
+"""The ports and passwords of a cluster, and the configuration of each program, for a failover within 30 seconds."""
 
 from __future__ import annotations
 
 import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
-from .plan import DATABASE, HOST, DatabaseNode, EtcdMember, Plan
+from lab.chaos.processes import CHANCE, PORTS, is_taken
 
+HOST, DATABASE = "127.0.0.1", "taskstore"
+DATABASES, NODES = ("db-1", "db-2"), ("web-1", "web-2")
+SUPERUSER, REPLICATOR, REWINDER, PATRONI = "postgres", "replicator", "rewinder", "patroni"
 # A primary that is gone is replaced once its key in etcd has run out: TTL_S after it was last renewed, which happens
 # every LOOP_WAIT_S. Patroni takes no TTL below 20 s, and wants LOOP_WAIT_S + 2 * RETRY_TIMEOUT_S within it: so long
 # may etcd be away without a primary giving up.
-TTL_S = 20
-LOOP_WAIT_S = 5
-RETRY_TIMEOUT_S = 5
+TTL_S, LOOP_WAIT_S, RETRY_TIMEOUT_S = 20, 5, 5
 # etcd's default is a tenth of that, with which a leader on a busy machine loses its role.
-ETCD_HEARTBEAT_MS = 500
-ETCD_ELECTION_MS = 5_000
+ETCD_HEARTBEAT_MS, ETCD_ELECTION_MS = 500, 5_000
 # The store itself responds while its database is unavailable.
 NOBODY_READY = '{"detail": "No server is ready now: try again.", "code": "unavailable"}'
 
 HAPROXY = """global
     maxconn 4000
-    # An old process must not block the ports of the next one.
-    hard-stop-after 5s
 
 defaults
     timeout connect 2s
@@ -80,76 +81,86 @@ query_wait_timeout = 10
 """
 
 
-def etcd_command(program: str, member: EtcdMember, plan: Plan) -> list[str]:
-    client, peer = f"http://{HOST}:{member.port}", f"http://{HOST}:{member.peer_port}"
+@dataclass(frozen=True)
+class Plan:
+    """Ports by name, which were free a moment ago, and passwords by user: other local users can reach the ports."""
+
+    port: Mapping[str, int]
+    password: Mapping[str, str]
+
+    @classmethod
+    def new(cls) -> Self:
+        names = ("etcd", "peer", *DATABASES, *(f"{name}-patroni" for name in DATABASES), *NODES)
+        free = (port for port in CHANCE.sample(PORTS, len(PORTS)) if not is_taken(port))
+        users = (SUPERUSER, REPLICATOR, REWINDER, PATRONI, DATABASE)
+        return cls(
+            dict(zip((*names, "pgbouncer", "primary", "web"), free, strict=False)),
+            {user: secrets.token_hex() for user in users},
+        )
+
+    def url(self, port: str, user: str = DATABASE) -> str:
+        """Return the address of PostgreSQL behind a port. The superuser has a database of its own name."""
+        return f"postgresql://{user}:{self.password[user]}@{HOST}:{self.port[port]}/{user}"
+
+
+def etcd(program: str, plan: Plan) -> list[str]:
+    client, peer = (f"http://{HOST}:{plan.port[name]}" for name in ("etcd", "peer"))
     options = {
-        "name": member.name,
+        "name": "etcd",
         "data-dir": "data",
         "listen-client-urls": client,
         "advertise-client-urls": client,
         "listen-peer-urls": peer,
         "initial-advertise-peer-urls": peer,
-        "initial-cluster": ",".join(f"{each.name}=http://{HOST}:{each.peer_port}" for each in plan.etcd),
+        "initial-cluster": f"etcd={peer}",
         "heartbeat-interval": str(ETCD_HEARTBEAT_MS),
         "election-timeout": str(ETCD_ELECTION_MS),
     }
     return [program, *(f"--{name}={value}" for name, value in options.items())]
 
 
-def patroni(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> str:
+def patroni(name: str, plan: Plan, folder: Path, binaries: Path) -> str:
     """Of one database. JSON is YAML too."""
+    users = {"superuser": SUPERUSER, "replication": REPLICATOR, "rewind": REWINDER}
     return json.dumps(
         {
             "scope": DATABASE,
-            "name": node.name,
+            "name": name,
             "restapi": {
-                **_listening(node.patroni_port),
-                "authentication": {"username": "patroni", "password": plan.passwords.patroni},
+                **_listening(plan.port[f"{name}-patroni"]),
+                "authentication": {"username": PATRONI, "password": plan.password[PATRONI]},
             },
-            "etcd3": {"hosts": [f"{HOST}:{member.port}" for member in plan.etcd]},
+            "etcd3": {"hosts": [f"{HOST}:{plan.port['etcd']}"]},
             "bootstrap": {
-                "dcs": _shared(),
+                "dcs": {
+                    "ttl": TTL_S,
+                    "loop_wait": LOOP_WAIT_S,
+                    "retry_timeout": RETRY_TIMEOUT_S,
+                    # Acknowledged commits are on the standby too, and only such a standby is promoted.
+                    "synchronous_mode": True,
+                    "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 100}},
+                },
                 "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"],
                 "pg_hba": [f"host {what} all {HOST}/32 scram-sha-256" for what in ("all", "replication")],
             },
-            "postgresql": _postgresql(node, plan, folder, binaries),
-        },
-        indent=2,
+            "postgresql": {
+                **_listening(plan.port[name]),
+                "data_dir": str(folder / "data"),
+                "bin_dir": str(binaries),
+                "pgpass": str(folder / "pgpass"),
+                "authentication": {
+                    role: {"username": user, "password": plan.password[user]} for role, user in users.items()
+                },
+                # Relative, because the path of a socket has a maximum length.
+                "parameters": {"unix_socket_directories": "."},
+                # Start a standby now, not at the primary's next checkpoint.
+                "basebackup": [{"checkpoint": "fast"}],
+                # A killed primary may have writes that no standby has, and can't always be rewound.
+                "remove_data_directory_on_rewind_failure": True,
+                "remove_data_directory_on_diverged_timelines": True,
+            },
+        }
     )
-
-
-def _shared() -> dict[str, Any]:
-    """Return the configuration that all databases share, which Patroni keeps in etcd."""
-    return {
-        "ttl": TTL_S,
-        "loop_wait": LOOP_WAIT_S,
-        "retry_timeout": RETRY_TIMEOUT_S,
-        # Acknowledged commits are on a standby too, and only such a standby is promoted.
-        "synchronous_mode": True,
-        "postgresql": {"use_pg_rewind": True, "parameters": {"max_connections": 100}},
-    }
-
-
-def _postgresql(node: DatabaseNode, plan: Plan, folder: Path, binaries: Path) -> dict[str, Any]:
-    passwords = plan.passwords
-    return {
-        **_listening(node.port),
-        "data_dir": str(folder / "data"),
-        "bin_dir": str(binaries),
-        "pgpass": str(folder / "pgpass"),
-        "authentication": {
-            "superuser": {"username": "postgres", "password": passwords.superuser},
-            "replication": {"username": "replicator", "password": passwords.replication},
-            "rewind": {"username": "rewinder", "password": passwords.rewind},
-        },
-        # Relative, because the path of a socket has a maximum length.
-        "parameters": {"unix_socket_directories": "."},
-        # Start a standby now, not at the primary's next checkpoint.
-        "basebackup": [{"checkpoint": "fast"}],
-        # A killed primary may have writes that no standby has, and can't always be rewound.
-        "remove_data_directory_on_rewind_failure": True,
-        "remove_data_directory_on_diverged_timelines": True,
-    }
 
 
 def _listening(port: int) -> dict[str, str]:
@@ -157,23 +168,24 @@ def _listening(port: int) -> dict[str, str]:
 
 
 def haproxy(plan: Plan) -> str:
+    port = plan.port
     return HAPROXY.format(
         host=HOST,
-        primary_port=plan.primary_port,
-        web_port=plan.web_port,
+        primary_port=port["primary"],
+        web_port=port["web"],
         nobody_ready=NOBODY_READY,
-        databases=_lines(f"{node.name} {HOST}:{node.port} port {node.patroni_port}" for node in plan.databases),
-        nodes=_lines(f"{node.name} {HOST}:{node.port}" for node in plan.nodes),
+        databases="\n".join(
+            f"    server {name} {HOST}:{port[name]} port {port[f'{name}-patroni']}" for name in DATABASES
+        ),
+        nodes="\n".join(f"    server {name} {HOST}:{port[name]}" for name in NODES),
     )
 
 
-def _lines(servers: Any) -> str:
-    return "\n".join(f"    server {server}" for server in servers)
-
-
 def pgbouncer(plan: Plan) -> str:
-    return PGBOUNCER.format(database=DATABASE, host=HOST, primary_port=plan.primary_port, port=plan.pgbouncer_port)
+    return PGBOUNCER.format(
+        database=DATABASE, host=HOST, primary_port=plan.port["primary"], port=plan.port["pgbouncer"]
+    )
 
 
 def pgbouncer_users(plan: Plan) -> str:
-    return f'"{DATABASE}" "{plan.passwords.store}"\n'
+    return f'"{DATABASE}" "{plan.password[DATABASE]}"\n'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.cluster.programs import at_work_in
+from lab.cluster.nodes import at_work_in
 
 
 @pytest.fixture

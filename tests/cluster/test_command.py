@@ -41,20 +41,20 @@ def started(tmp_path):
 @pytest.mark.thorough
 @pytest.mark.stress
 def test_a_standby_takes_the_place_of_the_primary_and_nothing_is_lost(started, disk):
-    process = started("--quick", "--seed", "7", "--folder", str(disk))
+    process = started("--seed", "7", "--folder", str(disk))
     text, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
     [line] = re.findall(r"^\| requests \|(.*)\|$", text, re.MULTILINE)
     acknowledged, faults, _, violations = (int(cell.replace(" ", "")) for cell in line.split("|"))
     assert acknowledged > 0
-    assert (faults, violations) == (1, 0)
+    assert (faults, violations) == (2, 0)
     assert re.search(r"^\| primary: ", text, re.MULTILINE)
     assert os.listdir(disk) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_leaves_nothing_behind_when_it_is_ended(started, disk, how):
-    process = started("--quick", "--folder", str(disk))
+    process = started("--folder", str(disk))
     while "etcd has a leader" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(how)
