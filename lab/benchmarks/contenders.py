@@ -46,7 +46,6 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class Contender:
     name: str  # On the command line and in the tables.
-    kind: str  # The name of several at once.
     title: str
     client: str = ""  # As in clients/__main__.py; empty: the one of its name.
     database: Database = Database.POSTGRESQL
@@ -66,55 +65,52 @@ class Contender:
 
 
 BEFORE = "-before"  # How the name of a contender from another checkout ends.
-UP = ("up", "--port", "0")
-SERVE = ("serve", "--workers", "1", "--port", "0")
-SERVE_TWO = ("serve", "--workers", "2", "--port", "0")
+UP = ("up",)
+SERVE = ("serve", "--workers", "1")
+SERVE_TWO = ("serve", "--workers", "2")
 SQLITE = Database.SQLITE
 
 PSYCOPG = Contender(
     "psycopg",
-    kind="raw",
     title="PostgreSQL from psycopg, without history; each statement is a transaction",
     ledger=RAW,
 )
 
-writer = partial(Contender, kind="writer", client="writer", ledger=STORE)
-WRITER = writer("writer", title="this store in the process of its callers, PostgreSQL")
-rest = partial(Contender, kind="rest", client="rest", ledger=STORE)
+WRITER = Contender("writer", title="this store in the process of its callers, PostgreSQL", ledger=STORE)
+rest = partial(Contender, client="rest", ledger=STORE)
 UVICORN = rest("uvicorn", title="this store over HTTP from uvicorn (`serve --workers 1`), PostgreSQL", server=SERVE)
 TWO_WORKERS = rest("two-workers", title="the same with two processes (`serve --workers 2`)", server=SERVE_TWO)
 DAPHNE_SQLITE = rest(
     "daphne-sqlite", title="this store over HTTP from daphne (`up`), SQLite", database=SQLITE, server=UP
 )
-worker = partial(Contender, kind="worker")
 WITH_COMMANDS = (*SERVE, "--commands")
 OWN_LEFT = "SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'bench'"
 OWN_JOBS_LEFT = "SELECT count(*) FROM tasks_app_task WHERE \"group\" = 'jobs/bench'"
 WORK = ("work", "jobs_worker", "--queue", "bench", "--processes", "{at_once}")
-FUNCTIONS_REST = worker(
+FUNCTIONS_REST = Contender(
     "worker-rest",
     title="this store's `Worker` with coroutine functions, one process, over REST (`serve --workers 1`), PostgreSQL",
     server=SERVE,
     program=Program(module="functions_worker", left=OWN_LEFT, share=40),
 )
-FUNCTIONS_LOCAL = worker(
+FUNCTIONS_LOCAL = Contender(
     "worker-in-process",
     title="the same within a Django process, without a server (`LocalStore`)",
     program=Program(module="functions_worker", left=OWN_LEFT, share=40),
 )
-JOBS_REUSED = worker(
+JOBS_REUSED = Contender(
     "jobs-reused",
     title="this store's `work` with processes that run many jobs (`--jobs-per-process 1000`), over REST",
     server=SERVE,
     program=Program(module="jobs_worker", left=OWN_JOBS_LEFT, share=5, command=(*WORK, "--jobs-per-process", "1000")),
 )
-JOBS_FORKED = worker(
+JOBS_FORKED = Contender(
     "jobs-forked",
     title="this store's `work` with a process per job, over REST",
     server=SERVE,
     program=Program(module="jobs_worker", left=OWN_JOBS_LEFT, share=1, command=WORK),
 )
-COMMANDS_WORKER = worker(
+COMMANDS_WORKER = Contender(
     "commands-worker",
     title="this store's `commands worker`, a shell per command, over REST",
     server=WITH_COMMANDS,
@@ -127,13 +123,13 @@ COMMANDS_WORKER = worker(
         wakes=False,
     ),
 )
-XARGS = worker(
+XARGS = Contender(
     "xargs",
     title="`xargs -P4 -n1 sh -c`, which stores nothing: the cost of shells on this machine",
     database=SQLITE,
     program=Program(share=4),
 )
-OBAN = worker(
+OBAN = Contender(
     "oban",
     title="Oban for Python, one process, PostgreSQL",
     program=Program(
@@ -143,14 +139,14 @@ OBAN = worker(
         packages=("oban",),
     ),
 )
-PGQUEUER = worker(
+PGQUEUER = Contender(
     "pgqueuer",
     title="PgQueuer, one process that takes so many jobs in a batch, PostgreSQL",
     program=Program(
         module="pgqueuer_worker", left="SELECT count(*) FROM pgqueuer", share=40, packages=("pgqueuer[asyncpg]",)
     ),
 )
-PROCRASTINATE = worker(
+PROCRASTINATE = Contender(
     "procrastinate",
     title="Procrastinate, a process for each job at a time, PostgreSQL",
     program=Program(
@@ -158,17 +154,6 @@ PROCRASTINATE = worker(
         left="SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'",
         share=1,
         packages=("procrastinate", "psycopg[binary]"),
-        has_process_each=True,
-    ),
-)
-DJANGO_TASKS = worker(
-    "django-tasks-db",
-    title="django-tasks-db, a process for each task at a time, PostgreSQL",
-    program=Program(
-        module="django_tasks_db_worker",
-        left="SELECT count(*) FROM django_tasks_database_dbtaskresult WHERE status <> 'SUCCESSFUL'",
-        share=1,
-        packages=("django-tasks-db", "psycopg[binary]"),
         has_process_each=True,
     ),
 )

@@ -113,16 +113,6 @@ GOALS = (
         at_least=0.9,
     ),
     Goal(
-        "time until all waiting claims have responses, s",
-        found("waiters", "uvicorn, 1 client, 0 present", "all_woken_s"),
-        at_most=1.5,
-    ),
-    Goal(
-        "server memory per waiting claim, including its connection, kB",
-        found("waiters", "uvicorn, 1 client, 0 present", "kb_each"),
-        at_most=20,
-    ),
-    Goal(
         "log (WAL) per change, including page copies, bytes",
         found(PSYCOPG, "uvicorn, 32 clients", "log_bytes_each"),
         at_most=1_500,

@@ -35,7 +35,6 @@ class Entry:
             f"{self.load.clients} clients" if self.load.clients > 1 else "1 client",
             "keys" if self.load.with_keys else "",
             f"{self.load.rate} a second" if self.load.rate else "",
-            f"{self.load.present} present" if self.load.present != PRESENT else "",
         ]
         return ", ".join([self.contender.name, *filter(None, details)])
 
@@ -52,18 +51,6 @@ def tasks_handed_out(entry: Entry, place: Place, pace: Pace) -> Figures:
     return {**found, "kept": done["per_second"] / entry.load.rate}
 
 
-def waiters(entry: Entry, place: Place, pace: Pace) -> Figures:
-    """What many waiting claims cost, and how soon all of them have their task.
-
-    Raises CannotMeasure when one got none, or one that another got too.
-    """
-    found: Figures = place.ask(entry.load, "waiters", number=pace.waiters)
-    if found["unanswered"] or found["twice"]:
-        raise CannotMeasure(f"{found['unanswered']} waiting claims got no task, {found['twice']} tasks went out twice")
-    # In later rounds the server has the memory already.
-    return {**found, "waiters": pace.waiters, "kb_each": place.kept.setdefault("kb_each", found["kb_each"])}
-
-
 def _work(place: Place, load: Load, lead_s: float, seconds: float) -> Done:
     for _ in range(ATTEMPTS):
         _stock_up(place, load, lead_s + seconds)
@@ -73,16 +60,16 @@ def _work(place: Place, load: Load, lead_s: float, seconds: float) -> Done:
         after = place.account()
         confirm(done["taken"], before, after)
         place.known_rates[load] = done["per_second"]
-        if not done["has_run_dry"] and after.left >= load.present:
+        if not done["has_run_dry"] and after.left >= PRESENT:
             return done
-    raise CannotMeasure(f"it took more tasks than expected, {ATTEMPTS} times: fewer than {load.present} were left")
+    raise CannotMeasure(f"it took more tasks than expected, {ATTEMPTS} times: fewer than {PRESENT} were left")
 
 
 def _stock_up(place: Place, load: Load, seconds: float) -> None:
     """Add so many tasks that those which have to be present are still there at the end."""
-    _fill(place, load, load.present)
+    _fill(place, load, PRESENT)
     rate = place.known_rates.get(load) or place.work(load, 0, TRIAL_S)["per_second"]
-    _fill(place, load, load.present + int(rate * seconds * MARGIN) + load.clients * load.batch)
+    _fill(place, load, PRESENT + int(rate * seconds * MARGIN) + load.clients * load.batch)
 
 
 def _fill(place: Place, load: Load, tasks: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 GROUP = "bench"
 DATA = b"x" * 100
-PRESENT = 10_000
+PRESENT = 10_000  # Never fewer tasks than this are there to be claimed.
 LEASE_MS = 3_600_000  # Nothing may become available again while it is measured.
 
 
@@ -18,7 +18,6 @@ class Pace:
     seconds: float  # Of work that counts.
     rounds: int
     clients: tuple[int, ...]
-    waiters: int
     jobs: int  # For the slowest workers,
     job_wakeups: int  # and how often one comes to idle ones.
 
@@ -31,7 +30,6 @@ FULL = Pace(
     seconds=5,
     rounds=5,
     clients=(1, 8, 32, 128),
-    waiters=10_000,
     jobs=1_000,
     job_wakeups=20,
 )
@@ -40,7 +38,6 @@ QUICK = Pace(
     seconds=1,
     rounds=2,
     clients=(1, 32),
-    waiters=1_000,
     jobs=200,
     job_wakeups=3,
 )
@@ -58,7 +55,6 @@ class Load:
     clients: int
     verb: Verb = Verb.CYCLE
     batch: int = 1  # Tasks of a claim.
-    present: int = PRESENT  # Never fewer tasks than this are there to be claimed.
     with_keys: bool = False  # Every request has an idempotency key.
     rate: int = 0  # Tasks a second of all clients together; 0: as many as they can.
 

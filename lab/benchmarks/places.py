@@ -10,10 +10,9 @@ import sqlite3
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -22,11 +21,12 @@ import psycopg
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment
 from lab.testing.processes import cpu_by_process
+from lab.testing.servers import StoreServer
 
 from . import CannotMeasure
 from .contenders import Contender, Database
 from .pace import Load
-from .services import PostgreSQL, Services, StoreServer, store_server
+from .services import PostgreSQL, Services
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.
 
@@ -97,18 +97,21 @@ def client_process(
         process.communicate()
 
 
-class Storage(ABC):
-    """A database."""
+class Storage:
+    """A database: by itself the file of SQLite, which has no server and no log that can be read."""
 
-    pid: int | None = None  # Of its server, where it has one.
-    variables: Mapping[str, str]  # By which this store's settings find it.
-    where: Mapping[str, Any]  # By which clients find it.
+    pid: int | None = None  # Of its server.
+    variables: Mapping[str, str] = {}  # By which this store's settings find it.
+    where: Mapping[str, Any] = {}  # By which clients find it.
 
-    @abstractmethod
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
     def number(self, question: str) -> int:
-        """Ask for a number, by SQL or a command."""
+        """Ask for a number."""
+        with closing(sqlite3.connect(self._folder / "data" / "taskstore.sqlite3")) as connection:
+            return int(connection.execute(question).fetchone()[0])
 
-    @abstractmethod
     def settle(self) -> None:
         """Do now what filling it has left to do later, which would fall into the measurement."""
 
@@ -161,20 +164,6 @@ class PostgreSQLStorage(Storage):
         except psycopg.Error:
             return {}  # The extension is not installed, or that part of the log has been recycled.
         return {"log_bytes": float(total), "log_image_bytes": float(images)}
-
-
-class SQLiteStorage(Storage):
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.variables = {}
-        self.where = {}
-
-    def number(self, question: str) -> int:
-        with closing(sqlite3.connect(self._folder / "data" / "taskstore.sqlite3")) as connection:
-            return int(connection.execute(question).fetchone()[0])
-
-    def settle(self) -> None:
-        """Nothing: SQLite has no work to do beside what it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +239,11 @@ def place_for(contender: Contender, services: Services) -> Iterator[Place]:
         settings = storage.variables
         servers = []
         if contender.server:
-            command = (*contender.server, "--grpc-port", "0")
             checkout = contender.checkout or PROJECT
-            servers.append(stack.enter_context(store_server(command, folder, settings, checkout)))
-        where = {**storage.where, "servers": [asdict(server) for server in servers]}
+            server = StoreServer(contender.server, folder / "data", settings, checkout=checkout)
+            servers.append(stack.enter_context(server))
+            server.start()
+        where = {**storage.where, "servers": [{"url": server.url, "token": server.token} for server in servers]}
         (folder / "data").mkdir(mode=0o700, exist_ok=True)  # A store in the process of a client has no server.
         client = None
         if not contender.program:
@@ -266,7 +256,7 @@ def place_for(contender: Contender, services: Services) -> Iterator[Place]:
 @contextmanager
 def _storage(contender: Contender, folder: Path, services: Services) -> Iterator[Storage]:
     if contender.database is Database.SQLITE:
-        yield SQLiteStorage(folder)
+        yield Storage(folder)
     else:
         server = services.postgresql()
         # A peer makes its own tables.

@@ -7,38 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from .figures import Spread
 from .goals import Goal, measured
 from .measuring import Entry
-from .pace import DATA, PRESENT
 from .run import Results
-from .scenes import WORKERS, Column, Scene
+from .scenes import Column, Scene
 
 # The properties in which the lines of a scene can differ. Each that does differ becomes a column.
 DIFFERENCES: Mapping[str, Callable[[Entry], str]] = {
     "clients": lambda entry: str(entry.load.clients),
     "keys": lambda entry: "with" if entry.load.with_keys else "without",
-    "present": lambda entry: number(entry.load.present),
 }
-INTRODUCTION = """# Benchmarks
-
-Made by `{command}` in one run, with all contenders on the same machine.
-
-"""
-OF_CLAIMS = """Contenders were measured in alternating rounds. A task holds {bytes} bytes. Unless a table says
-otherwise, at least {present} tasks were available at all times. After each measurement the rows in the database were
-counted, and a figure appears only if they agree with the clients' records.
-
-Figures are medians of the rounds, with minimum and maximum in parentheses. Times are from a claim's request to its
-response. A request is a claim or a deletion. Its processor time is that of the server's processes (or of the clients,
-if there is no server) and that of PostgreSQL with its background processes; SQLite is part of the server. Cores are
-processor time divided by elapsed time: 1.00 is one core all the time. Memory is that of the server or, if there is
-none, of the clients.
-
-"""
-OF_WORKERS = """Workers were started after their tasks had been added, which do nothing. The rate is from the first
-task that is done to the last, by what the database says. Processor time is that of the worker with all its processes,
-of the server, if there is one, and of PostgreSQL with its background processes. What several processes do at a time is
-in the column of clients.
-
-"""
 NOTHING = "–"  # noqa: RUF001 - a dash as in printed tables.
 
 
@@ -46,16 +22,6 @@ def report(scenes: Sequence[Scene], results: Results, conditions: Mapping[str, s
     """Return the conditions, the contenders, a table for each scene, and the goals."""
     parts = [_conditions(conditions), _legend(scenes), *(_scene(scene, results) for scene in scenes), _goals(results)]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def page(command: str, scenes: Sequence[Scene], text: str) -> str:
-    """Return the report as a page that also describes how the scenes were measured."""
-    parts = [INTRODUCTION.format(command=command)]
-    if any(scene.name != WORKERS for scene in scenes):
-        parts.append(OF_CLAIMS.format(bytes=len(DATA), present=number(PRESENT)))
-    if any(scene.name == WORKERS for scene in scenes):
-        parts.append(OF_WORKERS)
-    return "".join([*parts, text])
 
 
 def _conditions(conditions: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from itertools import groupby
 import psycopg
 
 from . import CannotMeasure
+from .contenders import Contender
 from .figures import Figures, Spread, spreads
 from .measuring import Entry
 from .pace import Pace
@@ -83,7 +84,7 @@ class Stage:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._stack = ExitStack()
-        self._places: dict[object, Place] = {}
+        self._places: dict[Contender, Place] = {}
 
     def __enter__(self) -> Stage:
         return self
@@ -92,8 +93,7 @@ class Stage:
         self._stack.close()
 
     def place_of(self, entry: Entry) -> Place:
-        key = entry.contender, entry.load.present
-        if key not in self._places:
+        if entry.contender not in self._places:
             place = place_for(entry.contender, self._services)
-            self._places[key] = self._stack.enter_context(place)
-        return self._places[key]
+            self._places[entry.contender] = self._stack.enter_context(place)
+        return self._places[entry.contender]

@@ -10,7 +10,6 @@ from pathlib import Path
 from .contenders import (
     COMMANDS_WORKER,
     DAPHNE_SQLITE,
-    DJANGO_TASKS,
     FUNCTIONS_LOCAL,
     FUNCTIONS_REST,
     JOBS_FORKED,
@@ -26,7 +25,7 @@ from .contenders import (
     Contender,
 )
 from .figures import Figures
-from .measuring import Entry, tasks_handed_out, waiters
+from .measuring import Entry, tasks_handed_out
 from .pace import Load, Pace, Verb
 from .places import Place
 from .workers import workers
@@ -36,7 +35,7 @@ ALL = (PSYCOPG, WRITER, UVICORN, DAPHNE_SQLITE)
 WORKERS_AT_ONCE = (
     *((contender, 32) for contender in (FUNCTIONS_REST, OBAN)),
     *((contender, 100) for contender in (FUNCTIONS_REST, FUNCTIONS_LOCAL, PGQUEUER)),
-    *((contender, 4) for contender in (JOBS_REUSED, JOBS_FORKED, PROCRASTINATE, DJANGO_TASKS, COMMANDS_WORKER, XARGS)),
+    *((contender, 4) for contender in (JOBS_REUSED, JOBS_FORKED, PROCRASTINATE, COMMANDS_WORKER, XARGS)),
 )
 BUSY = 32  # Clients, where the number of clients is not the question.
 STEADY = 1_000  # Tasks a second, of all clients together.
@@ -147,19 +146,6 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
             is_quick=True,
             stage=SPEED,
         ),
-        Scene(
-            name="waiters",
-            title="Many waiting claims, all woken at once",
-            measure=waiters,
-            entries=entries(Load(clients=1, present=0), WRITER, UVICORN),  # A place of its own: nothing may be there.
-            columns=(
-                Column("waiting claims", "waiters"),
-                Column("memory of each, kB", "kb_each", 1),
-                Column("all responses after, s", "all_woken_s", 2),
-            ),
-            is_quick=True,
-            stage=SPEED,
-        ),
     ]
 
 
@@ -196,11 +182,10 @@ def worker_rates() -> Scene:
 
 
 def names(found: Sequence[Scene]) -> list[str]:
-    """All words by which a part can be chosen: scenes, stages, kinds of contenders, contenders."""
-    contenders = dict.fromkeys(entry.contender for scene in found for entry in scene.entries)
+    """All words by which a part can be chosen: scenes, stages, contenders."""
+    contenders = (entry.contender.name for scene in found for entry in scene.entries)
     stages = filter(None, (scene.stage for scene in found))
-    kinds = dict.fromkeys(contender.kind for contender in contenders)
-    return list(dict.fromkeys([*(scene.name for scene in found), *stages, *kinds, *(one.name for one in contenders)]))
+    return list(dict.fromkeys([*(scene.name for scene in found), *stages, *contenders]))
 
 
 def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:
@@ -210,9 +195,8 @@ def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:
     """
     named = [scene for scene in found if scene.is_named_by(words)] or found
     wanted = {word for word in words if not any(scene.is_named_by([word]) for scene in found)}
-    of_scenes = [replace(scene, entries=_of(scene, wanted)) for scene in named]
+    of_scenes = [
+        replace(scene, entries=[each for each in scene.entries if not wanted or each.contender.name in wanted])
+        for scene in named
+    ]
     return [scene for scene in of_scenes if scene.entries]
-
-
-def _of(scene: Scene, wanted: Collection[str]) -> list[Entry]:
-    return [entry for entry in scene.entries if not wanted or {entry.contender.name, entry.contender.kind} & {*wanted}]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -17,15 +14,10 @@ from typing import Self
 import psycopg
 from psycopg import sql
 
-from lab.testing import PROJECT, CannotTry
+from lab.testing import CannotTry
 from lab.testing.environment import clean_environment
 from lab.testing.postgresql import Cluster
 from taskstore_project.base_command import CannotRun
-
-from . import CannotMeasure
-
-START_S = 60
-STOP_S = 15
 
 
 class PostgreSQL(Cluster):
@@ -54,16 +46,6 @@ class PostgreSQL(Cluster):
     def drop(self, name: str) -> None:
         # Somebody may be on their way out still.
         self.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreServer:
-    """A server of this store."""
-
-    url: str
-    grpc: str  # Its address; empty where it speaks none.
-    token: str
-    pid: int
 
 
 @dataclass
@@ -98,54 +80,3 @@ class Services:
         folder = Path(tempfile.mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
-
-
-@contextmanager
-def store_server(
-    command: tuple[str, ...], folder: Path, variables: Mapping[str, str], checkout: Path
-) -> Iterator[StoreServer]:
-    """A server of the store in `checkout`, ready. `folder`: for all that is its own, `variables`: its settings."""
-    data, log = folder / "data", folder / "log"
-    environment = {**clean_environment(data), **variables}
-    with _running([sys.executable, "-m", "taskstore_project", *command], log, environment, checkout) as process:
-        _wait_until(lambda: b"ready: http" in log.read_bytes(), process, log)
-        found = json.loads((data / "server.json").read_bytes())
-        yield StoreServer(url=found["url"], grpc=found["grpc"], token=found["token"], pid=process.pid)
-
-
-@contextmanager
-def _running(
-    command: list[str], log: Path, environment: dict[str, str] | None = None, cwd: Path = PROJECT
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C is for us, who stop it.
-        )
-    try:
-        yield process
-    finally:
-        _stop(process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _wait_until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline_s = time.monotonic() + START_S
-    while not is_ready():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            said = log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise CannotMeasure(f"a server did not start: {said}")
-        time.sleep(0.02)

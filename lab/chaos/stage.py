@@ -16,12 +16,12 @@ from typing import Any, Self, TypeVar
 
 from lab.testing import CannotTry
 from lab.testing.postgresql import Cluster
+from lab.testing.servers import StoreServer, command
 
 from .client import Orders, Worker
 from .history import History, events_in
 from .load import at_work
 from .pace import Pace
-from .processes import StoreServer, command
 from .proxy import Proxy
 from .truth import truth_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from lab.chaos.processes import CHANCE, PORTS, is_taken
+from lab.testing.servers import CHANCE, PORTS, is_taken
 
 HOST, DATABASE = "127.0.0.1", "taskstore"
 DATABASES, NODES = ("db-1", "db-2"), ("web-1", "web-2")

@@ -18,12 +18,12 @@ import httpx
 import psycopg
 from psycopg import sql
 
-from lab.chaos.processes import StoreServer
 from lab.chaos.stage import make_store, token_of, wait_until
 from lab.testing import CannotTry
 from lab.testing import postgresql as throw_away
 from lab.testing.debian import program
 from lab.testing.processes import LOOK_EVERY_S, PROC, is_alive
+from lab.testing.servers import StoreServer
 
 from . import configuration
 from .configuration import DATABASE, DATABASES, HOST, NODES, SUPERUSER, Plan

@@ -5,12 +5,12 @@ import subprocess
 
 import pytest
 
-from lab.chaos.processes import is_taken
 from lab.chaos.stage import wait_until
 from lab.cluster import configuration
 from lab.cluster.nodes import Program
 from lab.testing.debian import program
 from lab.testing.postgresql import system_binaries
+from lab.testing.servers import is_taken
 
 pytestmark = [pytest.mark.once, pytest.mark.servers]
 
@@ -37,7 +37,7 @@ def test_patroni_takes_its_configuration(tmp_path, disk, plan):
     etcd.begin()
     try:
         wait_until(lambda: is_taken(plan.port["etcd"]), "etcd listens")
-        text = configuration.patroni("db-1", plan, tmp_path / "db-1", system_binaries())
+        text = configuration.patroni("db-1", plan, tmp_path / "db-1", system_binaries() or tmp_path)
         (tmp_path / "patroni.json").write_text(text)
         patroni = program(("patroni",), ("patroni",))
         _, told = checked(patroni, "--validate-config", "patroni.json", cwd=tmp_path)

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from lab.chaos.processes import free_port, is_taken
 from lab.testing.debian import program
 from lab.testing.postgresql import give, identity
+from lab.testing.servers import free_port, is_taken
 from tasks_app.writer.peers import LISTENER
 from tests.behaviour.databases import only_postgresql
 

@@ -15,6 +15,9 @@ from .notes import Notes, Window
 
 T = TypeVar("T")
 
+ADDER = 0  # The client that adds what the others claim.
+CHUNK = 1_000  # Tasks in a commit that adds many.
+
 
 class Client(ABC):
     def __init__(self, load: Load, where: dict[str, Any]) -> None:
@@ -25,9 +28,19 @@ class Client(ABC):
     def prepare(self) -> None:
         """Make what has to be there before any task is added."""
 
-    @abstractmethod
     def add(self, tasks: int) -> None:
         """Add tasks that can be claimed at once; how fast does not matter."""
+        run(self._add(tasks))
+
+    async def _add(self, tasks: int) -> None:
+        await self.open([ADDER])
+        for start in range(0, tasks, CHUNK):
+            await self.put(min(CHUNK, tasks - start))
+        await self.close()
+
+    @abstractmethod
+    async def put(self, tasks: int) -> None:
+        """Add tasks in one commit, as ADDER."""
 
     @abstractmethod
     async def open(self, owners: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ import psycopg
 from tasks_app.core.operations import TaskRecord
 
 from ..pace import DATA, GROUP, LEASE_MS
-from .client import Client
+from .client import ADDER, Client
 
 COLUMNS = ", ".join(f'"{name}"' for name in TaskRecord._fields)
 NOW_MS = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms"
@@ -88,9 +88,8 @@ class PsycopgClient(Client):
             for statement in TABLE:
                 connection.execute(statement)
 
-    def add(self, tasks: int) -> None:
-        with psycopg.connect(self.where["url"], autocommit=True) as connection:
-            connection.execute(ADD, [tasks])
+    async def put(self, tasks: int) -> None:
+        await self.connections[ADDER].execute(ADD, [tasks])
 
     async def open(self, owners: Sequence[int]) -> None:
         self.connections = {owner: await self._connection() for owner in owners}

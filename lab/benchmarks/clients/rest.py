@@ -12,7 +12,7 @@ import orjson
 
 from .. import CannotMeasure
 from ..pace import DATA, GROUP, LEASE_MS
-from .store import ADDER, StoreClient
+from .client import ADDER, Client
 
 OK = b"HTTP/1.1 200 "
 END_OF_HEAD = b"\r\n\r\n"
@@ -87,7 +87,7 @@ TASK = {"group": GROUP, "data": DATA.decode()}
 NUMBERS = count()  # Of keys, in all of this process.
 
 
-class RestClient(StoreClient):
+class RestClient(Client):
     """A connection for each client."""
 
     connections: dict[int, Connection]
@@ -96,7 +96,7 @@ class RestClient(StoreClient):
         """Nothing: the server has made the tables."""
 
     async def open(self, owners: Sequence[int]) -> None:
-        self.connections = getattr(self, "connections", {})
+        self.connections = {}
         for owner in owners:
             [server] = self.where["servers"]
             self.connections[owner] = await Connection.open(server["url"], server["token"])
@@ -105,12 +105,10 @@ class RestClient(StoreClient):
         for connection in self.connections.values():
             connection.close()
 
-    async def claim(self, owner: int, wait_ms: int = 0) -> Sequence[int]:
+    async def claim(self, owner: int) -> Sequence[int]:
         asked: dict[str, Any] = {"clientid": owner, "group": GROUP, "duration": LEASE_MS}
         if self.load.batch > 1:
             asked["limit"] = self.load.batch
-        if wait_ms:
-            asked["wait"] = wait_ms
         return [task["id"] for task in await self._post(owner, b"/claim", asked)]
 
     async def finish(self, owner: int, tasks: Sequence[int]) -> None:

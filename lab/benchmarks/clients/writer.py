@@ -9,7 +9,7 @@ from itertools import count
 import django
 
 from ..pace import DATA, GROUP, LEASE_MS
-from .store import ADDER, StoreClient
+from .client import ADDER, Client
 
 django.setup()
 
@@ -23,7 +23,7 @@ TASK = NewTask(group=GROUP, data=DATA)
 NUMBERS = count()  # Of keys, in all of this process.
 
 
-class WriterClient(StoreClient):
+class WriterClient(Client):
     writer: Writer
 
     def prepare(self) -> None:
@@ -35,13 +35,12 @@ class WriterClient(StoreClient):
     async def close(self) -> None:
         await self.writer.stop()
 
-    async def claim(self, owner: int, wait_ms: int = 0) -> Sequence[int]:
+    async def claim(self, owner: int) -> Sequence[int]:
         claim = Claim(
             groups=(GROUP,),
             owner=owner,
             duration_ms=LEASE_MS,
             limit=self.load.batch,
-            wait_ms=wait_ms,
             key=self._key(),
         )
         return [task.id for task in await self.writer.submit(claim)]

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.testing import CannotTry
+from lab.testing.servers import StoreServer
 
 from ..client import HELD as GROUP
 from ..client import Orders, Worker
 from ..history import events_in
 from ..load import begin
 from ..outcome import Figure, SceneResult, outcome_of
-from ..processes import StoreServer
 from ..stage import Stage, wait_until
 
 AT_ONCE = 50

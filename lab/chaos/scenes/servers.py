@@ -9,9 +9,10 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
+from lab.testing.servers import StoreServer
+
 from ..history import History, Truth
 from ..outcome import Figure, SceneResult, outcome_of
-from ..processes import StoreServer
 from ..proxy import Proxy
 from ..stage import Stage, wait_until
 from ..truth import FILE

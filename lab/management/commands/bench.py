@@ -17,7 +17,7 @@ from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
 from lab.benchmarks.pace import FULL, QUICK, Pace
-from lab.benchmarks.report import page, report
+from lab.benchmarks.report import report
 from lab.benchmarks.run import run
 from lab.benchmarks.scenes import Scene, chosen, names, scenes
 from lab.benchmarks.services import Services
@@ -91,7 +91,7 @@ class Command(ProjectCommand):
         say(f"\n{text.rstrip()}")
         if save:
             save.parent.mkdir(parents=True, exist_ok=True)
-            save.write_text(page(shlex.join(["python3", "manage.py", *sys.argv[1:]]), selected, text))
+            save.write_text(f"Made by `{shlex.join(['python3', 'manage.py', *sys.argv[1:]])}`\n\n{text}")
         return results.is_complete
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import subprocess
@@ -14,9 +15,9 @@ from typing import Self
 
 import httpx
 
-from lab.testing import NO_TLS, PROJECT, CannotTry
-from lab.testing.environment import clean_environment
-from lab.testing.processes import LOOK_EVERY_S, kill_family
+from . import NO_TLS, PROJECT, CannotTry
+from .environment import clean_environment
+from .processes import LOOK_EVERY_S, kill_family
 
 START_S = 60.0  # For a busy machine.
 END_S = 30.0
@@ -26,10 +27,17 @@ THE_PROJECT = ("-m", "taskstore_project")
 
 
 class StoreServer:
-    """A server of this store, always on the same port. `command`: `up`, or `serve` with its options."""
+    """A server of the store in this checkout, always on the same port. `command`: `up` or `serve`, with options."""
 
-    def __init__(self, command: Sequence[str], folder: Path, variables: Mapping[str, str], port: int = 0) -> None:
-        self._command = command
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        variables: Mapping[str, str],
+        port: int = 0,
+        checkout: Path = PROJECT,
+    ) -> None:
+        self._command, self._checkout = command, checkout
         self.folder = folder
         self.variables = variables
         self.port = port or free_port()
@@ -47,6 +55,11 @@ class StoreServer:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def token(self) -> str:
+        """That of this machine, with all rights, as soon as the server has started."""
+        return str(json.loads((self.folder / "server.json").read_bytes())["token"])
 
     @property
     def pid(self) -> int:
@@ -69,7 +82,7 @@ class StoreServer:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],
-                cwd=PROJECT,
+                cwd=self._checkout,
                 env={**clean_environment(self.folder), **self.variables, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
