@@ -8,30 +8,28 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from lab.testing import PROJECT
+from lab.testing.postgresql import system_binaries
+from lab.testing.postgresql import version as version_of
 
 from .figures import percentile
 
-PACKAGES = (
-    "Django",
-    "djangorestframework",
-    "psycopg",
-    "daphne",
-    "uvicorn",
-    "uvloop",
-)
+PACKAGES = ("Django", "djangorestframework", "psycopg", "daphne", "uvicorn", "uvloop")
 WRITES = 200
 PAGE = b"\0" * 4096
 
 
-def conditions(folder: Path, programs: Mapping[str, str]) -> dict[str, str]:
-    """Each by its name. `folder`: where the databases are, `programs`: the versions of those that were started."""
-    versions = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version, **programs, **dict(_packages())}
+def conditions(folder: Path) -> dict[str, str]:
+    """Each by its name. `folder`: where the databases are."""
+    system = {"Python": platform.python_version(), "SQLite": sqlite3.sqlite_version}
+    if binaries := system_binaries():
+        system["PostgreSQL"] = str(version_of(binaries))
+    versions = {**system, **{name: version(name) for name in PACKAGES}}
     return {
         "When": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {_revision()}",
         "Machine": f"{cores()} cores, {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.release()}",
@@ -95,11 +93,3 @@ def _revision() -> str:
     except (OSError, subprocess.CalledProcessError):
         return f"version {version('taskstore')}"
     return f"revision {done.stdout.strip()}"
-
-
-def _packages() -> Iterator[tuple[str, str]]:
-    for name in PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:  # Of a peer, where no peer was measured.
-            continue

@@ -20,13 +20,14 @@ import psycopg
 
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment
+from lab.testing.places import Places
+from lab.testing.postgresql import Cluster
 from lab.testing.processes import cpu_by_process
 from lab.testing.servers import StoreServer
 
 from . import CannotMeasure
 from .contenders import Contender, Database
 from .pace import Load
-from .services import PostgreSQL, Services
 
 PATIENCE_S = 600  # For filling a store with a million tasks over HTTP.
 
@@ -129,8 +130,8 @@ class Storage:
 
 
 class PostgreSQLStorage(Storage):
-    def __init__(self, server: PostgreSQL, name: str, url: str, observer: psycopg.Connection[Any]) -> None:
-        self.pid = server.pid
+    def __init__(self, server: Cluster, name: str, url: str, observer: psycopg.Connection[Any]) -> None:
+        self.pid = server.process.pid
         self.variables = {"DATABASE_URL": url}
         self.where = {"url": url}
         self._name, self._url = name, url
@@ -231,11 +232,11 @@ def all_but(strangers: Collection[int], used_s: Mapping[int, float]) -> float:
 
 
 @contextmanager
-def place_for(contender: Contender, services: Services) -> Iterator[Place]:
+def place_for(contender: Contender, places: Places) -> Iterator[Place]:
     """A new place: its tables are there, its servers run, and a client waits for orders."""
-    folder = services.new_folder(contender.name)
+    folder = places.new_folder(contender.name)
     with ExitStack() as stack:
-        storage = stack.enter_context(_storage(contender, folder, services))
+        storage = stack.enter_context(_storage(contender, folder, places))
         settings = storage.variables
         servers = []
         if contender.server:
@@ -254,18 +255,16 @@ def place_for(contender: Contender, services: Services) -> Iterator[Place]:
 
 
 @contextmanager
-def _storage(contender: Contender, folder: Path, services: Services) -> Iterator[Storage]:
+def _storage(contender: Contender, folder: Path, places: Places) -> Iterator[Storage]:
     if contender.database is Database.SQLITE:
         yield Storage(folder)
     else:
-        server = services.postgresql()
+        server = places.cluster
         # A peer makes its own tables.
-        template = (
-            "template1"
-            if contender.program and contender.program.packages
-            else server.tables_of(contender.checkout or PROJECT)
-        )
-        url = server.new_database(folder.name, template=template)
+        is_peer = contender.program and contender.program.packages
+        template = "template1" if is_peer else places.template(contender.checkout or PROJECT)[0]
+        url = server.new_database(folder.name, template)
         with psycopg.connect(server.url, autocommit=True) as observer:
             yield PostgreSQLStorage(server, folder.name, url, observer)
-        server.drop(folder.name)
+        # Somebody may be on their way out still.
+        server.execute(f'DROP DATABASE "{folder.name}" WITH (FORCE)')

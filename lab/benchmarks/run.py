@@ -10,6 +10,8 @@ from itertools import groupby
 
 import psycopg
 
+from lab.testing.places import Places
+
 from . import CannotMeasure
 from .contenders import Contender
 from .figures import Figures, Spread, spreads
@@ -17,7 +19,6 @@ from .measuring import Entry
 from .pace import Pace
 from .places import Place, place_for
 from .scenes import Scene
-from .services import Services
 
 
 @dataclass(slots=True)
@@ -41,11 +42,11 @@ class Results:
         return not any(self.problems.values())
 
 
-def run(scenes: Sequence[Scene], pace: Pace, services: Services, say: Callable[[str], None]) -> Results:
+def run(scenes: Sequence[Scene], pace: Pace, places: Places, say: Callable[[str], None]) -> Results:
     """Measure everything. What can't be measured is noted and left out from then on; the rest goes on."""
     results = Results()
     for _, on_one_stage in groupby(scenes, key=lambda scene: scene.stage or scene.name):
-        with Stage(services) as stage:
+        with Stage(places) as stage:
             for scene in on_one_stage:
                 say(f"{scene.title}:")
                 for line in _act(scene, stage, pace, results):
@@ -81,10 +82,10 @@ def _measure(scene: Scene, entry: Entry, stage: Stage, pace: Pace, results: Resu
 class Stage:
     """The places of a scene, or of several, made when they are needed and gone at the end."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._stack = ExitStack()
-        self._places: dict[Contender, Place] = {}
+        self._made: dict[Contender, Place] = {}
 
     def __enter__(self) -> Stage:
         return self
@@ -93,7 +94,6 @@ class Stage:
         self._stack.close()
 
     def place_of(self, entry: Entry) -> Place:
-        if entry.contender not in self._places:
-            place = place_for(entry.contender, self._services)
-            self._places[entry.contender] = self._stack.enter_context(place)
-        return self._places[entry.contender]
+        if entry.contender not in self._made:
+            self._made[entry.contender] = self._stack.enter_context(place_for(entry.contender, self._places))
+        return self._made[entry.contender]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from .checker import entries_about, violations
 from .history import Event, History
+
+MOST_ENTRIES = 20  # Of a violation.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +51,6 @@ class SceneResult:
     violations: Sequence[Violation] = ()
     figures: Sequence[Figure] = ()
 
-    @property
-    def bound(self) -> float:
-        """The upper bound, with 95 % confidence, of the share of faulty operations if none was found."""
-        return 3 / max(self.operations, 1)
-
 
 def outcome_of(
     history: History, *, faults: int, problems: Sequence[str] = (), figures: Sequence[Figure] = ()
@@ -66,3 +64,10 @@ def outcome_of(
         violations=[*(Violation(text=text) for text in problems), *found],
         figures=figures,
     )
+
+
+def in_full(violation: Violation) -> str:
+    """Return the text of a violation with its requests, one per line."""
+    entries = [json.dumps(asdict(event)) for event in violation.entries[:MOST_ENTRIES]]
+    more = len(violation.entries) - len(entries)
+    return "\n    ".join([violation.text, *entries, *([f"and {more} more"] if more else [])])

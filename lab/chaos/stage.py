@@ -5,18 +5,16 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
-from lab.testing import CannotTry
-from lab.testing.postgresql import Cluster
-from lab.testing.servers import StoreServer, command
+from lab.testing.places import Places, wait_until
+from lab.testing.servers import StoreServer
 
 from .client import Orders, Worker
 from .history import History, events_in
@@ -27,75 +25,10 @@ from .truth import truth_of
 
 T = TypeVar("T")
 
-TEMPLATE = "store"
-PATIENCE_S = 120.0
-
 
 class Database(StrEnum):
     SQLITE = "sqlite"
     POSTGRESQL = "postgresql"
-
-
-@dataclass
-class Places:
-    """The folders and the PostgreSQL of a run, which are removed at the end of the `with` block."""
-
-    parent: Path
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _made: int = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def new_folder(self, name: str) -> Path:
-        folder = Path(mkdtemp(prefix=f"taskstore-{name}-", dir=self.parent))
-        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        return folder
-
-    def new_cluster(self, **settings: str) -> Cluster:
-        """Start a cluster, which is killed at the end."""
-        cluster = Cluster(self.new_folder("postgresql"), **settings)
-        cluster.make()
-        self._stack.callback(cluster.kill)
-        cluster.start()
-        return cluster
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        """The cluster that most scenes share, with a template database that has tables and a token."""
-        cluster = self.new_cluster()
-        make_store(self.folder_with_token, cluster.new_database(TEMPLATE))
-        return cluster
-
-    @cached_property
-    def folder_with_token(self) -> Path:
-        return self.new_folder("tables")
-
-    @cached_property
-    def sqlite(self) -> Path:
-        """A data directory to copy, whose SQLite file has tables and a token."""
-        folder = self.new_folder("sqlite")
-        make_store(folder, "")
-        return folder
-
-    @contextmanager
-    def stage(self, name: str, database: Database, seed: str, pace: Pace) -> Iterator[Stage]:
-        """Create the stage of one scene."""
-        folder = self.new_folder(name)
-        self._made += 1
-        if database is Database.SQLITE:
-            shutil.copytree(self.sqlite, folder / "data")
-            url, token = "", token_of(self.sqlite)
-        else:
-            (folder / "data").mkdir()
-            url = self.cluster.new_database(f"scene_{self._made}", TEMPLATE)
-            token = token_of(self.folder_with_token)
-        with Stage(self, database, folder, url, token, f"{seed}/{name}/{database}", pace) as stage:
-            yield stage
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
@@ -170,22 +103,18 @@ class Stage:
         time.sleep(self.chance.uniform(least_s, most_s))
 
 
-def make_store(folder: Path, url: str) -> None:
-    """Create the tables, and a token in a file of the folder."""
-    command("migrate", "--verbosity=0", "--skip-checks", folder=folder, DATABASE_URL=url)
-    secret = command("token", "create", "chaos", "--scope", "operate", folder=folder, DATABASE_URL=url)
-    (folder / "chaos-token").write_text(secret)
-
-
-def token_of(folder: Path) -> str:
-    return (folder / "chaos-token").read_text()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> float:
-    """Wait for a condition, and return how long that took in seconds. Raises CannotTry after PATIENCE_S."""
-    began_s = time.monotonic()
-    while not condition():
-        if time.monotonic() - began_s > PATIENCE_S:
-            raise CannotTry(f"it did not happen in {PATIENCE_S:g} s that {what}")
-        time.sleep(0.05)
-    return time.monotonic() - began_s
+@contextmanager
+def stage(places: Places, name: str, database: Database, seed: str, pace: Pace) -> Iterator[Stage]:
+    """Create the stage of one scene."""
+    folder = places.new_folder(name)
+    if database is Database.SQLITE:
+        made, token = places.sqlite
+        shutil.copytree(made, folder / "data")
+        url = ""
+    else:
+        template, token = places.template()
+        (folder / "data").mkdir()
+        url = places.cluster.new_database(folder.name, template)
+    with Stage(places, database, folder, url, token, f"{seed}/{name}/{database}", pace) as found:
+        yield found
+    shutil.rmtree(folder, ignore_errors=True)

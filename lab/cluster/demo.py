@@ -11,8 +11,8 @@ from lab.benchmarks.report import number, table
 from lab.chaos.history import History, events_in
 from lab.chaos.load import at_work
 from lab.chaos.outcome import SceneResult, outcome_of
-from lab.chaos.stage import wait_until
 from lab.chaos.truth import truth_of
+from lab.testing.places import wait_until
 
 from .nodes import Cluster
 

@@ -18,10 +18,10 @@ import httpx
 import psycopg
 from psycopg import sql
 
-from lab.chaos.stage import make_store, token_of, wait_until
 from lab.testing import CannotTry
 from lab.testing import postgresql as throw_away
 from lab.testing.debian import program
+from lab.testing.places import make_store, wait_until
 from lab.testing.processes import LOOK_EVERY_S, PROC, is_alive
 from lab.testing.servers import StoreServer
 
@@ -151,8 +151,7 @@ class Cluster:
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(name, password))
             connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
         folder = self.new_folder("store")
-        make_store(folder, self.plan.url("primary"))
-        self.token = token_of(folder)
+        self.token = make_store(folder, self.plan.url("primary"))
         self._say("the store has been created")
 
     def _add_node(self, name: str) -> None:

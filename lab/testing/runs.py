@@ -149,7 +149,7 @@ def lanes_of(plan: Plan, urls: Mapping[str, str]) -> Iterator[Sequence[Run]]:
                 part = "" if is_all else " of portability"
                 yield from packages(other)
                 yield tests(part, database, other, marks, [*several, *(f"tests/{path}" for path in paths)])
-            yield chaos(database, "--short" if is_all else "--tiny")
+            yield chaos(database, *([] if is_all else ["--tiny"]))
         if database == SQLITE:
             yield from stress
 
@@ -165,9 +165,9 @@ def packages(python: Python) -> Iterator[Run]:
         yield Run(name=f"packages for Python {python.version}", arguments=command, python=python, makes_it=True)
 
 
-def chaos(database: str, length: str) -> Run:
-    arguments = ["manage.py", "chaos", length, "--database", database]
-    return Run(name=f"chaos {length} on {database}", arguments=arguments)
+def chaos(database: str, *length: str) -> Run:
+    arguments = ["manage.py", "chaos", *length, "--database", database]
+    return Run(name=" ".join(["chaos", *length, "on", database]), arguments=arguments)
 
 
 def files_with(text: str) -> list[str]:

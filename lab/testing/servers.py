@@ -152,11 +152,11 @@ def is_taken(port: int) -> bool:
     return True
 
 
-def command(*words: str, folder: Path, **variables: str) -> str:
-    """Run a command of this project and return its output. Raises CannotTry if it fails."""
+def command(*words: str, folder: Path, checkout: Path = PROJECT, **variables: str) -> str:
+    """Run a command of the project in a checkout, and return its output. Raises CannotTry if it fails."""
     done = subprocess.run(
         [sys.executable, *THE_PROJECT, *words],
-        cwd=PROJECT,
+        cwd=checkout,
         env={**clean_environment(folder), **variables},
         capture_output=True,
         text=True,

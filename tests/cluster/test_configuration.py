@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from lab.chaos.stage import wait_until
 from lab.cluster import configuration
 from lab.cluster.nodes import Program
 from lab.testing.debian import program
+from lab.testing.places import wait_until
 from lab.testing.postgresql import system_binaries
 from lab.testing.servers import is_taken
 

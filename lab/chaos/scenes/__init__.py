@@ -22,29 +22,27 @@ class Scene:
     title: str
     act: Callable[[Stage], SceneResult]
     databases: Collection[Database] = tuple(Database)
-    is_tiny: bool = False  # Part of `chaos --tiny`.
 
 
 SCENES = (
-    Scene(name="contention", title="clients that all want the same", act=contention, is_tiny=True),
+    Scene(name="contention", title="clients that all want the same", act=contention),
     Scene(
         name="interleavings",
         title="two operations in every order of their statements",
         act=interleavings,
         databases=POSTGRESQL,
     ),
-    Scene(name="kill-server", title="kill -9 of a server", act=kill_server, is_tiny=True),
-    Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE, is_tiny=True),
+    Scene(name="kill-server", title="kill -9 of a server", act=kill_server),
+    Scene(name="kill-migrate", title="kill -9 of a first start", act=kill_migrate, databases=SQLITE),
     Scene(
         name="kill-postgresql",
         title="kill -9 of PostgreSQL and its children",
         act=kill_postgresql,
         databases=POSTGRESQL,
-        is_tiny=True,
     ),
-    Scene(name="cut-network", title="connections cut, responses dropped", act=cut_network, is_tiny=True),
-    Scene(name="terminate", title="SIGTERM under load", act=terminate, is_tiny=True),
-    Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker, is_tiny=True),
-    Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker, is_tiny=True),
-    Scene(name="settling", title="results wait for slow commits, tasks are stolen", act=settling, is_tiny=True),
+    Scene(name="cut-network", title="connections cut, responses dropped", act=cut_network),
+    Scene(name="terminate", title="SIGTERM under load", act=terminate),
+    Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker),
+    Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker),
+    Scene(name="settling", title="results wait for slow commits, tasks are stolen", act=settling),
 )

@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import product
 
+from lab.testing.places import make_store, wait_until
+
 from ..interleaving import arena, differences
 from ..outcome import Figure, SceneResult, Violation, outcome_of
 from ..pairs import PAIRS
 from ..rivals import ALONE, BY_THE_WRITER, IN_TWO_TRIPS, Tally
-from ..stage import TEMPLATE, Stage, make_store, wait_until
+from ..stage import Stage
 
 RECOVERED_S = 5.0
 TOLD_S = 5.0
@@ -47,8 +49,8 @@ def interleavings(stage: Stage) -> SceneResult:
     """Compare responses and tables of each order of statements with those of the two serial orders."""
     # No fsync, because nothing must survive and many commits would wait for the disk.
     cluster = stage.places.new_cluster(fsync="off")
-    make_store(stage.folder / "data", cluster.new_database(TEMPLATE))
-    addresses = [cluster.new_database(f"lane_{number}", TEMPLATE) for number in range(LANES)]
+    make_store(stage.folder / "data", cluster.new_database("store"))
+    addresses = [cluster.new_database(f"lane_{number}", "store") for number in range(LANES)]
     tally = Tally()
     found = asyncio.run(violations(stage, addresses, tally))
     cluster.kill()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.testing import CannotTry
+from lab.testing.places import wait_until
 from lab.testing.servers import StoreServer
 
 from ..client import HELD as GROUP
@@ -18,7 +19,7 @@ from ..client import Orders, Worker
 from ..history import events_in
 from ..load import begin
 from ..outcome import Figure, SceneResult, outcome_of
-from ..stage import Stage, wait_until
+from ..stage import Stage
 
 AT_ONCE = 50
 SLOW, QUICK, FINISHER = 1_001, 1_002, 1_003  # Clients.

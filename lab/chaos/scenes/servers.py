@@ -9,12 +9,13 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
+from lab.testing.places import wait_until
 from lab.testing.servers import StoreServer
 
 from ..history import History, Truth
 from ..outcome import Figure, SceneResult, outcome_of
 from ..proxy import Proxy
-from ..stage import Stage, wait_until
+from ..stage import Stage
 from ..truth import FILE
 
 START_S = 3.0

@@ -19,11 +19,12 @@ from threading import Event, Thread
 
 from lab.testing import PROJECT
 from lab.testing.environment import clean_environment
+from lab.testing.places import wait_until
 from taskstore import Client, NewTask, Task, TaskStoreError, Worker
 
 from ..outcome import SceneResult, Violation
 from ..proxy import Proxy
-from ..stage import Stage, wait_until
+from ..stage import Stage
 
 WORK, RECEIPTS, NUMBER = "work", "receipts", "number"
 WORKERS = 2  # Processes.

@@ -20,7 +20,8 @@ from lab.benchmarks.pace import FULL, QUICK, Pace
 from lab.benchmarks.report import report
 from lab.benchmarks.run import run
 from lab.benchmarks.scenes import Scene, chosen, names, scenes
-from lab.benchmarks.services import Services
+from lab.testing import CannotTry
+from lab.testing.places import Places
 from taskstore_project.base_command import CannotRun, ProjectCommand
 
 INCOMPLETE = 1
@@ -84,9 +85,12 @@ class Command(ProjectCommand):
         load = machine.load()
         if load > BUSY:
             say(f"The machine is busy (load {load:.1f}): the figures will be too low.")
-        with Services(folder) as services:
-            results = run(selected, pace, services, say)
-            conditions = machine.conditions(folder, services.versions())
+        try:
+            with Places(folder) as places:
+                results = run(selected, pace, places, say)
+        except CannotTry as problem:
+            raise CannotRun(str(problem)) from None
+        conditions = machine.conditions(folder)
         text = report(selected, results, {**conditions, "Load before": f"{load:.2f}", "Pace": str(pace)})
         say(f"\n{text.rstrip()}")
         if save:

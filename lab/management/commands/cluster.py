@@ -15,7 +15,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
-from lab.chaos.report import in_full
+from lab.chaos.outcome import in_full
 from lab.cluster.demo import play, report
 from lab.cluster.nodes import Cluster
 from lab.testing import CannotTry
@@ -63,7 +63,7 @@ class Command(ProjectCommand):
 
     def demo(self, cluster: Cluster, seed: str, *, keep: bool) -> int:
         """Returns the exit code."""
-        conditions = {**machine.conditions(cluster.folder, {}), "Load before": f"{machine.load():.1f}"}
+        conditions = {**machine.conditions(cluster.folder), "Load before": f"{machine.load():.1f}"}
         try:
             cluster.start()
             observed = play(cluster, seed, self.say)
