@@ -25,16 +25,7 @@ from tasks_app.reading.counts import COUNTED, group_counts
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
 from taskstore.types.groups import LOST_MS
-from taskstore.types.job_record import (
-    Attempt,
-    How,
-    JobError,
-    JobOptions,
-    JobRecord,
-    JobStatus,
-    finished_group,
-    queue_group,
-)
+from taskstore.types.job_record import Attempt, How, JobError, JobRecord, JobStatus, finished_group, queue_group
 from taskstore.types.scalars import MOST_CLAIMED
 from taskstore.types.schedules import CatchUp
 from taskstore.types.tasks import Change, NewTask, Order
@@ -49,21 +40,8 @@ FIRST_OWNER = 5_000
 HOUR, DAY = 60, 1_440  # Minutes.
 SILENT_MS = 20 * MINUTE_MS  # Of a lost worker.
 
-AREAS = ("mail", "billing", "images", "search", "reports", "import", "export", "push", "video", "fraud", "crm", "stock")
-STEPS = (
-    "incoming",
-    "fetch",
-    "parse",
-    "resize",
-    "render",
-    "send",
-    "retry",
-    "archive",
-    "index",
-    "notify",
-    "sync",
-    "verify",
-)
+AREAS = ["mail", "billing", "images", "search", "reports", "import", "export", "push", "video", "fraud", "crm", "stock"]
+STEPS = ("incoming", "fetch", "parse", "resize", "render", "send", "retry", "archive", "index", "notify", "sync")
 REGIONS = ("eu", "us", "ap", "sa", "af")
 ERRORS = (
     "connection to 10.{a}.{b}.{c} refused after {n} ms",
@@ -146,13 +124,10 @@ class Seed:
     def _schedule(self, groups: Sequence[str]) -> None:
         task = PlannedTask(group=groups[-1], data='{"of": "yesterday"}', labels={"tier": "gold"})
         job = PlannedJob(function="reports.build", kwargs={"of": "yesterday"}, queue="reports")
-        plans = {
-            "daily-report": SchedulePlan(cron="30 3 * * MON-FRI", zone="Europe/Berlin", job=job),
-            "hourly-sync": SchedulePlan(cron="@hourly", catch_up=CatchUp.LATEST, task=task),
-            "clean-up": SchedulePlan(cron="0 4 * * SUN", task=task),
-        }
-        for name, plan in plans.items():
-            schedules.put(name, plan, Actor("demo"))
+        daily = SchedulePlan(cron="30 3 * * MON-FRI", zone="Europe/Berlin", job=job)
+        schedules.put("daily-report", daily, Actor("demo"))
+        schedules.put("hourly-sync", SchedulePlan(cron="@hourly", catch_up=CatchUp.LATEST, task=task), Actor("demo"))
+        schedules.put("clean-up", SchedulePlan(cron="0 4 * * SUN", task=task), Actor("demo"))
         schedules.pause("clean-up", Actor("demo", reason="until the disks are larger"))
 
     # ---- Workers
@@ -320,12 +295,9 @@ def day_and_night(minute: int) -> float:
 FUNCTIONS = ("shop.invoices.render", "shop.mail.send", "shop.images.resize", "shop.reports.month")
 QUEUES = ("default", "reports")
 FINISHED, WAITING, LATER = 24, 6, 3  # Jobs of each queue.
-OPTIONS = JobOptions(max_attempts=3, timeout_ms=15 * MINUTE_MS)
 TRACEBACK = (
-    "Traceback (most recent call last):\n"
-    '  File "/srv/shop/mail.py", line 41, in send\n'
-    "    answer = server.deliver(to, text)\n"
-    "TimeoutError: no answer within 30 s\n"
+    'Traceback (most recent call last):\n  File "/srv/shop/mail.py", line 41, in send\n'
+    "    answer = server.deliver(to, text)\nTimeoutError: no answer within 30 s\n"
 )
 ERROR = JobError(type="TimeoutError", message="no answer within 30 s", traceback=TRACEBACK)
 
@@ -345,39 +317,30 @@ def sow_jobs(chance: random.Random, owners: range) -> None:
 def _record(chance: random.Random, number: int) -> JobRecord:
     order = chance.randrange(10**6)
     kwargs = {"to": f"user{order % 50_000}@example.org", "copies": chance.randrange(1, 4)}
-    return JobRecord(function=FUNCTIONS[number % len(FUNCTIONS)], args=[order], kwargs=kwargs, options=OPTIONS)
+    return JobRecord(function=FUNCTIONS[number % len(FUNCTIONS)], args=[order], kwargs=kwargs)
 
 
 def _finish(task: Task, queue: str, chance: random.Random) -> None:
-    """Finish a job: most succeed, some of them at the second attempt."""
-    fails = chance.random() < 0.2
-    status = JobStatus.FAILED if fails else JobStatus.SUCCEEDED
-    attempts = tuple(_attempts(chance, 3 if fails else chance.choice((1, 1, 1, 2)), fails=fails))
+    """Finish a job: most succeed."""
+    fails, now_ms = chance.random() < 0.2, Task.objects.now_ms()
+    attempt = Attempt(
+        started=now_ms - chance.randrange(400, 50_000),
+        ended=now_ms,
+        how=How.FAILED if fails else How.SUCCEEDED,
+        worker=f"worker-{chance.randrange(1, 9)}",
+        host=f"node-{chance.randrange(1, 5)}.example.org",
+        pid=1_000 + chance.randrange(30_000),
+        error=ERROR if fails else None,
+        final=True,
+    )
     record = replace(
         JobRecord.decode(bytes(task.data)),
-        attempts=attempts,
+        attempts=(attempt,),
         result=None if fails else {"pages": chance.randrange(1, 40), "file": f"invoices/{task.id}.pdf"},
-        error=ERROR if fails else None,
+        error=attempt.error,
         log=f"order {task.id}: rendering\norder {task.id}: {'gave up' if fails else 'done'}\n",
     )
+    group = finished_group(queue, JobStatus.FAILED if fails else JobStatus.SUCCEEDED)
     error = ERROR.line if fails else ""
-    finished = NewTask.successor_of(task, group=finished_group(queue, status), data=record.encode(), error=error)
+    finished = NewTask.successor_of(task, group=group, data=record.encode(), error=error)
     Task.objects.commit(owner=task.owner, adds=[finished], deletes=[task.id])
-
-
-def _attempts(chance: random.Random, count: int, *, fails: bool) -> Iterator[Attempt]:
-    """Yield attempts, the last of which has just ended."""
-    now_ms = Task.objects.now_ms()
-    for number in range(1, count + 1):
-        is_last = number == count
-        ended = now_ms - (count - number) * MINUTE_MS
-        yield Attempt(
-            started=ended - chance.randrange(400, 50_000),
-            ended=ended,
-            how=How.SUCCEEDED if is_last and not fails else chance.choice((How.FAILED, How.TIMED_OUT)),
-            worker=f"worker-{chance.randrange(1, 9)}",
-            host=f"node-{chance.randrange(1, 5)}.example.org",
-            pid=1_000 + chance.randrange(30_000),
-            error=None if is_last and not fails else ERROR,
-            final=is_last,
-        )

@@ -5,39 +5,35 @@
     RUN/reduce       a task for each letter: who holds it may add up the letter's counts
     RUN/output       a task for each letter: how often each of its words occurs in the text
 
-What a worker takes is leased to it for some seconds; then others get it. What it has done counts only through one
-commit that also deletes what it took.
+`python -m lab.demo.wordcount URL RUN` is one of the workers. What it takes is leased to it for some seconds; then
+others get it. What it has done counts only through one commit that also deletes what it took.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pydoc_data.topics
 import random
 import re
 import subprocess
 import sys
-import sysconfig
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 from lab.testing import PROJECT
-from taskstore import Change, Client, CommitRefused, NewTask, NotAllowed, StoreUnavailable
+from lab.testing.processes import ending_with_us
+from taskstore import Client, CommitRefused, NewTask, Result, Task, Worker
 
 LEASE_MS = 3_000
-WORDS_A_PIECE, PIECES_AT_ONCE, COUNTS_AT_ONCE, ADDS_AT_ONCE = 10, 50, 400, 1_000
+WORDS_A_PIECE, CHANGES_AT_ONCE = 100, 1_000
 LOOK_EVERY_S, PATIENCE_S = 0.2, 30.0
 KILL_EVERY_S = (0.2, 0.8)  # A random time between these.
 CHANCE = random.SystemRandom()
 # Letters of any script, apostrophes between them; cut off where a name of a group would become too long.
 WORD = re.compile(r"[^\W\d_](?:['\u2019]?[^\W\d_]){0,59}")
-ENOUGH = 2**20  # Characters.
-LICENCES = Path("/usr/share/common-licenses")  # Debian's.
 
 Tell = Callable[[str, int, int], None]  # Gets what is done, how much of it, and how much there is to do.
 
@@ -50,51 +46,28 @@ def words_of(text: str) -> list[str]:
     return [word.lower() for word in WORD.findall(text)]
 
 
-# ---- A worker
+def work(store: Client, run: str) -> None:
+    """Do what there is to do until the end of the process."""
+    worker = Worker(store, threads=4, lease_ms=LEASE_MS)
 
-
-def work(store: Client, run: str, starter: int) -> None:
-    """Do what there is to do until the one who started us is gone."""
-    while os.getppid() == starter:
-        # A lease that has ended is nothing lost: another worker has the task now.
-        with suppress(CommitRefused, StoreUnavailable):
-            if map_pieces(store, run) or reduce_letter(store, run):
-                continue
-        time.sleep(LOOK_EVERY_S)
-
-
-def map_pieces(store: Client, run: str) -> bool:
-    """Replace some pieces with the counts of their words, a task for each first letter. Returns whether there were any.
-
-    Raises CommitRefused if the lease has ended meanwhile.
-    """
-    pieces = store.claim(f"{run}/map", duration_ms=LEASE_MS, limit=PIECES_AT_ONCE)
-    counts: dict[str, Counter[str]] = {}
-    for piece in pieces:
+    @worker.handle(f"{run}/map")
+    def count_piece(piece: Task) -> list[NewTask]:
+        """Replace a piece with the counts of its words, a task for each first letter."""
+        counts: dict[str, Counter[str]] = {}
         for word in words_of(piece.text):
             counts.setdefault(word[0], Counter())[word] += 1
-    if pieces:
-        adds = [counted(f"{run}/words/{letter}", found) for letter, found in counts.items()]
-        store.commit(adds=adds, deletes=[piece.id for piece in pieces])
-    return bool(pieces)
+        return [counted(f"{run}/words/{letter}", found) for letter, found in counts.items()]
 
-
-def reduce_letter(store: Client, run: str) -> bool:
-    """Replace the counts of one letter with their sum. Returns whether a letter was to be had. Raises CommitRefused."""
-    for right in store.claim(f"{run}/reduce", duration_ms=LEASE_MS):
-        group = f"{run}/words/{right.text}"
-        # No need to claim these: only who holds the right to the letter touches them.
-        counts = list(store.group(group, limit=COUNTS_AT_ONCE, owned=True))
+    @worker.handle(f"{run}/reduce")
+    def add_up(right: Task) -> Result:
+        """Replace the counts of one letter with their sum: only who holds the right to the letter touches them."""
+        counts = list(store.group(f"{run}/words/{right.text}", owned=True))
         sums: Counter[str] = Counter()
         for each in counts:
             sums.update(json.loads(each.text))
-        ids = [each.id for each in counts]
-        if len(counts) < COUNTS_AT_ONCE:
-            store.commit(adds=[counted(f"{run}/output", sums)], deletes=[*ids, right.id])
-        else:  # There may be more: the sum so far is one count, and the next holder goes on.
-            store.commit(adds=[counted(group, sums)], updates=[Change(id=right.id, release=True)], deletes=ids)
-        return True
-    return False
+        return Result(adds=[counted(f"{run}/output", sums)], deletes=[each.id for each in counts])
+
+    worker.run()
 
 
 def counted(group: str, counts: Counter[str]) -> NewTask:
@@ -105,10 +78,10 @@ def counted(group: str, counts: Counter[str]) -> NewTask:
 
 
 class Crew:
-    """Processes that work until the crew is dismissed, and are killed at random meanwhile if that is asked for."""
+    """Processes that work until the end of the block, and are killed at random meanwhile if that is asked for."""
 
     def __init__(self, url: str, token: str, run: str, *, size: int, is_killed: bool) -> None:
-        self._command = [sys.executable, "-m", __name__, url, run, str(os.getpid())]
+        self._command = ending_with_us([sys.executable, "-m", __name__, url, run])
         self._environment = {**os.environ, "TASKSTORE_TOKEN": token}
         self._size, self._is_killed, self.kills = size, is_killed, 0
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -165,9 +138,11 @@ def do_all(store: Client, group: str, data: Sequence[str], crew: Crew, tell: Cal
         crew.look_after()
     left = len(data)
     while left:
-        counts = {each.group: each for each in store.stats().groups}
-        here = counts.get(group)
-        left = here.ready + here.claimed + here.expired + here.scheduled if here else 0
+        left = sum(
+            each.ready + each.claimed + each.expired + each.scheduled
+            for each in store.stats().groups
+            if each.group == group
+        )
         tell(len(data) - left, len(data))
         crew.look_after()
         time.sleep(LOOK_EVERY_S if left else 0)
@@ -176,7 +151,8 @@ def do_all(store: Client, group: str, data: Sequence[str], crew: Crew, tell: Cal
 def clean_up(store: Client, run: str) -> None:
     """Delete all tasks of the run, as soon as the leases of workers that are gone have ended. Raises TimeoutError."""
     give_up_at = time.monotonic() + LEASE_MS / 1_000 + PATIENCE_S
-    while left := [task.id for group in groups_of(store, run) for task in store.group(group, owned=True)]:
+    groups = [name for name in store.groups() if name.startswith(f"{run}/")]
+    while left := [task.id for group in groups for task in store.group(group, owned=True)]:
         for ids in chunks(left):
             with suppress(CommitRefused):
                 store.commit(deletes=ids)
@@ -186,44 +162,10 @@ def clean_up(store: Client, run: str) -> None:
             time.sleep(LOOK_EVERY_S)
 
 
-def groups_of(store: Client, run: str) -> list[str]:
-    return [name for name in store.groups() if name.startswith(f"{run}/")]
-
-
 def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (items[place : place + ADDS_AT_ONCE] for place in range(0, len(items), ADDS_AT_ONCE))
-
-
-# ---- The text
-
-
-def text_of(files: Sequence[Path]) -> str:
-    """Return the text of the files one after the other. Raises OSError where one can't be read."""
-    return "\n".join(file.read_text(errors="replace") for file in files)
-
-
-def sample_text() -> str:
-    """Return at least a megabyte, mostly English: licences, Python's help on its own topics, its library."""
-    found = ""
-    for piece in _pieces():
-        found += f"{piece}\n"
-        if len(found) >= ENOUGH:
-            break
-    return found
-
-
-def _pieces() -> Iterator[str]:
-    # Regular files only: the links beside them are the same licences under other names.
-    licences = [file for file in sorted(LICENCES.glob("*")) if not file.is_symlink()]
-    yield from (file.read_text(errors="replace") for file in licences)
-    yield from pydoc_data.topics.topics.values()
-    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-    yield from (module.read_text(errors="replace") for module in modules)
+    return (items[place : place + CHANGES_AT_ONCE] for place in range(0, len(items), CHANGES_AT_ONCE))
 
 
 if __name__ == "__main__":
     with Client(sys.argv[1]) as client:
-        try:
-            work(client, sys.argv[2], int(sys.argv[3]))
-        except NotAllowed as refusal:
-            sys.exit(str(refusal))
+        work(client, sys.argv[2])

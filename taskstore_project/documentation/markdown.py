@@ -43,7 +43,6 @@ class Section:
 
     heading: Heading
     text: str
-    terms: str  # The first cells of its tables, which are the terms of a reference.
 
 
 class Document:
@@ -77,10 +76,9 @@ class Document:
         """Give headings their anchors and links their addresses, and collect the text of each section."""
         taken: dict[str, int] = {}
         texts: list[str] = []
-        terms: list[str] = []
         for place, token in enumerate(self.tokens):
             if token.type == "heading_open":
-                self._end_section(texts, terms)
+                self._end_section(texts)
                 text = plain(self.tokens[place + 1].children or ())
                 if token.tag == "h1" and self.headings:
                     # A page has one title.
@@ -93,11 +91,8 @@ class Document:
             elif token.type == "inline":
                 children = token.children or []
                 self._lead(children)
-                before = [each.type for each in self.tokens[place - 2 : place]]
-                if before[-1:] != ["heading_open"]:
+                if self.tokens[place - 1].type != "heading_open":
                     texts.append(plain(children))
-                if before == ["tr_open", "td_open"]:
-                    terms.append(texts[-1])
             elif token.type in ("fence", "code_block"):
                 texts.append(token.content)
             elif token.type == "th_open" and not self.tokens[place + 1].content:
@@ -107,13 +102,12 @@ class Document:
             elif token.type in ("th_open", "td_open") and (found := ALIGNMENT.search(str(token.attrGet("style")))):
                 # The content security policy forbids inline styles.
                 token.attrs = {"class": f"align-{found[1]}"}
-        self._end_section(texts, terms)
+        self._end_section(texts)
 
-    def _end_section(self, texts: list[str], terms: list[str]) -> None:
+    def _end_section(self, texts: list[str]) -> None:
         if self.headings:
-            self.sections.append(Section(self.headings[-1], " ".join(" ".join(texts).split()), " ".join(terms)))
+            self.sections.append(Section(self.headings[-1], " ".join(" ".join(texts).split())))
         texts.clear()
-        terms.clear()
 
     def _lead(self, children: Sequence[Token]) -> None:
         for token in children:

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from .markdown import Document, Section
+from .markdown import Document
 
 HERE = Path(__file__).parent
 INDEX = "docs/README.md"  # Code hosts show it for the directory.
@@ -34,9 +34,7 @@ PNG_SIZE = struct.Struct(">16x2I")
 LONGEST = 200  # Characters of a question.
 MOST_WORDS = 10
 SECTIONS_OF_A_PAGE = 3
-AROUND = 90  # Characters of an excerpt before the first word found; twice as many after it.
-
-Words = re.Pattern[str]
+WORDS_BEFORE, WORDS_AFTER = 12, 25  # Of an excerpt, around the first word found.
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,85 +210,51 @@ class FoundPage:
     url: str
     sections: list[Found]
 
-    @property
-    def score(self) -> float:
-        return max(section.score for section in self.sections)
-
 
 def search(library: Library, question: str) -> list[FoundPage]:
-    """Return the pages with all words of the question, each with its best sections.
+    """Return the pages with all words of the question, each with its best sections, the best page first.
 
-    Words may begin in the middle of others. Where no section has all of them, a page that has them in different
-    sections is found, too, below all others.
+    Words may begin in the middle of others, and may be in different sections of the page.
     """
     words = list(dict.fromkeys(question.lower().split()))[:MOST_WORDS]
-    if not words:
-        return []
-    pages = [found_on(name, document, words) for name, document in library.documents()]
-    # Equal pages in the order of the index.
-    order = {entry.url: number for number, entry in enumerate(library.order())}
-    return sorted(filter(None, pages), key=lambda page: (-page.score, order.get(page.url, len(order))))
+    pages = [found_on(name, document, words) for name, document in library.documents()] if words else []
+    return sorted(filter(None, pages), key=lambda page: -max(section.score for section in page.sections))
 
 
 def found_on(name: str, document: Document, words: list[str]) -> FoundPage | None:
-    title = document.title.lower()
-    texts = [f"{section.heading.text} {section.text}".lower() for section in document.sections]
-    if not all(any(word in text for text in texts) for word in words):
-        return None
-    # Words in the title of a page count for each of its sections.
-    whole = [
-        section
-        for section, text in zip(document.sections, texts, strict=True)
-        if all(word in text or word in title for word in words) and any(word in text for word in words)
-    ]
-    some = whole or [section for section, text in zip(document.sections, texts, strict=True)
-                     if any(word in text for word in words)]  # fmt: skip
     pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))), re.IGNORECASE)
-    sections = [
-        Found(
-            title=marked(section.heading.text, pattern),
-            url=url_of(name) if section.heading.level == 1 else f"{url_of(name)}#{section.heading.anchor}",
-            excerpt=excerpt(section.text, pattern),
-            score=score(section, title, words) - (0 if whole else 100),
+    found, title, seen = [], document.title.lower(), set()
+    for section in document.sections:
+        text, heading = f"{section.heading.text} {section.text}".lower(), section.heading.text.lower()
+        here = [word for word in words if word in text]
+        seen.update(here)
+        # A section with all words comes first, then titles, headings and the number of occurrences count.
+        score = 100 * len(here) + sum(
+            20 * (word in title) + 10 * (word in heading) + min(text.count(word), 5) for word in here
         )
-        for section in some
-    ]
-    best = sorted(sections, key=lambda found: -found.score)[:SECTIONS_OF_A_PAGE]
+        # The first section of a page introduces it.
+        is_first = section.heading.level == 1
+        url = url_of(name) if is_first else f"{url_of(name)}#{section.heading.anchor}"
+        if here:
+            name_of_it = marked(section.heading.text, pattern)
+            found.append(Found(name_of_it, url, excerpt(section.text, pattern), score + 5 * is_first))
+    if len(seen) < len(words):
+        return None
+    best = sorted(found, key=lambda each: -each.score)[:SECTIONS_OF_A_PAGE]
     # The best of them, in the order of the page.
-    shown = [found for found in sections if found in best]
-    return FoundPage(marked(document.title, pattern), url_of(name), shown)
+    return FoundPage(marked(document.title, pattern), url_of(name), [each for each in found if each in best])
 
 
-def score(section: Section, title: str, words: list[str]) -> float:
-    """Rate a section: by the page's title, then by headings and rows of tables, then by the number of occurrences."""
-    heading, text, terms = section.heading.text.lower(), section.text.lower(), section.terms.lower()
-    points = 0.0
-    for word in words:
-        points += 20 * (word in title) + 10 * (word in heading) + 8 * (word in terms) + min(text.count(word), 5)
-        # Whole words count more than parts.
-        points += 3 * bool(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", f"{heading} {text}"))
-    if len(words) > 1 and " ".join(words) in f"{heading} {text}":
-        points += 10
-    # The first section of a page introduces it.
-    return points + 5 * (section.heading.level == 1)
-
-
-def excerpt(text: str, pattern: Words) -> SafeString:
+def excerpt(text: str, pattern: re.Pattern[str]) -> SafeString:
     """Return the text around the first word found, with all of them marked."""
-    first = pattern.search(text)
-    place = first.start() if first else 0
-    start = max(0, place - AROUND)
-    end = min(len(text), place + 2 * AROUND)
-    if start:
-        start = text.find(" ", start, place) + 1 or start
-    if end < len(text):
-        cut = text.rfind(" ", place, end)
-        end = cut if cut > (first.end() if first else 0) else end
-    before, after = "… " if start else "", " …" if end < len(text) else ""
-    return format_html("{}{}{}", before, marked(text[start:end], pattern), after)
+    words = text.split()
+    place = next((number for number, word in enumerate(words) if pattern.search(word)), 0)
+    start, end = max(0, place - WORDS_BEFORE), place + WORDS_AFTER
+    shown = marked(" ".join(words[start:end]), pattern)
+    return format_html("{}{}{}", "… " if start else "", shown, " …" if end < len(words) else "")
 
 
-def marked(text: str, pattern: Words) -> SafeString:
+def marked(text: str, pattern: re.Pattern[str]) -> SafeString:
     """Return the text as HTML, with each word found in a <mark>."""
     parts, place = [], 0
     for found in pattern.finditer(text):

@@ -1,110 +1,77 @@
 """`manage.py demo wordcount`: the right counts, whatever happens to its workers."""
 
-from __future__ import annotations
-
-import json
+import random
 import re
+import signal
 from collections import Counter
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from lab.demo.wordcount import words_of
 from lab.management.commands.demo import Command
 
-from .harness import Server, Store, empty
+from .harness import wait_for
 from .rest import Rest
-from .texts import WORDS, write_text
 
+WORDS = ("the", "quick", "brown", "fox", "doesn't", "don\N{RIGHT SINGLE QUOTATION MARK}t", "ÜBER", "été", "слово")
 # A client over HTTP like any other: what the database does under contention, chaos tries on both.
 pytestmark = pytest.mark.once
 
 
 @pytest.fixture
-def store(lasting_store: Store) -> Store:
-    return lasting_store
-
-
-@pytest.fixture
-def server(lasting_server: Server) -> Server:
-    return lasting_server
-
-
-@pytest.fixture
-def rest(server: Server, store: Store) -> Iterator[Rest]:
-    with Rest(server.url, store.token) as rest:
+def rest(store):
+    with store.up() as server, Rest(server.url, store.token) as rest:
         yield rest
-    empty(server, store.token)
 
 
 def test_it_counts_the_words_of_files_and_leaves_nothing_behind(store, rest, tmp_path):
-    done = store.manage("demo", "wordcount", str(write_text(tmp_path, 60)), str(write_text(tmp_path, 60)))
+    file = tmp_path / "letters"
+    file.write_text("\n".join(" ".join([word] * number) for number, word in enumerate("abcdefghijkl", start=100)))
+    done = store.manage("demo", "wordcount", str(file), str(write_text(tmp_path, 60)), "--workers", "2")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "108 of 108 pieces of the text counted" in done.stdout
-    assert f"all {len(WORDS)} words have the same count" in done.stdout
-    assert rest.groups() == []
-
-
-def test_the_ten_most_frequent_words_are_shown(store, server, tmp_path):
-    file = tmp_path / "text"
-    file.write_text("\n".join(" ".join([word] * number) for number, word in enumerate("abcdefghijkl", start=1)))
-    done = store.manage("demo", "wordcount", str(file), "--workers", "2")
+    assert f"all {len(WORDS) + 12} words have the same count" in done.stdout
     shown = re.findall(r"^ +(\d+)  (\w)$", done.stdout, re.MULTILINE)
-    assert shown == [(str(number), word) for number, word in reversed(list(enumerate("abcdefghijkl", start=1))[2:])]
-
-
-def test_its_output_stays_when_it_is_to_be_kept(store, rest, tmp_path):
-    file = write_text(tmp_path, 30)
-    store.manage("demo", "wordcount", str(file), "--keep", "--workers", "2")
-    [group] = rest.groups()
-    found = [json.loads(task["data"]) for task in rest.tasks(group)]
-    assert re.fullmatch("wordcount/[0-9a-f]{6}/output", group)
-    assert {word: count for letter in found for word, count in letter.items()} == Counter(words_of(file.read_text()))
-    assert len(found) == len({word[0].lower() for word in WORDS})
+    assert shown == [(str(number), word) for number, word in reversed(list(enumerate("cdefghijkl", start=102)))]
+    assert rest.groups() == []
 
 
 def test_killed_workers_change_nothing(store, rest, tmp_path):
-    done = store.manage("demo", "wordcount", str(write_text(tmp_path, 12_000)), "--kill-workers", "--workers", "4")
+    done = store.manage("demo", "wordcount", str(write_text(tmp_path, 20_000)), "--kill-workers", "--workers", "4")
     assert (done.returncode, done.stderr) == (0, "")
-    killed = re.search(r"(\d+) workers were killed", done.stdout)
-    assert killed
-    assert int(killed[1]) > 0
+    [killed] = re.findall(r"(\d+) workers were killed", done.stdout)
+    assert int(killed) > 0
     assert rest.groups() == []
 
 
-def test_a_token_that_is_not_valid_is_told(store, server):
-    done = store.manage("demo", "wordcount", "--url", server.url, "--token", "ts_wrong")
-    assert done.returncode == 2
-    assert done.stderr.startswith("taskstore: ")
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("limits", [["--scope", "read"], ["--scope", "work", "--groups", "mail"]])
-def test_a_token_that_may_not_do_this_is_told(store, server, limits):
-    token = store.manage("token", "create", "demo", *limits).stdout.strip()
-    done = store.manage("demo", "wordcount", "--url", server.url, "--token", token)
-    assert done.returncode == 2
-    assert done.stderr.startswith("taskstore: ")
-    assert done.stderr.count("\n") == 1
-
-
-def test_the_token_of_this_machine_is_not_sent_elsewhere(store, server):
-    done = store.manage("demo", "wordcount", "--url", server.url)
-    assert done.returncode == 2
-    assert done.stderr == f"taskstore: name a token for {server.url} with --token\n"
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_its_workers_end_with_it(store, rest, tmp_path, is_asked):
+    demo = store.begin("demo", "wordcount", str(write_text(tmp_path, 30_000)), "--workers", "2")
+    wait_for(lambda: any("/words/" in group for group in rest.groups()), "the first count")
+    [run] = {group.rpartition("/words/")[0] for group in rest.groups() if "/words/" in group}
+    demo.send_signal(signal.SIGINT) if is_asked else demo.kill()
+    output, _ = demo.communicate(timeout=60)
+    wait_for(lambda: not processes_of(run), "the end of the workers")
+    if is_asked:
+        assert demo.returncode == 130
+        assert "Traceback" not in output
+        assert rest.groups() == []
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(None, "can't read {file}: No such file or directory"), ("1 2 3\n...", "this text contains no words")],
+    [
+        (None, "can't read {file}: No such file or directory"),
+        ("1 2 3\n...", "this text contains no words: name another file"),
+        ("words", "no server runs on this data directory: start one with `python3 manage.py up --data {data}`"),
+    ],
 )
-def test_a_file_that_is_no_use_is_told(sqlite_store, tmp_path, content, complaint):
+def test_what_is_no_use_is_told(sqlite_store, tmp_path, content, complaint):
     file = tmp_path / "text"
     if content is not None:
         file.write_text(content)
     done = sqlite_store.manage("demo", "wordcount", str(file))
     assert done.returncode == 2
-    assert complaint.format(file=file) in done.stderr
+    assert done.stderr == f"taskstore: {complaint.format(file=file, data=sqlite_store.folder)}\n"
 
 
 def test_counts_that_differ_are_told_with_exit_code_1(capsys):
@@ -116,3 +83,22 @@ def test_counts_that_differ_are_told_with_exit_code_1(capsys):
         "    ghost: 1 instead of 0",
         "    to: 0 instead of 1",
     ]
+
+
+def write_text(folder, lines):
+    """A file of lines of nine words each."""
+    chance = random.Random(1)
+    file = folder / "text"
+    file.write_text("\n".join(" ".join(chance.choices(WORDS, k=9)) + "." for _ in range(lines)))
+    return file
+
+
+def processes_of(run):
+    return [process for process in Path("/proc").glob("[0-9]*/cmdline") if run.encode() in read_bytes(process)]
+
+
+def read_bytes(file):
+    try:
+        return file.read_bytes()
+    except OSError:  # The process has gone meanwhile.
+        return b""
