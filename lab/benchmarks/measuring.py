@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.testing.processes import memory_mb
-
 from . import CannotMeasure
 from .contenders import Contender
 from .figures import Figures
 from .pace import PRESENT, Load, Pace
-from .places import Account, Place
+from .places import Place
 
 TRIAL_S = 0.5
 MARGIN = 1.7  # So many times the tasks that will be taken according to the trial, which is short.
@@ -44,31 +42,45 @@ def tasks_handed_out(entry: Entry, place: Place, pace: Pace) -> Figures:
 
     Raises CannotMeasure when the database does not agree that all of them were done.
     """
-    done = _work(place, entry.load, pace.lead_s, pace.seconds)
-    found = {**_costs(done, place, entry.load), **_some(done, "per_second", "mean_ms", "p50_ms", "p99_ms")}
-    if not entry.load.rate:
-        return found
-    return {**found, "kept": done["per_second"] / entry.load.rate}
+    load = entry.load
+    done = _work(place, load, pace.lead_s, pace.seconds)
+    requests_a_second = max(done["per_second"] * load.requests_per_task, 1e-9)
+    # Cores are seconds of processor time a second. Without a server its work is the client's.
+    cores = {"server": done["cores"]["client"], **done["cores"]}
+    found = {
+        **{name: float(done[name]) for name in ("per_second", "mean_ms", "p50_ms", "p99_ms", "memory_mb")},
+        "client_cores": cores.pop("client"),
+        **{f"{name}_us": value / requests_a_second * 1e6 for name, value in cores.items()},
+    }
+    if done["log_bytes"]:
+        found["log_bytes_each"] = done["log_bytes"] / max(done["taken"] * load.requests_per_task, 1)
+    return {**found, "kept": done["per_second"] / load.rate} if load.rate else found
 
 
 def _work(place: Place, load: Load, lead_s: float, seconds: float) -> Done:
     for _ in range(ATTEMPTS):
         _stock_up(place, load, lead_s + seconds)
         place.storage.settle()
-        before = place.account()
-        done = place.work(load, lead_s, seconds)
-        after = place.account()
-        confirm(done["taken"], before, after)
+        left, claimed, logged = place.left(), place.claimed(), place.storage.log_bytes()
+        done = _trial(place, load, lead_s, seconds)
+        logged = place.storage.log_bytes() - logged
+        confirm(done["taken"], left, claimed, place)
         place.known_rates[load] = done["per_second"]
-        if not done["has_run_dry"] and after.left >= PRESENT:
-            return done
+        if not done["has_run_dry"] and place.left() >= PRESENT:
+            return {**done, "log_bytes": logged}
     raise CannotMeasure(f"it took more tasks than expected, {ATTEMPTS} times: fewer than {PRESENT} were left")
+
+
+def _trial(place: Place, load: Load, lead_s: float, seconds: float) -> Done:
+    strangers = place.storage.strangers()
+    found: Done = place.ask(load, "work", lead_s=lead_s, seconds=seconds, watched=place.pids(), strangers=strangers)
+    return found
 
 
 def _stock_up(place: Place, load: Load, seconds: float) -> None:
     """Add so many tasks that those which have to be present are still there at the end."""
     _fill(place, load, PRESENT)
-    rate = place.known_rates.get(load) or place.work(load, 0, TRIAL_S)["per_second"]
+    rate = place.known_rates.get(load) or _trial(place, load, 0, TRIAL_S)["per_second"]
     _fill(place, load, PRESENT + int(rate * seconds * MARGIN) + load.clients * load.batch)
 
 
@@ -78,33 +90,13 @@ def _fill(place: Place, load: Load, tasks: int) -> None:
         place.ask(load, "add", tasks=missing)
 
 
-def confirm(taken: int, before: Account, after: Account) -> None:
+def confirm(taken: int, left: int, claimed: int | None, place: Place) -> None:
     """Compare what the clients say that they took with what became of the rows.
 
     Raises CannotMeasure when they do not agree.
     """
-    gone = before.left - after.left
+    gone, claims = left - place.left(), place.claimed()
     if gone != taken:
         raise CannotMeasure(f"the clients say that they took {taken} tasks; there are {gone} fewer in the database")
-    if before.claimed is not None and after.claimed != before.claimed + taken:
-        claims = (after.claimed or 0) - before.claimed
-        raise CannotMeasure(f"the clients say that they took {taken} tasks; the database saw {claims} claims")
-
-
-def _costs(done: Done, place: Place, load: Load) -> Figures:
-    """What a request costs, and the memory of what does the store's work: its server, or else the clients."""
-    requests_a_second = max(done["per_second"] * load.requests_per_task, 1e-9)
-    # Cores are seconds of processor time a second.
-    cores = {"server": done.get("server_cores", done["client_cores"]), "database": done.get("database_cores")}
-    used_us = {f"{name}_us": value / requests_a_second * 1e6 for name, value in cores.items() if value is not None}
-    log = {
-        f"{name}_each": done[name] / (requests_a_second * done["seconds"])
-        for name in ("log_bytes", "log_image_bytes")
-        if name in done
-    }
-    memory = sum(memory_mb(server.pid) for server in place.servers) if place.servers else done["memory_mb"]
-    return {"client_cores": done["client_cores"], **used_us, **log, "memory_mb": memory}
-
-
-def _some(found: Done, *names: str) -> dict[str, float]:
-    return {name: float(found[name]) for name in names}
+    if claims is not None and claimed is not None and claims - claimed != taken:
+        raise CannotMeasure(f"the clients say that they took {taken} tasks; the database saw {claims - claimed} claims")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
@@ -61,9 +61,6 @@ class Load:
     @property
     def requests_per_task(self) -> float:
         return (1 if self.verb is Verb.CLAIM else 2) / self.batch
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:

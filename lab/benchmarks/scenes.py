@@ -114,7 +114,6 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
                 Column("mean", "mean_ms", 2),
                 *RATES[2:],
                 Column("bytes of log per change", "log_bytes_each"),
-                Column("of which page copies", "log_image_bytes_each"),
             ),
             stage=SPEED,
         ),

@@ -17,15 +17,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from lab.testing import PROJECT
-from lab.testing.processes import cpu_by_process, kill_family
+from lab.testing.processes import kill_family
 from taskstore_project import bootstrap
 
 from . import CannotMeasure
+from .clients.client import used_s
 from .contenders import Program
 from .figures import Figures, percentile
 from .measuring import Entry
 from .pace import Pace
-from .places import Place, all_but
+from .places import Place
 
 PROGRAMS = Path(__file__).parent / "programs"
 OLDEST = (3, 12)  # Python for the peers.
@@ -43,8 +44,8 @@ def workers(entry: Entry, place: Place, pace: Pace) -> Figures:
         return {"per_second": _xargs(tasks, at_once)}
     with TemporaryDirectory() as folder:
         scene = _Scene(program, place, at_once, Path(folder) / "started")
-        if "is_prepared" not in place.kept:
-            place.kept["is_prepared"] = True
+        if not place.is_prepared:
+            place.is_prepared = True
             scene.do("prepare")
         before = scene.done(0)
         scene.do("add", tasks)
@@ -149,13 +150,9 @@ class _Scene:
 
     def _used(self, processes: Sequence[subprocess.Popen[bytes]]) -> dict[str, float]:
         """Return the processor time so far, in seconds."""
-        storage, servers = self._place.storage, self._place.servers
-        used = {"worker": sum(sum(cpu_by_process(each.pid).values()) for each in processes)}
-        if servers:
-            used["server"] = sum(sum(cpu_by_process(server.pid).values()) for server in servers)
-        if storage.pid:
-            used["database"] = all_but(storage.strangers(), cpu_by_process(storage.pid))
-        return used
+        strangers = self._place.storage.strangers()
+        used = {name: used_s(pid, strangers) for name, pid in self._place.pids().items()}
+        return {"worker": sum(used_s(each.pid, ()) for each in processes), **used}
 
     def _of_module(self) -> list[str]:
         return [str(self._python), "-c", f"import {self._program.module}"]
@@ -164,10 +161,8 @@ class _Scene:
         return [sys.executable, "-m", "taskstore_project", *words]
 
     def _variables(self, do: str = "", number: int = 1) -> Mapping[str, str]:
-        address = self._place.storage.where["url"]
-        server = {}
-        if self._place.servers:
-            [one] = self._place.servers
+        address, server = self._place.storage.url, {}
+        if one := self._place.server:
             server, address = {"TASKSTORE_URL": one.url, "TASKSTORE_TOKEN": one.token}, one.url
         own = {"ADDRESS": address, "DO": do, "NUMBER": str(number), "STARTED": str(self._started)}
         path = [str(PROGRAMS), *([] if self._program.packages else [str(PROJECT)])]

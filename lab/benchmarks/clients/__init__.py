@@ -1,4 +1,1 @@
-"""The processes that do a contender's work, one module for each kind of contender.
-
-They are started by `python -m lab.benchmarks.clients` and take orders on standard input.
-"""
+"""The processes that do a contender's work, one module for each kind of contender."""

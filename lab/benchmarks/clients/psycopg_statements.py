@@ -83,10 +83,10 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 class PsycopgClient(Client):
     connections: dict[int, Connection]
 
-    def prepare(self) -> None:
-        with psycopg.connect(self.where["url"], autocommit=True) as connection:
-            for statement in TABLE:
-                connection.execute(statement)
+    async def prepare(self) -> None:
+        connection = await self._connection()
+        for statement in TABLE:
+            await connection.execute(statement)
 
     async def put(self, tasks: int) -> None:
         await self.connections[ADDER].execute(ADD, [tasks])
@@ -108,4 +108,4 @@ class PsycopgClient(Client):
         await self.connections[owner].cursor(binary=True).execute(DELETE, [list(tasks)], prepare=True)
 
     async def _connection(self) -> Connection:
-        return await psycopg.AsyncConnection.connect(self.where["url"], autocommit=True)
+        return await psycopg.AsyncConnection.connect(self.where["database"], autocommit=True)

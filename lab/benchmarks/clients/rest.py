@@ -92,14 +92,10 @@ class RestClient(Client):
 
     connections: dict[int, Connection]
 
-    def prepare(self) -> None:
-        """Nothing: the server has made the tables."""
-
     async def open(self, owners: Sequence[int]) -> None:
         self.connections = {}
         for owner in owners:
-            [server] = self.where["servers"]
-            self.connections[owner] = await Connection.open(server["url"], server["token"])
+            self.connections[owner] = await Connection.open(self.where["url"], self.where["token"])
 
     async def close(self) -> None:
         for connection in self.connections.values():

@@ -16,7 +16,6 @@ django.setup()
 from tasks_app.core.operations import Claim, Commit, ResendKey  # noqa: E402 - Django has to be ready.
 from tasks_app.writer.writer import Writer, running  # noqa: E402
 from taskstore.types.tasks import NewTask  # noqa: E402 - Django has to be ready.
-from taskstore_project import startup_migration  # noqa: E402
 
 TASK = NewTask(group=GROUP, data=DATA)
 
@@ -25,9 +24,6 @@ NUMBERS = count()  # Of keys, in all of this process.
 
 class WriterClient(Client):
     writer: Writer
-
-    def prepare(self) -> None:
-        startup_migration.migrate()
 
     async def open(self, owners: Sequence[int]) -> None:
         self.writer = running("default") or Writer.start()
