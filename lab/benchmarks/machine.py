@@ -32,15 +32,10 @@ def conditions(folder: Path) -> dict[str, str]:
     versions = {**system, **{name: version(name) for name in PACKAGES}}
     return {
         "When": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {_revision()}",
-        "Machine": f"{cores()} cores, {_processor()}, {_memory_gb():.0f} GB, {platform.system()} {platform.release()}",
+        "Machine": f"{len(os.sched_getaffinity(0))} cores, {_processor()}, {platform.system()} {platform.release()}",
         "Disk": _disk(folder),
         "Versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }
-
-
-def cores() -> int:
-    """Those that we may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def load() -> float:
@@ -49,9 +44,9 @@ def load() -> float:
 
 
 def _disk(folder: Path) -> str:
-    took_ms = sorted(_writes_ms(folder))
+    took_ms = list(_writes_ms(folder))
     half, most = percentile(took_ms, 50), percentile(took_ms, 99)
-    return f"{_file_system(folder)}, fdatasync of 4 kB p50 {half:.2f} ms, p99 {most:.2f} ms"
+    return f"fdatasync of 4 kB p50 {half:.2f} ms, p99 {most:.2f} ms"
 
 
 def _writes_ms(folder: Path) -> Iterator[float]:
@@ -64,17 +59,6 @@ def _writes_ms(folder: Path) -> Iterator[float]:
             yield (time.perf_counter() - started_s) * 1000
 
 
-def _file_system(folder: Path) -> str:
-    device = folder.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        if before.split()[2] == wanted:
-            kind = after.split()[0]
-            return "memory (tmpfs): no commit waits for a disk" if kind == "tmpfs" else kind
-    return "unknown file system"
-
-
 def _processor() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -82,14 +66,7 @@ def _processor() -> str:
     return platform.machine()
 
 
-def _memory_gb() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
 def _revision() -> str:
     command = ["git", "describe", "--always", "--dirty"]
-    try:
-        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return f"version {version('taskstore')}"
-    return f"revision {done.stdout.strip()}"
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    return f"revision {done.stdout.strip()}" if done.returncode == 0 else f"version {version('taskstore')}"
