@@ -19,7 +19,7 @@ from tasks_app.core.operations import GroupScope
 from tasks_app.models import Scope, Task
 from tasks_app.schedules import running
 from taskstore.errors import Forbidden
-from taskstore.types.tasks import Change, NewTask
+from taskstore.types.tasks import Change
 
 from .admin.pages import TASKS, fields_of
 from .console.store import add, claim, ids
@@ -107,22 +107,10 @@ def test_nobody_changes_commands_where_they_are_switched_off(submitter, settings
     assert ids() == before
 
 
-def test_what_is_refused_with_a_key_is_refused_again(worker):
-    [task] = add(NEW)
-    for _ in range(2):
-        assert is_forbidden(worker.post("/update", {"clientid": ANN, "deletes": [task.id], "key": "k"}))
-
-
 def test_a_commit_that_names_one_command_among_others_does_nothing(worker):
     [task], [mail] = add(NEW), add("mail")
     assert is_forbidden(worker.post("/update", {"clientid": ANN, "deletes": [mail.id, task.id]}))
     assert ids() == {task.id, mail.id}
-
-
-def test_others_see_commands_as_any_other_task(worker):
-    [task] = add(NEW)
-    assert worker.get(f"/task/{task.id}")[0] == 200
-    assert len(worker.get(f"/group/{NEW}")[1]) == 1
 
 
 def test_the_groups_of_a_token_hold_for_commands_too():
@@ -132,20 +120,6 @@ def test_the_groups_of_a_token_hold_for_commands_too():
     assert (status, answer["error"]["deletes"]) == (200, [task.id])
     assert kim.post("/update", {"clientid": ANN, "adds": [{"group": NEW}]})[0] == 403
     assert kim.post("/update", {"clientid": ANN, "adds": [{"group": "commands/kim/new"}]})[0] == 200
-
-
-def test_a_token_for_commands_works_but_does_not_operate(submitter):
-    submitter.add("mail")
-    assert submitter.claimed("mail")
-    assert submitter.post("/groups/mail/pause", {})[0] == 403
-
-
-def test_without_tokens_whoever_switched_commands_on_may_change_them(settings, client):
-    settings.TASKSTORE_NO_AUTH, settings.ALLOWED_HOSTS = True, ["localhost"]
-    body = {"clientid": ANN, "adds": [{"group": NEW}]}
-    assert client.post("/update", body, "application/json", headers={"host": "localhost"}).status_code == 200
-    settings.TASKSTORE_COMMANDS = False
-    assert client.post("/update", body, "application/json", headers={"host": "localhost"}).status_code == 403
 
 
 # ---- Operators' verbs over REST
@@ -172,12 +146,6 @@ def test_no_operation_on_many_tasks_changes_commands(operator, verb):
     assert is_forbidden(operator.post("/bulk/preview", {"verb": verb, "group": NEW}))
     assert is_forbidden(of_bulk(operator, verb, NEW))
     assert ids() == before
-
-
-def test_no_operation_moves_tasks_to_commands(operator):
-    add("mail")
-    assert is_forbidden(of_bulk(operator, "move", "mail", to=NEW, create=True))
-    assert is_forbidden(of_bulk(operator, "move", "mail", to="commands/x/new", create=True), "commands/x/new")
 
 
 def test_an_operation_on_several_groups_leaves_commands_alone(operator, monkeypatch):
@@ -212,11 +180,6 @@ def test_commands_that_were_moved_are_not_moved_back_by_others(operator, monkeyp
     undone = answered_with(operator.post(f"/operations/{moved.pk}/undo", {}))
     assert (undone["done"], undone["skipped"]) == (1, 1)
     assert sorted(Task.objects.get_queryset().values_list("group", flat=True)) == ["mail", "reports"]
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_groups_of_commands_are_not_paused(operator, verb):
-    assert is_forbidden(operator.post(f"/groups/{NEW.replace('/', '%2F')}/{verb}", {}))
 
 
 # ---- Schedules
@@ -283,11 +246,6 @@ def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):
         Task.objects.commit(owner=0, updates=[Change(id=drafted.id, group="schedules")], scope=bulk_scope)
 
 
-def test_other_schedules_are_anybodys(worker):
-    plan = json.dumps(PLAN | {"task": {"group": "mail"}})
-    assert worker.committed(adds=[{"group": "schedules", "data": plan}])
-
-
 def test_a_schedule_adds_no_commands_where_they_are_switched_off(settings):
     settings.TASKSTORE_COMMANDS = False
     late = json.dumps(PLAN | {"cron": "every 1s", "catch_up": "latest", "due": 1_000}).encode()
@@ -296,13 +254,6 @@ def test_a_schedule_adds_no_commands_where_they_are_switched_off(settings):
     assert not Task.objects.group(NEW, owned=True)
     [schedule] = schedules.schedules()
     assert SWITCHED_OFF in schedule.error
-
-
-def test_a_schedule_adds_commands_where_they_are_switched_on():
-    late = json.dumps(PLAN | {"cron": "every 1s", "catch_up": "latest", "due": 1_000}).encode()
-    add("schedules", data=late, labels={"name": "digest"})
-    running.settle(claim("schedules")[0])
-    assert Task.objects.group(NEW, owned=True)
 
 
 def a_schedule():
@@ -416,13 +367,6 @@ def test_the_right_is_that_of_one_scope(db):
     tokens = [Api(scope).token for scope in Scope]
     assert [token.scope for token in tokens if may_command(token)] == [Scope.COMMANDS]
     assert may(Api(Scope.COMMANDS).token, Action.WORK)
-
-
-def test_code_beside_the_server_is_not_held_up(settings):
-    settings.TASKSTORE_COMMANDS = False
-    [task] = Task.objects.commit(owner=0, adds=[NewTask(group=NEW)])
-    assert Task.objects.claim(NEW, owner=1)
-    assert task.group == NEW
 
 
 def test_what_only_resembles_these_groups_is_not_forbidden():

@@ -2,12 +2,11 @@
 
 import os
 from contextlib import suppress
-from itertools import pairwise
 
 import pytest
 from django.db import transaction
 
-from tasks_app.core.meters import BATCH_OPERATIONS, BATCH_US, LEVELS, REASONS, Meters, meters, shared_memory
+from tasks_app.core.meters import LEVELS, REASONS, Meters, meters, shared_memory
 from tasks_app.core.tally import Work
 from tasks_app.models import Task
 from taskstore.errors import CommitRefused, InvalidInput, KeyReused, StoreBusy
@@ -48,20 +47,6 @@ def test_what_has_died_leaves_what_it_did_but_not_what_it_had_to_do(crew):
     crew[0].forget_levels(1)
     assert crew[0].sum_of("commits") == 3
     assert [crew[0].sum_of(level) for level in LEVELS] == [14] * len(LEVELS)
-
-
-def test_a_batch_falls_into_the_bucket_that_it_still_fits():
-    meters = Meters()
-    for operations in (1, 2, 3, 256, 257):
-        meters.note_batch(operations, 0)
-    by_bound = dict(zip([*BATCH_OPERATIONS, "more"], meters.buckets_of("batch_operations"), strict=True))
-    assert {bound: count for bound, count in by_bound.items() if count} == {1: 1, 2: 1, 4: 1, 256: 1, "more": 1}
-    assert meters.sum_of("batch_operations_sum") == 519
-
-
-@pytest.mark.parametrize("bounds", [BATCH_OPERATIONS, BATCH_US])
-def test_buckets_rise(bounds):
-    assert all(one < next_one for one, next_one in pairwise(bounds))
 
 
 @pytest.mark.parametrize(

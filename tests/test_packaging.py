@@ -220,11 +220,6 @@ def test_each_python_may_have_the_lts_of_django_and_its_tasks(contents):
         assert any(each.marker and each.marker.evaluate(here) for each in tasks)
 
 
-def test_the_whole_licence_comes_along(contents):
-    [licence] = [data for name, data in contents.items() if name.endswith("dist-info/licenses/LICENSE")]
-    assert licence == (PROJECT / "LICENSE").read_bytes()
-
-
 def test_programs_see_the_types_of_the_client(environment, tmp_path):
     program = tmp_path / "program.py"
     program.write_text("from taskstore import NewTask\nreveal_type(NewTask(group='mail').group)\n")
@@ -311,15 +306,6 @@ def test_without_the_server_its_command_names_the_remedy(taskstore, workers_pack
     assert told.returncode == 2
     assert 'pip install "taskstore[server]"' in told.stderr
     assert told.stderr.count("\n") == 1
-
-
-def test_without_the_server_the_other_commands_work(taskstore, workers_packages):
-    told = taskstore("groups", "--url", "http://127.0.0.1:1", packages=workers_packages)
-    assert (told.returncode, told.stderr.count("\n")) == (3, 1), told.stderr
-    told = taskstore("--help", packages=workers_packages)
-    assert told.returncode == 0
-    assert "  history" in told.stdout
-    assert 'pip install "taskstore[server]"' in told.stdout
 
 
 def test_pip_installs_the_wheel_and_its_command_helps(clean, wheel):

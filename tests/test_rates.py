@@ -56,28 +56,6 @@ def test_a_step_that_is_not_over_is_no_drop(clock):
     assert series_of("mail", Span.DAY).per_minute["entered"][-2:] == [4, 4]
 
 
-def test_rates_of_other_lengths_are_part_of_it(clock):
-    happen(NOW - 3_000 - (NOW - 3_000) % 10, minutes=10, entered=30)
-    happen(NOW - 5, entered=30)
-    entered = series_of_all(Span.WEEK).per_minute["entered"]
-    assert sorted(filter(None, entered)) == sorted([0.5, round(30 / (NOW % 60 or 60), 2)])
-
-
-def test_all_groups_are_summed_up(clock):
-    happen(NOW - 1, entered=1)
-    happen(NOW - 1, "reports", entered=2)
-    assert series_of_all(Span.HOUR).per_minute["entered"][-1] == 3
-    assert series_of("reports", Span.HOUR).per_minute["entered"][-1] == 2
-
-
-def test_the_backlog_stays_while_nothing_happens(clock):
-    happen(NOW - 100, tasks=7)
-    happen(NOW - 30, tasks=9)
-    backlog = series_of("mail", Span.HOUR).backlog
-    assert backlog == [7] * 30 + [9] * 30
-    assert set(series_of("reports", Span.HOUR).backlog) == {None}
-
-
 def test_times_are_told_by_percentiles(clock):
     happen(NOW - 1, waits=f"{bucket_of(100)}:98 {bucket_of(5_000)}:1 {bucket_of(60_000)}:1")
     series = series_of("mail", Span.HOUR)
@@ -149,9 +127,3 @@ def test_levels_stay_where_nobody_kept_one(clock):
     assert levels(6)["workers"] == [1, 1, 1, 0, 0, 0]
     keep_level(NOW - 60, ready=60)
     assert levels(6)["ready"] == [60, 5, 5, 3, 3, 3]
-
-
-def test_a_single_level_is_no_line(clock):
-    keep_level(NOW - 60, ready=60)
-    keep_level(NOW - 3, ready=3)
-    assert levels(6) == {}

@@ -95,12 +95,6 @@ def test_a_command_says_it_on_standard_error(tmp_path):
     assert told.stderr == 'taskstore: TASKSTORE_DURABILITY must be one of strict, opportunistic, not "perhaps"\n'
 
 
-def test_files_stand_one_after_the_other_as_in_path(setting, tmp_path):
-    read = setting("TASKSTORE_DESCRIPTORS", TASKSTORE_DESCRIPTORS=f"{tmp_path}/a.pb:{tmp_path}/b.pb:")
-    assert read == [tmp_path / "a.pb", tmp_path / "b.pb"]
-    assert setting("TASKSTORE_DESCRIPTORS") == []
-
-
 def test_a_refused_database_address_does_not_show_its_password(refusal):
     assert "geheim" not in refusal(DATABASE_URL="mysql://ann:geheim@host/tasks")
 
@@ -140,12 +134,6 @@ def test_an_unusable_secret_key_is_said(refusal, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "secret_key").write_text("short")
     assert "secret_key has no valid key" in refusal()
-
-
-def test_sqlite_waits_for_the_disk_unless_told_otherwise(setting):
-    expression = "DATABASES['default']['OPTIONS']['init_command']"
-    assert "synchronous = FULL" in setting(expression)
-    assert "synchronous = NORMAL" in setting(expression, TASKSTORE_DURABILITY="opportunistic")
 
 
 def test_a_postgresql_address_means_what_it_means_to_libpq(setting):

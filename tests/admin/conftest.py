@@ -7,11 +7,6 @@ from ..people import make_user, signed_in
 
 
 @pytest.fixture
-def payload_viewer(db) -> Client:
-    return signed_in(make_user("paul", "viewer", "see payloads"))
-
-
-@pytest.fixture
 def blind_operator(db) -> Client:
     """May change tasks, but not see what they hold."""
     return signed_in(make_user("otto", "operator"))

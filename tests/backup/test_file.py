@@ -62,15 +62,6 @@ def test_other_programs_can_look_into_it(file):
 
 
 @given(st.data())
-def test_a_file_that_was_cut_is_refused(file, data):
-    whole = file.read_bytes()
-    cut = file.with_name("cut.zip")
-    cut.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-    with pytest.raises(CannotRun, match="truncated"):
-        read(cut)
-
-
-@given(st.data())
 def test_a_damaged_file_is_refused_unless_nothing_that_counts_is_damaged(file, data):
     whole = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(whole) - 1))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from taskstore.errors import CommitRefused, InvalidInput
-from taskstore.types.tasks import Change, NewTask, Order, Refusal
+from taskstore.types.tasks import NewTask, Order, Refusal
 
 from .people import ANN, BOB
 from .values import with_each
@@ -35,20 +35,6 @@ def test_a_claim_keeps_everything_but_id_owner_time_and_claims(store, clock):
     assert new == replace(old, id=new.id, owner=BOB, available_at_ms=clock.now_ms + 30_000, claims=1)
 
 
-def test_a_claim_holds_for_a_minute_unless_told_otherwise(store, clock):
-    add(store, NewTask(group="mail"))
-    [task] = store.claim("mail", owner=ANN)
-    assert task.available_at_ms == clock.now_ms + 60_000
-
-
-@with_each("duration_ms", [0, -1, -(2**63)])
-def test_a_duration_of_zero_or_below_holds_nothing(store, clock, duration_ms):
-    add(store, NewTask(group="mail"))
-    [task] = store.claim("mail", owner=ANN, duration_ms=duration_ms)
-    assert task.available_at_ms == clock.now_ms
-    assert [again.claims for again in store.claim("mail", owner=BOB)] == [2]
-
-
 def test_nothing_is_claimed_before_its_time(store, clock):
     add(store, NewTask(group="mail", timespec_ms=-1_000))
     clock.advance(999)
@@ -66,37 +52,10 @@ def test_nobody_claims_what_is_leased_until_the_lease_ends(store, clock):
     assert (taken.origin, taken.claims) == (held.origin, 2)
 
 
-def test_there_is_nothing_in_an_empty_group_or_in_none(store):
-    add(store, NewTask(group="mail"))
-    assert store.claim("reports", owner=ANN) == []
-    store.claim("mail", owner=ANN)
-    assert store.claim("mail", owner=ANN) == []
-
-
 def test_each_task_is_handed_out_once(store):
     added = add(store, *[NewTask(group="mail")] * 20)
     claimed = [task.origin for _ in added for task in store.claim("mail", owner=BOB)]
     assert sorted(claimed) == [task.id for task in added]
-
-
-@with_each("order", Order)
-def test_higher_priorities_go_first(store, order):
-    priorities = [0, 100, -100, 5, 0, 5]
-    add(store, *(NewTask(group="mail", priority=priority) for priority in priorities))
-    claimed = [task.priority for _ in priorities for task in store.claim("mail", owner=BOB, order=order)]
-    assert claimed == [100, 5, 5, 0, 0, -100]
-
-
-def test_a_higher_priority_that_is_not_available_waits(store):
-    add(store, NewTask(group="mail", priority=5, timespec_ms=-60_000), NewTask(group="mail", priority=-5))
-    assert [task.priority for task in store.claim("mail", owner=BOB)] == [-5]
-
-
-def test_oldest_takes_the_longest_available_then_the_smaller_id(store, clock):
-    times = [clock.now_ms - 5, clock.now_ms - 9, clock.now_ms - 5, clock.now_ms - 7]
-    tasks = add(store, *(NewTask(group="mail", timespec_ms=time_ms) for time_ms in times))
-    claimed = [task.origin for _ in tasks for task in store.claim("mail", owner=BOB, order=Order.OLDEST)]
-    assert claimed == [tasks[place].id for place in (1, 3, 0, 2)]
 
 
 def test_random_is_the_rule_and_chooses_evenly(store):
@@ -110,27 +69,11 @@ def test_random_is_the_rule_and_chooses_evenly(store):
     assert len(chosen) == 4
 
 
-def test_it_claims_up_to_the_limit_also_of_lower_priority(store):
-    add(store, *(NewTask(group="mail", priority=priority) for priority in (1, 1, 3, 2)))
-    assert [task.priority for task in store.claim("mail", owner=BOB, limit=3, order=Order.OLDEST)] == [3, 2, 1]
-    assert [task.priority for task in store.claim("mail", owner=BOB, limit=3)] == [1]
-    assert store.claim("mail", owner=BOB, limit=3) == []
-
-
 def test_a_thousand_can_be_claimed_at_once(store):
     added = add(store, *[NewTask(group="mail")] * 1_200)
     claimed = store.claim("mail", owner=BOB, limit=1_000)
     assert len({task.origin for task in claimed}) == 1_000
     assert len(store.claim("mail", owner=BOB, limit=1_000)) == len(added) - 1_000
-
-
-def test_a_large_group_gives_one_of_its_thousand_longest_available(store, clock):
-    now_ms = clock.now_ms
-    tasks = add(store, *(NewTask(group="mail", timespec_ms=now_ms - n) for n in range(1_100)))
-    oldest = {task.id for task in tasks[100:]}
-    claimed = [task.origin for _ in range(60) for task in store.claim("mail", owner=BOB)]
-    # After n claims the n-th of the rest has come into reach.
-    assert all(origin in oldest | {task.id for task in tasks[100 - n : 100]} for n, origin in enumerate(claimed))
 
 
 def test_missing_depends_are_an_error(store):
@@ -147,25 +90,6 @@ def test_missing_depends_are_an_error_also_when_there_is_nothing_to_claim(store)
     with pytest.raises(CommitRefused) as error:
         store.claim("mail", owner=BOB, depends=[2**53])
     assert error.value.refusal == Refusal(depends=(2**53,))
-
-
-def test_a_claim_may_depend_on_what_is_there(store):
-    [config, task] = add(store, NewTask(group="config"), NewTask(group="mail"))
-    assert [claimed.origin for claimed in store.claim("mail", owner=BOB, depends=[config.id])] == [task.id]
-    assert store.find([config.id]) == [config]
-
-
-def test_a_claim_may_depend_on_the_very_task_that_it_takes(store):
-    [task] = add(store, NewTask(group="mail"))
-    assert [claimed.origin for claimed in store.claim("mail", owner=BOB, depends=[task.id])] == [task.id]
-
-
-def test_a_lease_is_counted_over_the_whole_chain(store):
-    [task] = add(store, NewTask(group="mail"))
-    for claims in (1, 2, 3):
-        [held] = store.claim("mail", owner=ANN)
-        assert (held.claims, held.origin) == (claims, task.id)
-        store.commit(owner=ANN, updates=[Change(id=held.id, release=True)])
 
 
 @with_each(

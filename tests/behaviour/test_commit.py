@@ -40,13 +40,6 @@ def test_an_added_task_is_as_it_was_given(store, clock):
     )
 
 
-def test_what_a_commit_answers_is_what_is_found(store):
-    added = store.commit(
-        owner=ANN, adds=[NewTask(group="mail", data=b"1"), NewTask(group="reports", labels={"a": "b"})]
-    )
-    assert store.find([task.id for task in added]) == added
-
-
 def test_it_answers_adds_then_updates_in_the_order_given(store):
     old = store.commit(owner=ANN, adds=[NewTask(group="mail", data=bytes([n])) for n in range(3)])
     new = store.commit(
@@ -63,45 +56,6 @@ def test_it_answers_adds_then_updates_in_the_order_given(store):
     ]
     assert [task.id for task in new] == sorted(task.id for task in new)
     assert store.find([task.id for task in old]) == [None, None, None]
-
-
-@with_each("timespec_ms, delay_ms", [(0, 0), (-1, 1), (-60_000, 60_000)])
-def test_a_timespec_of_zero_is_now_and_a_negative_one_a_delay(store, clock, timespec_ms, delay_ms):
-    [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
-    assert added.available_at_ms == clock.now_ms + delay_ms
-    clock.advance(1_000_000)
-    [changed] = store.commit(owner=ANN, updates=[Change(id=added.id, timespec_ms=timespec_ms)])
-    assert changed.available_at_ms == clock.now_ms + delay_ms
-
-
-@with_each("timespec_ms", [1, 1_388_552_400_000, 253_402_300_799_999])
-def test_a_positive_timespec_is_that_very_time(store, timespec_ms):
-    [added] = store.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=timespec_ms)])
-    assert added.available_at_ms == timespec_ms
-    [changed] = store.commit(owner=ANN, updates=[Change(id=added.id, timespec_ms=timespec_ms)])
-    assert changed.available_at_ms == timespec_ms
-
-
-def test_a_commit_has_one_time(store):
-    tasks = store.commit(owner=ANN, adds=[NewTask(group="mail") for _ in range(1_000)])
-    assert len({task.available_at_ms for task in tasks} | {task.created_at_ms for task in tasks}) == 1
-
-
-def test_an_update_makes_a_successor_and_takes_the_old_task_away(store):
-    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
-    [new] = store.commit(owner=BOB, updates=[Change(id=old.id, data=b"2")])
-    assert new.id > old.id
-    assert new.origin == old.origin == old.id
-    assert store.find([old.id, new.id]) == [None, new]
-
-
-def test_an_update_keeps_group_labels_priority_claims_and_age(store, clock):
-    added = NewTask(group="mail", data=b"1", data_type="example/Letter", error="torn", labels={"a": "b"}, priority=5)
-    [old] = store.commit(owner=ANN, adds=[added])
-    clock.advance(10)
-    [claimed] = store.claim("mail", owner=ANN)
-    [new] = store.commit(owner=ANN, updates=[Change(id=claimed.id)])
-    assert new == replace(old, id=new.id, available_at_ms=clock.now_ms, claims=1, owner=ANN)
 
 
 @with_each(
@@ -127,32 +81,10 @@ def test_data_type_and_error_stay_unless_the_update_names_them(store, named, exp
     assert (new.group, new.labels, new.priority, new.origin) == (old.group, old.labels, old.priority, old.origin)
 
 
-def test_an_update_gives_what_it_names(store):
-    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", labels={"a": "b"}, priority=5)])
-    change = Change(id=old.id, data=b"2", data_type="example/Card", error="lost", labels={"c": "d"}, priority=-7)
-    [new] = store.commit(owner=ANN, updates=[change])
-    assert (new.data, new.data_type, new.error, new.labels, new.priority) == (
-        b"2", "example/Card", "lost", {"c": "d"}, -7
-    )  # fmt: skip
-
-
-def test_an_update_can_take_all_labels_and_the_priority_away(store):
-    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", labels={"a": "b"}, priority=5)])
-    [new] = store.commit(owner=ANN, updates=[Change(id=old.id, labels={}, priority=0)])
-    assert (new.labels, new.priority) == ({}, 0)
-
-
 def test_the_new_owner_is_who_commits(store):
     [old] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
     [new] = store.commit(owner=BOB, updates=[Change(id=old.id)])
     assert (old.owner, new.owner) == (ANN, BOB)
-
-
-@with_each("owner", [0, -1, 2**63 - 1, -(2**63)])
-def test_an_owner_is_any_64_bit_integer(store, owner):
-    [task] = store.commit(owner=owner, adds=[NewTask(group="mail")])
-    [claimed] = store.claim("mail", owner=owner)
-    assert task.owner == claimed.owner == owner
 
 
 def test_keep_leaves_data_type_and_error_as_they_are(store, clock):
@@ -184,32 +116,6 @@ def test_release_can_keep_the_data_and_wait(store, clock):
     assert store.claim("mail", owner=BOB) == []
     clock.advance(5_000)
     assert [task.origin for task in store.claim("mail", owner=BOB)] == [claimed.origin]
-
-
-def test_depends_stay_as_they_are(store):
-    [config, work] = store.commit(owner=ANN, adds=[NewTask(group="config", data=b"1"), NewTask(group="mail")])
-    store.commit(owner=BOB, deletes=[work.id], depends=[config.id])
-    assert store.find([config.id, work.id]) == [config, None]
-
-
-def test_depends_may_name_what_the_commit_updates_or_deletes(store):
-    [first, second] = store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail")])
-    [new] = store.commit(
-        owner=ANN, updates=[Change(id=first.id)], deletes=[second.id], depends=[first.id, second.id, first.id]
-    )
-    assert new.origin == first.id
-
-
-def test_depends_may_be_leased_to_another_client(store):
-    store.commit(owner=ANN, adds=[NewTask(group="mail")])
-    [held] = store.claim("mail", owner=ANN)
-    assert len(store.commit(owner=BOB, adds=[NewTask(group="reports")], depends=[held.id])) == 1
-
-
-def test_deleting_answers_no_tasks(store):
-    [task] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
-    assert store.commit(owner=BOB, deletes=[task.id]) == []
-    assert store.groups() == []
 
 
 def test_a_commit_takes_ten_thousand_changes(store):

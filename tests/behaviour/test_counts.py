@@ -15,7 +15,7 @@ from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Op
 from tasks_app.core.tally import bucket_of, counter_in
 from tasks_app.database import dialect_of, transact
 from tasks_app.managers import TaskQuerySet
-from tasks_app.models import CountDelta, EndedTask, GroupTotal, PausedGroup, Rate, Task, WorkDone
+from tasks_app.models import CountDelta, EndedTask, GroupTotal, Rate, Task, WorkDone
 from tasks_app.reading.clients import done_per_minute
 from tasks_app.reading.counts import Counts, Stats, counts_of, group_counts, stats_in_pages
 from tasks_app.writer import totals
@@ -159,48 +159,6 @@ def test_counts_are_true_after_batches(transactional_db):
     assert_counts_are_true()
 
 
-def test_a_batch_writes_one_delta_for_each_group_that_it_changes(transactional_db):
-    run([Commit(owner=ANN, adds=(NewTask(group=group),)) for group in ("mail", "reports", "mail")])
-    assert sorted(CountDelta.objects.values_list("group", "tasks")) == [("mail", 2), ("reports", 1)]
-
-
-def test_a_refused_commit_changes_no_count(transactional_db):
-    with pytest.raises(CommitRefused):
-        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[10**9])
-    assert group_counts() == {}
-    assert not CountDelta.objects.exists()
-
-
-def test_what_the_caller_takes_back_is_not_counted(transactional_db):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    with transaction.atomic():
-        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-        assert counts_of("mail").ready == 2
-        transaction.set_rollback(True)
-    assert counts_of("mail").ready == 1
-    assert_counts_are_true()
-
-
-def test_a_group_whose_last_task_is_gone_is_gone(transactional_db):
-    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    totals.fold_here()
-    Task.objects.commit(owner=ANN, deletes=[task.id])
-    assert group_counts() == {}
-    totals.fold_here()
-    assert not GroupTotal.objects.exists()
-    assert counts_of("mail") == Counts()
-
-
-def test_counts_follow_the_clock_without_a_commit(clock, transactional_db):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail", timespec_ms=-1_000)])
-    Task.objects.claim("mail", owner=ANN, duration_ms=2_000)
-    assert counts_of("mail") == Counts(claimed=1, scheduled=1)
-    clock.advance(1_000)
-    assert counts_of("mail") == Counts(claimed=1, ready=1)
-    clock.advance(1_000)
-    assert counts_of("mail") == Counts(expired=1, ready=1)
-
-
 @pytest.mark.parametrize("state", ["leased_since_ms > 0", "leased_since_ms = 0"])
 def test_the_future_is_counted_without_looking_at_a_row(transactional_db, state):
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 5_000)
@@ -247,17 +205,6 @@ def test_two_that_fold_at_once_count_nothing_twice(transactional_db):
         thread.join()
     assert GroupTotal.objects.get(group="mail").tasks == 20
     assert not CountDelta.objects.exists()
-
-
-def test_deltas_are_folded_now_and_then_where_no_server_runs(transactional_db, monkeypatch):
-    monkeypatch.setattr(totals, "FOLD_ONCE_IN", 1)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    assert not CountDelta.objects.exists()
-    with transaction.atomic():
-        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-        assert CountDelta.objects.exists()
-    assert not CountDelta.objects.exists()
-    assert counts_of("mail").ready == 2
 
 
 async def everything_is_folded() -> None:
@@ -335,17 +282,6 @@ def test_rates_say_how_long_the_holders_of_tasks_had_them(store, clock):
     assert running_times() == {"mail": Counter({bucket_of(7_000): 1}), "reports": Counter({bucket_of(2_000): 1})}
 
 
-def test_each_minute_has_a_rate_of_its_own(clock, transactional_db):
-    clock.set(600_000_000)
-    for _ in range(3):
-        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-        clock.advance(60_000)
-    totals.fold_here()
-    assert list(Rate.objects.order_by("minute").values_list("minute", "entered")) == [
-        (10_000, 1), (10_001, 1), (10_002, 1),
-    ]  # fmt: skip
-
-
 def test_what_a_client_has_done_is_told_by_the_minute_over_all_groups(clock, transactional_db):
     clock.set(600_000_000)
     for minute in range(12):
@@ -378,37 +314,3 @@ def test_stats_come_in_pages_with_each_group_once_and_sorted(transactional_db, m
     assert [list(page) for page in stats_in_pages()] == [["a", "b", "bb"], ["c/1", "c/2"], ["d", "z", "zz"], ["é"]]
     assert group_stats()["a"].counts.ready == 2
     assert [list(page) for page in stats_in_pages(GroupScope(("c/*", "a", "zz", "x")))] == [["a", "c/1"], ["c/2", "zz"]]
-
-
-def test_the_size_of_a_scope_is_added_up_by_the_database(transactional_db):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group=name) for name in ("pay", "pay/june", "pay/june", "payroll")])
-    totals.fold_here()
-    [_, june, _, _] = Task.objects.commit(
-        owner=ANN, adds=[NewTask(group=name) for name in ("pay", "pay/june", "pay/may", "mail")]
-    )
-    Task.objects.commit(owner=ANN, deletes=[june.id])
-    assert totals.size_of(GroupScope(("pay/*", "mail"))) == (3, 4)
-    assert totals.size_of(EVERY_GROUP) == (5, 7)
-    assert totals.size_of(GroupScope(("nothing",))) == (0, 0)
-
-
-def test_stats_tell_what_came_and_went_in_the_last_minute(clock, transactional_db):
-    clock.set(600_000_000)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 4)
-    clock.advance(60_000 + 15_000)
-    [task] = Task.objects.claim("mail", owner=ANN)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[task.id])
-    stats = group_stats()["mail"]
-    # A quarter of this minute is over; three quarters of the one before lie within sixty seconds.
-    assert (stats.in_per_minute, stats.out_per_minute) == (4 * 0.75 + 1, 1)
-    totals.fold_here()
-    assert group_stats()["mail"] == stats
-    assert stats.oldest_ready_ms == 75_000
-
-
-def test_stats_tell_which_groups_are_paused_and_what_has_nothing_ready(transactional_db):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="reports", timespec_ms=-60_000)])
-    PausedGroup.objects.create(group="mail", by="Ann", reason="")
-    stats = group_stats()
-    assert (stats["mail"].is_paused, stats["reports"].is_paused) == (True, False)
-    assert stats["reports"].oldest_ready_ms is None

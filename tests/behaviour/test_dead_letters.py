@@ -6,7 +6,7 @@ from tasks_app.core.operations import Operator
 from tasks_app.models import Task
 from taskstore.types.tasks import Change, NewTask
 
-from .people import ANN, BOB
+from .people import ANN
 
 
 def source(task):
@@ -36,12 +36,6 @@ def test_a_task_that_is_moved_with_an_error_remembers_its_group(letter):
     assert labels(letter) == {"tier": "gold", "failed_from": "mail"}
 
 
-def test_neither_a_move_nor_an_error_alone_makes_a_dead_letter(store):
-    [one, other] = store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail")])
-    assert source(move(store, one, "reports")) is None
-    assert source(move(store, other, "mail", "boom")) is None
-
-
 def test_nobody_else_says_where_it_failed(store, letter):
     [task] = store.commit(owner=ANN, adds=[NewTask(group="mail", error="no", labels={"failed_from": "secret"})])
     assert source(task) is None
@@ -53,19 +47,10 @@ def test_nobody_else_says_where_it_failed(store, letter):
     assert labels(move(store, there, "mail/failed", "boom", labels=many)).keys() == many.keys()
 
 
-def test_it_is_kept_by_whatever_happens_to_it_there(store, letter):
-    [held] = store.claim("mail/failed", owner=BOB)
-    assert source(held) == "mail"
-
-
 def test_moved_on_it_still_comes_from_where_it_failed(store, letter):
     there = move(store, letter, "archive", "boom, and looked at")
     assert source(there) == "mail"
     assert source(move(store, there, "mail", "boom")) is None
-
-
-def test_moved_on_without_an_error_it_is_a_task_like_any_other(store, letter):
-    assert source(move(store, letter, "reports")) is None
 
 
 @pytest.mark.django_db

@@ -19,11 +19,6 @@ def test_no_ids_find_no_tasks(store):
     assert store.find([]) == []
 
 
-def test_a_thousand_can_be_found_at_once(store):
-    tasks = store.commit(owner=ANN, adds=[NewTask(group="mail")] * 1_000)
-    assert store.find([task.id for task in reversed(tasks)]) == tasks[::-1]
-
-
 @with_each("task_id", [2**63, -(2**63) - 1, 10**30])
 def test_an_id_beyond_64_bits_is_bad_input(store, task_id):
     with pytest.raises(InvalidInput) as error:

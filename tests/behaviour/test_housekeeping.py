@@ -21,11 +21,9 @@ from tasks_app.models import (
     EndedTask,
     KeptAnswer,
     KeptPayload,
-    Level,
     Payload,
     Rate,
     Task,
-    WorkDone,
 )
 from tasks_app.reading.history import chain_of
 from tasks_app.writer import background, housekeeping, totals
@@ -34,7 +32,7 @@ from tasks_app.writer.housekeeping import DAY_MS, Housekeeper, chores
 from taskstore.errors import StoreUnavailable
 from taskstore.types.tasks import NewTask, Order
 
-from .databases import only_postgresql, only_sqlite
+from .databases import only_postgresql
 from .people import ANN
 
 START_MS = 2_000_000 * DAY_MS // 100  # A full minute, ten minutes, hour and day.
@@ -82,16 +80,6 @@ def test_history_goes_after_its_days_and_not_before(clock, settings, small_steps
     assert chain_of(old[0]) is None
 
 
-def test_the_history_of_a_task_that_lived_long_stays_its_time(clock, small_steps):
-    [config] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    ended = end(5)
-    clock.advance(30 * DAY_MS)
-    Task.objects.commit(owner=ANN, deletes=[config.id])
-    keep_house()
-    assert list(EndedTask.objects.values_list("id", flat=True)) == [config.id]
-    assert config.id < ended[0]
-
-
 def test_what_has_lain_in_a_group_for_its_time_is_deleted_and_what_is_leased_or_young_is_not(
     clock, settings, monkeypatch
 ):
@@ -119,29 +107,12 @@ def add(group: str, count: int = 1) -> list[int]:
     return [task.id for task in Task.objects.commit(owner=ANN, adds=[NewTask(group=group)] * count)]
 
 
-@only_sqlite
-def test_history_is_no_longer_than_its_most_rows(settings, small_steps):
-    settings.TASKSTORE_HISTORY_ROWS = 3
-    ids = end(8)
-    keep_house()
-    assert list(EndedTask.objects.order_by("id").values_list("id", flat=True)) == ids[-3:]
-
-
 def test_it_takes_small_steps(clock, monkeypatch):
     for number in range(20):
         Task.objects.perform(commit_with_key(f"number {number}"))
     clock.advance(8 * DAY_MS)
     monkeypatch.setattr(housekeeping, "STEP", 4)
     assert keep_house() >= 5 + len(chores(dialect_of("default")))
-
-
-@only_sqlite
-def test_history_goes_in_small_steps(clock, monkeypatch):
-    end(20)
-    clock.advance(8 * DAY_MS)
-    monkeypatch.setattr(housekeeping, "STEP", 4)
-    assert keep_house() >= 5 + len(chores(dialect_of("default")))
-    assert not EndedTask.objects.exists()
 
 
 def test_kept_answers_go_after_their_time(clock, settings, small_steps):
@@ -189,40 +160,6 @@ def rates() -> list[tuple[int, int, int, int]]:
 
 def counted(histogram: str, rate: Rate) -> int:
     return counter_in(getattr(rate, histogram)).total()
-
-
-def test_rates_of_the_last_day_stay_as_they_are(clock):
-    clock.set(START_MS)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-    totals.fold_here()
-    clock.advance(DAY_MS)
-    keep_house()
-    assert rates() == [(1, START_MS // 60_000, 1, 0)]
-
-
-def test_what_clients_have_done_is_kept_for_an_hour(clock, small_steps):
-    clock.set(START_MS)
-    for owner in range(1, 6):
-        Task.objects.commit(owner=owner, adds=[NewTask(group="mail")])
-        [task] = Task.objects.claim("mail", owner=owner)
-        Task.objects.commit(owner=owner, deletes=[task.id])
-    totals.fold_here()
-    clock.advance(60 * 60_000)
-    keep_house()
-    assert WorkDone.objects.count() == 5
-    clock.advance(60_000)
-    keep_house()
-    assert not WorkDone.objects.exists()
-
-
-def test_levels_are_kept_for_a_day(clock, small_steps):
-    clock.set(START_MS)
-    for _ in range(5):
-        housekeeping.keep()
-        clock.advance(60_000)
-    clock.advance(DAY_MS - 3 * 60_000)
-    keep_house()
-    assert list(Level.objects.values_list("minute", flat=True)) == [START_MS // 60_000 + minute for minute in (2, 3)]
 
 
 def test_what_an_operation_replaced_is_kept_for_as_long_as_it_can_be_undone(clock, small_steps):

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.models import Task
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
@@ -37,24 +36,6 @@ def test_the_add_is_the_successor_of_the_deleted_task(store, held, clock):
     assert moved.id > held.id
     assert (moved.origin, moved.claims, moved.created_at_ms) == (held.origin, 1, held.created_at_ms)
     assert [step.ending for step in store.history(moved.id)] == [Ending.CLAIMED, Ending.MOVED, None]
-
-
-def test_within_the_same_group_it_is_a_change(store, held):
-    [again] = store.commit(owner=ANN, adds=[NewTask(group="mail", id=held.id)], deletes=[held.id])
-    assert again.origin == held.origin
-    assert [step.ending for step in store.history(again.id)] == [Ending.CLAIMED, Ending.CHANGED, None]
-
-
-def test_of_several_adds_only_the_first_is_the_successor(store, held):
-    first, second = store.commit(
-        owner=ANN,
-        adds=[NewTask(group="reports", id=held.id), NewTask(group="mail", id=held.id)],
-        deletes=[held.id],
-    )
-    assert (first.origin, first.claims) == (held.origin, 1)
-    assert (second.origin, second.claims) == (second.id, 0)
-    assert [step.successor for step in store.history(held.id)][-2:] == [first.id, None]
-    assert [step.id for step in store.history(second.id)] == [second.id]
 
 
 def test_several_tasks_move_in_one_commit(store, held):
@@ -119,11 +100,6 @@ def test_a_change_of_the_group_moves_the_task_and_keeps_what_it_does_not_name(st
     assert [step.ending for step in store.history(moved.id)] == [Ending.CLAIMED, Ending.MOVED, None]
 
 
-def test_a_moved_lease_goes_on(store, held):
-    [moved] = store.commit(owner=ANN, updates=[Change(id=held.id, group="reports", timespec_ms=-60_000)])
-    assert Task.objects.get(id=moved.id).leased
-
-
 def test_moves_and_other_changes_answer_in_the_order_given(store, held):
     others = store.commit(owner=ANN, adds=[NewTask(group="mail", data=data) for data in (b"2", b"3", b"4")])
     second, third, fourth = (task.id for task in others)
@@ -161,21 +137,6 @@ def test_a_move_to_what_is_no_group_names_the_change(store, held, group):
         store.commit(owner=ANN, updates=[Change(id=other.id), Change(id=held.id, group=group)])
     assert list(refused.value.fields) == ["updates[1].group"]
     assert store.find([held.id, other.id]) == [held, other]
-
-
-def test_a_move_of_what_is_gone_is_refused(store, held):
-    store.commit(owner=ANN, deletes=[held.id])
-    with pytest.raises(CommitRefused) as error:
-        store.commit(owner=ANN, adds=[NewTask(group="reports", id=held.id)], deletes=[held.id])
-    assert error.value.refusal.deletes == (held.id,)
-    assert store.groups() == []
-
-
-def test_a_move_of_what_another_client_holds_is_refused(store, held):
-    with pytest.raises(CommitRefused) as error:
-        store.commit(owner=BOB, adds=[NewTask(group="reports", id=held.id)], deletes=[held.id])
-    assert error.value.refusal.owned == (held.id,)
-    assert store.group("mail", owned=True) == [held]
 
 
 def test_a_moved_task_with_a_future_time_is_its_movers(store, held):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.core.operations import GroupScope, Operator
+from tasks_app.core.operations import Operator
 from tasks_app.models import Task
 from tasks_app.reading import history
 from taskstore.errors import CommitRefused
@@ -44,14 +44,6 @@ def test_an_operator_requeues_what_another_client_holds(held):
     assert error.value.refusal == Refusal(deletes=(held.id,))
 
 
-def test_an_operator_moves_a_task_by_an_update(held):
-    [moved] = Task.objects.commit(
-        owner=BOB, updates=[Change(id=held.id, group="reports")], operator=Operator(name="Ann")
-    )
-    assert (moved.group, moved.origin, moved.data) == ("reports", held.origin, b"1")
-    assert steps(held)[-1] == ("moved", "Ann", "")
-
-
 def test_an_operator_is_refused_what_is_gone_or_makes_no_sense(held):
     with pytest.raises(CommitRefused) as error:
         Task.objects.commit(
@@ -66,9 +58,3 @@ def test_an_operator_is_refused_what_is_gone_or_makes_no_sense(held):
     assert (refusal.changes, refusal.deletes, refusal.depends, refusal.owned) == ((2**53,), (0,), (-1,), ())
     assert len(refusal.bugs) == 1
     assert Task.objects.find([held.id]) == [held]
-
-
-def test_an_operator_stays_within_the_scope(held):
-    with pytest.raises(CommitRefused) as error:
-        Task.objects.commit(owner=0, deletes=[held.id], operator=Operator(name="Ann"), scope=GroupScope(("reports",)))
-    assert error.value.refusal == Refusal(deletes=(held.id,))

@@ -20,29 +20,6 @@ def is_owned(store, task, by):
     return error.value.refusal.owned == (task.id,)
 
 
-def test_an_available_task_is_anybodys(store):
-    task = add(store)
-    [changed] = store.commit(owner=BOB, updates=[Change(id=task.id)])
-    store.commit(owner=ANN, deletes=[changed.id])
-    assert store.groups() == []
-
-
-def test_its_owner_can_change_a_leased_task(store):
-    add(store)
-    [held] = store.claim("mail", owner=BOB)
-    [renewed] = store.commit(owner=BOB, updates=[Change(id=held.id, timespec_ms=-60_000)])
-    store.commit(owner=BOB, deletes=[renewed.id])
-    assert store.groups() == []
-
-
-def test_the_adder_can_change_a_scheduled_task(store):
-    task = add(store, timespec_ms=-60_000)
-    assert is_owned(store, task, by=BOB)
-    [changed] = store.commit(owner=ANN, updates=[Change(id=task.id, timespec_ms=-60_000)])
-    store.commit(owner=ANN, deletes=[changed.id])
-    assert store.groups() == []
-
-
 def test_a_leased_task_is_its_owners_until_the_very_millisecond(store, clock):
     add(store)
     [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
@@ -65,13 +42,6 @@ def test_whoever_is_late_is_told_so(store, clock):
     assert store.find([taken.id]) == [taken]
 
 
-def test_the_former_owner_can_still_finish_what_nobody_has_taken(store, clock):
-    add(store)
-    [late] = store.claim("mail", owner=ANN, duration_ms=1_000)
-    clock.advance(100_000)
-    assert store.commit(owner=ANN, deletes=[late.id]) == []
-
-
 def test_a_renewed_lease_starts_anew(store, clock):
     add(store)
     [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
@@ -81,12 +51,6 @@ def test_a_renewed_lease_starts_anew(store, clock):
     assert is_owned(store, renewed, by=BOB)
     clock.advance(1)
     assert [task.origin for task in store.claim("mail", owner=BOB)] == [held.origin]
-
-
-def test_an_update_hands_a_future_task_to_nobody_else(store):
-    task = add(store)
-    [scheduled] = store.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-60_000)])
-    assert is_owned(store, scheduled, by=ANN)
 
 
 def test_a_released_future_task_is_for_owner_zero_only(store):

@@ -5,8 +5,6 @@ from django.db import DatabaseError, connection
 
 from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.models import KeptPayload, Payload, Task
-from tasks_app.reading.listing import page_of
-from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
@@ -26,11 +24,6 @@ def added(store, data=LARGE):
     return task
 
 
-def test_data_that_is_not_large_is_in_its_row(store):
-    assert added(store, SMALL).data == SMALL
-    assert kept() == []
-
-
 def test_successors_share_large_data(store):
     first = added(store)
     [claimed] = store.claim("mail", owner=BOB)
@@ -39,28 +32,6 @@ def test_successors_share_large_data(store):
     assert kept() == [first.id]
     assert store.find([renewed.id]) == [renewed]
     assert store.group("mail", owned=True) == [renewed]
-
-
-def test_it_goes_with_the_task(store):
-    kept_one, task = added(store), added(store)
-    store.commit(owner=ANN, deletes=[task.id])
-    assert kept() == [kept_one.id]
-
-
-@pytest.mark.parametrize("data", [SMALL, LARGE[::-1], b""])
-def test_it_goes_when_the_data_is_changed(store, data):
-    task = added(store)
-    [changed] = store.commit(owner=ANN, updates=[Change(id=task.id, data=data)])
-    assert store.find([changed.id]) == [changed]
-    assert changed.data == data
-    assert kept() == ([changed.id] if len(data) == len(LARGE) else [])
-
-
-def test_a_task_that_moves_by_an_add_brings_its_own(store):
-    task = added(store)
-    [moved] = store.commit(owner=ANN, adds=[NewTask(id=task.id, group="reports", data=LARGE[::-1])], deletes=[task.id])
-    assert store.find([moved.id]) == [moved]
-    assert kept() == [moved.id]
 
 
 def test_many_at_once_keep_their_own(store):
@@ -72,21 +43,6 @@ def test_many_at_once_keep_their_own(store):
     assert sorted(task.data for task in claimed) == sorted(task.data for task in tasks)
     assert {task.data for task in tasks} == {*large, *(each[:9] for each in large)}
     assert kept() == [tasks[0].id, tasks[2].id, tasks[4].id]
-
-
-def test_nothing_is_left_of_a_commit_that_is_refused(store):
-    task = added(store)
-    with pytest.raises(CommitRefused):
-        store.commit(owner=ANN, adds=[NewTask(group="mail", data=LARGE)], deletes=[task.id, task.id + 1])
-    assert kept() == [task.id]
-
-
-def test_a_list_shows_where_it_begins_and_how_long_it_is(transactional_db):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=LARGE)])
-    [row] = page_of("mail", None, with_data=True).rows
-    assert row.data
-    assert LARGE.startswith(row.data)
-    assert row.size == len(LARGE)
 
 
 def test_whoever_reads_rows_with_django_gets_it_whole(transactional_db):

@@ -90,14 +90,6 @@ def test_a_successor_goes_on_with_lease_priority_and_large_data(perform, clock):
     assert list(KeptPayload.objects.values_list("id", "gone")) == [(payloads[0], 1)]
 
 
-def test_an_update_may_do_nothing_and_name_no_group(perform):
-    assert perform(Update()) == []
-    [unnamed] = perform(Update(adds=(NewTask(group=""),)))
-    assert perform(Update(depends=(unnamed.id,))) == []
-    assert perform(Query(groups=("",))) == [unnamed]
-    assert origins(perform(Query(groups=("",), duration_ms=1))) == [unnamed.id]
-
-
 def test_an_operator_overrides_the_owners_of_what_was_described_only(perform):
     add({}, {})
     one, other = (task.id for task in perform(Claim(groups=("mail",), owner=BOB, limit=2)))

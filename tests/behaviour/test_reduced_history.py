@@ -1,7 +1,6 @@
 """With less history on request, what is told stays right, and everything else stays as it is."""
 
 import pytest
-from django.core.management import call_command
 
 from tasks_app.core.operations import Operator
 from tasks_app.models import EndedTask, Task
@@ -67,51 +66,7 @@ def test_nothing_is_kept(store, off):
     assert [store.history(task_id) for task_id in ids] == [None] * len(ids)
 
 
-def test_of_a_commit_each_task_is_kept_or_not_by_itself(store, finished):
-    one, other = store.commit(owner=ANN, adds=[MAIL, MAIL])
-    store.commit(owner=ANN, updates=[Change(id=one.id)], deletes=[other.id])
-    assert list(EndedTask.objects.values_list("id", flat=True)) == [other.id]
-
-
-def test_origins_and_claims_stay(store, reduced):
-    [added] = store.commit(owner=ANN, adds=[MAIL])
-    store.claim("mail", owner=BOB, duration_ms=0)
-    [held] = store.claim("mail", owner=BOB)
-    assert (held.origin, held.claims, held.created_at_ms) == (added.id, 2, added.created_at_ms)
-
-
-def test_a_living_task_is_found_by_its_id_and_its_origin(store, reduced):
-    ids = live(store)
-    [step] = store.history(ids[-1])
-    assert (step.id, step.group, step.ending) == (ids[-1], "reports", None)
-    assert store.history(ids[0]) == [step]
-
-
-def test_what_was_kept_before_is_still_told(store, settings):
-    before = live(store)
-    settings.TASKSTORE_HISTORY = "off"
-    [after] = store.claim("reports", owner=BOB)
-    assert [step.id for step in store.history(before[0])] == [*before[:-1], after.id]
-    assert store.history(before[-1]) is None
-
-
 def test_a_scope_hides_what_it_hides_with_more_history(store, reduced):
     ids = live(store)
     assert store.within("mail").history(ids[0]) is None
     assert store.within("reports").history(ids[0]) is not None
-
-
-def test_no_id_is_used_twice(store, reduced):
-    for _ in range(3):
-        newest = live(store)[-1]
-        store.commit(owner=ANN, deletes=[newest])
-        call_command("migrate", verbosity=0)
-        [task] = store.commit(owner=ANN, adds=[MAIL])
-        assert task.id > newest
-        store.commit(owner=ANN, deletes=[task.id])
-
-
-def test_the_newest_id_is_known(store, reduced):
-    newest = live(store)[-1]
-    store.commit(owner=ANN, deletes=[newest])
-    assert Task.objects.newest_id() == newest

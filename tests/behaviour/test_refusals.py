@@ -64,21 +64,6 @@ def held(store):
     return held
 
 
-def test_an_update_of_what_is_not_there(store, gone, task):
-    with refused(changes=(gone, NEVER)):
-        store.commit(owner=ANN, updates=[Change(id=gone), Change(id=task.id), Change(id=NEVER)])
-
-
-def test_a_delete_of_what_is_not_there(store, gone, task):
-    with refused(deletes=(NEVER, gone)):
-        store.commit(owner=ANN, deletes=[NEVER, task.id, gone])
-
-
-def test_a_dependency_that_is_not_there(store, gone, task):
-    with refused(depends=(gone,)):
-        store.commit(owner=ANN, adds=[NewTask(group="mail")], deletes=[task.id], depends=[task.id, gone, gone])
-
-
 @with_each("task_id", [0, -1, -(2**63), 2**63 - 1])
 def test_an_id_that_can_not_be_is_one_that_is_not_there(store, task_id):
     with refused(changes=(task_id,)):
@@ -89,33 +74,11 @@ def test_an_id_that_can_not_be_is_one_that_is_not_there(store, task_id):
         store.commit(owner=ANN, adds=[NewTask(group="mail")], depends=[task_id])
 
 
-def test_the_predecessor_of_a_task_is_not_there(store, task):
-    [successor] = store.commit(owner=ANN, updates=[Change(id=task.id)])
-    with refused(changes=(task.id,)):
-        store.commit(owner=ANN, updates=[Change(id=task.id)])
-    with refused(deletes=(task.id,)):
-        store.commit(owner=ANN, deletes=[task.id])
-    with refused(depends=(task.id,)):
-        store.commit(owner=ANN, updates=[Change(id=successor.id)], depends=[task.id])
-
-
 def test_what_another_client_holds(store, held):
     with refused(owned=(held.id,)):
         store.commit(owner=BOB, updates=[Change(id=held.id)])
     with refused(owned=(held.id,)):
         store.commit(owner=BOB, deletes=[held.id])
-
-
-def test_nothing_to_do(store, task):
-    with refused_as_nonsense("nothing"):
-        store.commit(owner=ANN)
-    with refused_as_nonsense("nothing"):
-        store.commit(owner=ANN, depends=[task.id])
-
-
-def test_an_add_without_a_group(store):
-    with refused_as_nonsense("adds[1]"):
-        store.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="")])
 
 
 def test_an_id_named_twice(store, task):
@@ -143,12 +106,6 @@ def test_every_reason_at_once(store, gone, task, held):
     )  # fmt: skip
     assert len(refusal.bugs) == 2
     assert everything() == before
-
-
-def test_a_missing_id_named_twice_is_listed_once(store, gone):
-    with pytest.raises(CommitRefused) as error:
-        store.commit(owner=ANN, deletes=[gone, gone])
-    assert error.value.refusal.deletes == (gone,)
 
 
 def test_a_refused_commit_uses_no_id(store, gone, task):

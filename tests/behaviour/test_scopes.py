@@ -2,8 +2,6 @@
 
 import pytest
 
-from tasks_app.core.operations import GroupScope
-from tasks_app.models import Task
 from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, NewTask, Refusal
 
@@ -36,24 +34,10 @@ def test_a_task_of_another_group_is_not_there(store, tasks):
     assert store.find(foreign) == [tasks[name] for name in FOREIGN]
 
 
-def test_what_another_group_holds_is_not_there_rather_than_owned(store, tasks):
-    [held] = store.claim("payroll", owner=ANN)
-    with pytest.raises(CommitRefused) as error:
-        store.within("pay").commit(owner=ANN + 1, deletes=[held.id])
-    assert error.value.refusal == Refusal(deletes=(held.id,))
-
-
 def test_a_claim_can_not_depend_on_a_task_of_another_group(store, tasks):
     with pytest.raises(CommitRefused) as error:
         store.within("pay").claim("pay", owner=ANN, depends=[tasks["payroll"].id])
     assert error.value.refusal == Refusal(depends=(tasks["payroll"].id,))
-
-
-def test_groups_are_those_of_the_scope(store, tasks):
-    assert store.within("pay").groups() == ["pay"]
-    assert store.within("pay/*").groups() == ["pay/x", "pay/y"]
-    assert store.within("pay/*", "pay", "nothing").groups() == ["pay", "pay/x", "pay/y"]
-    assert store.within("*").groups() == store.groups()
 
 
 def test_a_prefix_is_told_by_case(store, tasks):
@@ -64,14 +48,6 @@ def test_a_prefix_is_told_by_case(store, tasks):
     assert len(mine.history(tasks["pay/x"].id)) == 1
 
 
-def test_within_the_scope_everything_works(store, tasks):
-    mine = store.within("pay/*")
-    [held] = mine.claim("pay/x", owner=ANN)
-    [moved] = mine.commit(owner=ANN, adds=[NewTask(group="pay/z", id=held.id)], deletes=[held.id], depends=[])
-    assert mine.group("pay/z") == mine.find([moved.id]) == [moved]
-    assert moved.origin == tasks["pay/x"].id
-
-
 def test_history_shows_only_the_steps_in_groups_of_the_scope(store, tasks):
     task = tasks["payroll"]
     [moved] = store.commit(owner=ANN, adds=[NewTask(group="pay", id=task.id)], deletes=[task.id])
@@ -79,9 +55,3 @@ def test_history_shows_only_the_steps_in_groups_of_the_scope(store, tasks):
     assert [step.id for step in store.within("payroll").history(task.id)] == [task.id]
     assert store.within("payroll").history(moved.id) is None
     assert [step.id for step in store.history(task.id)] == [task.id, moved.id]
-
-
-def test_a_claim_in_another_group_finds_nothing(transactional_db):
-    """The ways in refuse the name at once; below them the group is empty, however full it is."""
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="payroll")] * 3)
-    assert Task.objects.claim("payroll", owner=ANN, scope=GroupScope(("pay",))) == []

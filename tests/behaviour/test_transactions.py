@@ -90,16 +90,6 @@ def test_a_savepoint_of_the_caller_can_be_taken_back(task, ledger):
     assert Task.objects.find([new.id]) == [new]
 
 
-def test_the_caller_sees_what_it_did_itself(task, ledger):
-    with transaction.atomic():
-        [held] = Task.objects.claim("mail", owner=BOB)
-        assert Task.objects.find([task.id, held.id]) == [None, held]
-        assert Task.objects.groups() == ["mail"]
-        assert Task.objects.claim("mail", owner=BOB) == []
-        Task.objects.commit(owner=BOB, deletes=[held.id])
-        assert Task.objects.groups() == []
-
-
 def test_on_commit_hooks_run_after_the_callers_commit(task, ledger):
     seen = []
     with transaction.atomic():

@@ -36,13 +36,6 @@ def test_an_equal_add_creates_nothing_and_shows_the_task_that_holds_the_key(stor
     assert [task.id for task in store.group("mail", owned=True)] == [first.id]
 
 
-def test_other_keys_other_groups_and_adds_without_a_key_are_not_duplicates(store):
-    [first] = store.commit(owner=ANN, adds=[letter()])
-    others = store.commit(owner=ANN, adds=[letter("bob"), letter(group="reports"), NewTask(group="mail")])
-    assert not any(task.duplicate for task in others)
-    assert len({first.id, *[task.id for task in others]}) == 4
-
-
 def test_of_two_equal_keys_in_one_commit_the_second_is_the_duplicate(store):
     adds = [letter(data=b"1"), NewTask(group="mail", data=b"2"), letter(data=b"3"), letter("Ann", data=b"4")]
     [first, plain, again, other] = store.commit(owner=ANN, adds=adds)
@@ -83,13 +76,6 @@ def test_deletes_of_a_commit_count_before_its_adds(store):
     assert held_keys() == [("mail", "Bob", second.id, 0)]
 
 
-def test_a_duplicate_of_a_task_that_the_same_commit_changes_shows_its_successor(store):
-    [first] = store.commit(owner=ANN, adds=[letter()])
-    [again, changed] = store.commit(owner=ANN, adds=[letter()], updates=[Change(id=first.id, data=b"new")])
-    assert (again.id, again.duplicate, again.data) == (changed.id, True, b"new")
-    assert not changed.duplicate
-
-
 def test_of_two_adds_in_the_place_of_one_task_only_its_successor_has_the_key(store):
     [first] = store.commit(owner=ANN, adds=[letter()])
     adds = [letter(id=first.id, data=b"1"), letter(id=first.id, data=b"2"), letter(group="sent", id=first.id)]
@@ -114,15 +100,6 @@ def test_a_kept_key_holds_in_the_commit_that_ends_its_task(store):
     assert (again.id, again.duplicate, again.ending) == (first.id, True, "deleted")
 
 
-def test_a_kept_key_is_free_when_its_time_is_over(store):
-    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
-    store.commit(owner=ANN, deletes=[first.id])
-    UniqueKey.objects.update(until_ms=1)
-    [second] = store.commit(owner=ANN, adds=[letter()])
-    assert not second.duplicate
-    assert held_keys() == [("mail", "Bob", second.id, 0)]
-
-
 def test_a_living_task_holds_its_key_also_when_its_time_is_over(store):
     [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
     UniqueKey.objects.update(until_ms=1)
@@ -130,23 +107,6 @@ def test_a_living_task_holds_its_key_also_when_its_time_is_over(store):
     assert (again.id, again.duplicate) == (first.id, True)
     store.commit(owner=ANN, deletes=[first.id])
     assert held_keys() == []
-
-
-def test_a_dead_letter_keeps_its_key(store):
-    [first] = store.commit(owner=ANN, adds=[letter()])
-    [dead] = store.commit(
-        owner=ANN, adds=[NewTask(group="mail/dead", id=first.id, error="no such street")], deletes=[first.id]
-    )
-    [again] = store.commit(owner=ANN, adds=[letter()])
-    assert (again.id, again.error, again.duplicate) == (dead.id, "no such street", True)
-
-
-def test_a_job_that_has_finished_lets_go_of_its_key(store):
-    [job] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
-    [done] = store.commit(owner=ANN, adds=[NewTask(group="jobs/mail/succeeded", id=job.id)], deletes=[job.id])
-    assert done.unique == ""
-    [second] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
-    assert not second.duplicate
 
 
 def test_a_task_out_of_scope_is_not_shown(store):
@@ -173,17 +133,6 @@ def test_a_successor_cannot_get_another_key(store):
         store.commit(owner=ANN, adds=[letter("Ann", id=keyed.id)], deletes=[keyed.id])
     assert refused.value.fields == {"adds[0].unique": wrong["updates[0].unique"]}
     assert {task.id for task in store.group("mail", owned=True)} == {keyed.id, plain.id}
-
-
-def test_a_second_add_in_the_place_of_one_task_has_no_key_where_tasks_have_ended(store):
-    [first] = store.commit(owner=ANN, adds=[letter(group="jobs/mail")])
-    ended = letter(group="jobs/mail/failed", id=first.id)
-    with pytest.raises(InvalidInput) as refused:
-        store.commit(owner=ANN, adds=[ended, ended], deletes=[first.id])
-    wrong = 'must be absent: tasks of the group "jobs/mail/failed" have ended'
-    assert refused.value.fields == {"adds[1].unique": [wrong]}
-    [successor] = store.commit(owner=ANN, adds=[ended], deletes=[first.id])
-    assert (successor.origin, successor.unique) == (first.id, "")
 
 
 @pytest.mark.parametrize(
@@ -243,18 +192,6 @@ def test_an_undo_skips_taken_keys_and_counts_them(transactional_db):
     assert held_keys() == [("mail", "Ann", first.origin, 0), ("mail", "Bob", other.id, 0)]
 
 
-def test_an_undo_takes_the_key_in_the_group_of_the_add_also_after_a_move(transactional_db):
-    [first, plain] = Task.objects.commit(owner=ANN, adds=[letter(), NewTask(group="mail")])
-    [moved] = Task.objects.commit(owner=ANN, updates=[Change(id=first.id, group="sent")])
-    purge = change_all(bulk.Purge, bulk.Selection(ids=(moved.id, plain.id)))
-    [other] = Task.objects.commit(owner=ANN, adds=[letter(group="sent")])
-    undo = bulk.undo(purge, Actor("Cid"))
-    assert (undo.done, undo.skipped) == (2, 0)
-    assert held_keys() == [("mail", "Bob", first.origin, 0), ("sent", "Bob", other.id, 0)]
-    [again] = Task.objects.commit(owner=ANN, adds=[letter()])
-    assert (again.duplicate, again.origin, again.group) == (True, first.origin, "sent")
-
-
 def test_an_import_takes_the_key_in_the_group_of_the_add_also_after_a_move(served):
     [first, dead] = Task.objects.commit(owner=ANN, adds=[letter(), letter("Ann")])
     [moved, elsewhere] = Task.objects.commit(
@@ -278,16 +215,6 @@ def test_an_import_takes_the_key_in_the_group_of_the_add_also_after_a_move(serve
         with pytest.raises(InvalidInput) as refused:
             client.import_tasks(b'{"group": "mail", "unique": "a", "unique_group": "a\\u0000b"}')
         assert refused.value.fields == {"line 1: unique_group": ["must not contain the NUL character"]}
-
-
-def test_what_an_undo_brings_back_takes_its_own_kept_key_again(transactional_db):
-    [first] = Task.objects.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
-    purge = change_all(bulk.Purge, bulk.Selection(ids=(first.id,)))
-    [(kept,)] = UniqueKey.objects.values_list("ended")
-    assert kept == first.id
-    bulk.undo(purge, Actor("Cid"))
-    assert held_keys() == [("mail", "Bob", first.origin, 0)]
-    assert UniqueKey.objects.get().until_ms > DAY_MS
 
 
 def test_an_answer_with_a_duplicate_is_given_again_for_the_same_idempotency_key(served):

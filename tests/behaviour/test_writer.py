@@ -86,13 +86,6 @@ def test_a_claim_is_not_told_nothing_because_a_neighbour_takes_the_task_that_was
         empty()
 
 
-def test_a_claim_gets_what_a_neighbour_has_just_added(served):
-    added, claimed = together(
-        served, Task.objects.acommit(owner=ANN, adds=[MAIL]), Task.objects.aclaim("mail", owner=BOB)
-    )
-    assert [task.origin for task in claimed] == [task.id for task in added]
-
-
 def test_a_client_that_has_gone_takes_no_task(served):
     [task] = add()
 

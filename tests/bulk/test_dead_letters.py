@@ -51,26 +51,6 @@ def test_a_dead_letter_goes_back_and_has_not_failed_any_more():
     assert [step.ending for step in chain.ended] == ["moved", "requeued"]
 
 
-def test_one_that_is_to_stay_stays_and_has_not_failed_any_more():
-    there = letter(labels={"attempts": "3"})
-    requeue(here=True)
-    assert (now(there).group, now(there).error, now(there).labels) == ("mail/failed", "", {})
-
-
-def test_a_task_that_is_no_dead_letter_stays_where_it_is():
-    [task] = add("mail/failed", error="boom")
-    requeue()
-    assert (now(task).group, now(task).error) == ("mail/failed", "")
-
-
-def test_one_whose_error_was_taken_away_still_goes_back():
-    there = letter()
-    change_all(Edit, FAILED, error="")
-    assert bulk.preview(FAILED, Requeue()).ready_already == 0
-    assert requeue().done == 1
-    assert now(there).group == "mail"
-
-
 def test_a_preview_names_each_target_with_its_numbers():
     for group in ("mail", "mail", "reports"):
         letter(group, "graveyard")
@@ -105,17 +85,6 @@ def test_an_undo_makes_them_dead_letters_again():
     assert now(there).group == "mail"
 
 
-@pytest.mark.parametrize("verb", [Purge, Move, Edit])
-def test_so_does_an_undo_of_anything_else(verb):
-    there = letter()
-    more: dict[type[bulk.Action], dict[str, Any]] = {
-        Purge: {"typed": "mail/failed"}, Move: {"to": "mail", "create": True}, Edit: {"error": "other"}
-    }  # fmt: skip
-    operation = change_all(verb, FAILED, **more[verb])
-    bulk.undo(operation, Actor("olaf"))
-    assert (now(there).group, now(there).error, now(there).failed_from) == ("mail/failed", "boom", "mail")
-
-
 def test_who_may_not_touch_the_target_sends_nothing_there():
     there = letter()
     with pytest.raises(Forbidden, match='"mail"'):
@@ -137,15 +106,6 @@ def test_of_several_targets_those_are_left_alone_that_may_not_be_touched():
         requeue(Selection(group="all/failed", scope=NO_COMMANDS))
 
 
-def test_a_failed_job_goes_to_its_queue_also_when_it_is_to_stay():
-    for here in (False, True):
-        [task] = add("jobs/default/failed", error="boom")
-        seen = bulk.preview(Selection(ids=(task.id,)), Requeue(here=here))
-        assert [target.group for target in seen.targets] == ["jobs/default"]
-        assert requeue(Selection(ids=(task.id,)), here=here).done == 1
-        assert now(task).group == "jobs/default"
-
-
 @pytest.mark.parametrize("status", ["failed_count", "failed_time", "failed_archive", "completed"])
 def test_commands_that_have_ended_are_left_to_the_verbs_of_their_project(status):
     [task] = add(f"commands/x/{status}", error="boom")
@@ -154,14 +114,6 @@ def test_commands_that_have_ended_are_left_to_the_verbs_of_their_project(status)
     operation = requeue(selection)
     assert bulk.reasons(operation.pk) == {"a command that has ended: retry it in its project": 1}
     assert now(task).id == task.id
-
-
-def test_a_move_by_hand_keeps_where_it_failed():
-    there = letter()
-    change_all(Move, FAILED, to="archive", create=True)
-    assert (now(there).group, now(there).failed_from) == ("archive", "mail")
-    change_all(Move, Selection(group="archive"), to="mail", create=True)
-    assert (now(there).group, now(there).failed_from, now(there).error) == ("mail", "", "boom")
 
 
 # ---- What feeds groups of commands

@@ -33,21 +33,3 @@ def test_its_chain_goes_on_from_its_first_id(returned):
         assert [step.id for step in chain.ended] == list(returned[:-1])
         assert [(step.ending, step.successor) for step in chain.ended] == [("purged", None), ("claimed", returned[-1])]
         assert chain.is_whole
-
-
-def test_the_old_id_says_where_it_goes_on(returned):
-    first, back, _ = returned
-    assert history.epitaph_of(first) == f"task {first} was purged by olaf, and came back as {back}"
-
-
-def test_one_that_did_not_come_back_says_no_more():
-    [task] = add()
-    begin(Purge, typed="mail")
-    assert history.epitaph_of(task.id) == f"task {task.id} was purged by olaf"
-
-
-def test_a_reduced_history_is_not_whole_then(returned, settings):
-    settings.TASKSTORE_HISTORY = "finished"
-    chain = history.chain_of(returned[0])
-    assert chain
-    assert not chain.is_whole

@@ -7,7 +7,6 @@ from django.test.utils import CaptureQueriesContext
 from tasks_app import bulk
 from tasks_app.bulk import Asked, Edit, Move, Purge, Requeue, Selection, running
 from tasks_app.core.actors import Actor
-from tasks_app.core.operations import GroupScope
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import FIELDS, Kept, NewTask, State
@@ -133,27 +132,6 @@ def test_it_moves_into_a_group_that_is_there_or_may_be_created():
         assert words in refused.value.fields["to"][0]
     assert begin(Move, to="new", create=True).done == 3
     assert len(tasks_of("new")) == 3
-
-
-def test_it_edits_error_and_priority_and_leaves_the_rest():
-    task = fail(add(data=b"kept", labels={"a": "b"})[0], "boom")
-    begin(Edit, error="known: boom", priority=7)
-    [edited] = tasks_of()
-    assert (edited.error, edited.priority, edited.available_at_ms) == ("known: boom", 7, task.available_at_ms)
-    assert content(edited, "error", "priority") == content(task, "error", "priority")
-    with pytest.raises(InvalidInput):
-        begin(Edit)
-
-
-def test_it_does_to_those_that_bear_a_label_what_an_undo_takes_back_with_their_labels():
-    tasks = add(count=3, labels={"tier": "gold", "region": "eu"}) + add("reports", labels={"tier": "gold"})
-    add(labels={"tier": "tin"}), add()
-    operation = begin(Move, Selection(q="label.tier:gold label:region"), to="new", create=True)
-    assert operation.done == 3
-    assert [task.labels for task in tasks_of("new")] == [{"tier": "gold", "region": "eu"}] * 3
-    assert bulk.undo(operation, Actor("olaf")).done == 3
-    back = [task for task in tasks_of() if "region" in task.labels]
-    assert [content(task) for task in back] == [content(task) for task in tasks[:3]]
 
 
 def test_it_spreads_what_it_requeues_over_time():
@@ -308,14 +286,6 @@ def test_a_task_that_can_not_be_changed_fails_alone(monkeypatch):
     [item] = BulkItem.objects.filter(outcome="failed")
     assert (item.task, item.why) == (bad.id, "ValueError: of no use")
     assert [task.id for task in tasks_of()] == [bad.id]
-
-
-def test_only_groups_of_the_scope_are_reached():
-    add(count=2)
-    add("other", count=2)
-    operation = begin(Purge, Selection(q="age:<1h", scope=GroupScope(("mail",))), typed="mail")
-    assert operation.done == 2
-    assert len(tasks_of("other")) == 2
 
 
 def test_selected_tasks_are_changed_and_those_that_are_gone_are_counted():

@@ -6,7 +6,7 @@ import random
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from lab.chaos.interleaving import arena, differences, orders
+from lab.chaos.interleaving import arena, differences
 from lab.chaos.pairs import PAIRS
 from lab.chaos.rivals import ALONE, BY_THE_WRITER, IN_TWO_TRIPS, Tally
 from tasks_app.database import PostgreSQL
@@ -96,19 +96,3 @@ def test_it_is_found_when_nothing_is_locked(tried, way):
 def test_it_is_found_when_a_claim_takes_what_is_locked_for_nothing(tried):
     found, _ = tried([named(CLAIM_OF_WHAT_IS_REPLACED)], BY_THE_WRITER, 40, TakesLockedForNothing)
     assert found
-
-
-@pytest.mark.once
-def test_all_orders_of_six_statements_each_are_924():
-    found = list(orders(6, 6, ALL, random.Random(1)))
-    assert len(found) == 924
-    assert len(set(map(tuple, found))) == 924
-    assert all(order.count(0) == 6 and order.count(1) == 6 for order in found)
-
-
-@pytest.mark.once
-def test_a_few_orders_are_chosen_by_the_seed():
-    first, again, other = (list(orders(6, 6, 10, random.Random(seed))) for seed in (1, 1, 2))
-    assert len(first) == 10
-    assert first == again
-    assert first != other

@@ -7,7 +7,7 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore import Client, InvalidInput, NotAllowed
+from taskstore import Client, NotAllowed
 from taskstore.client.transport import Access, proxy_to
 
 OF_FILE = "ts_file"
@@ -74,13 +74,6 @@ def test_a_token_in_plain_text_to_another_machine_is_warned_of(caplog):
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "ts_mine" not in record.getMessage()
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("url", ["tasks.example.org", "ftp://tasks.example.org", "http://", "127.0.0.1:80"])
-def test_what_is_no_address_is_refused(url):
-    with pytest.raises(InvalidInput):
-        Access(url)
 
 
 @pytest.mark.once

@@ -89,23 +89,9 @@ def test_what_may_pass_is_tried_again_with_the_same_key(call, bad):
     assert [ask.headers.get("Idempotency-Key") for ask in talk.asks] == [call.key or None] * 3
 
 
-def test_each_call_has_a_key_of_its_own():
-    assert len({CALLS.claim("mail").key for _ in range(100)}) == 100
-
-
-def test_pauses_become_longer_but_not_too_long():
-    pauses = Talk(GROUPS, *[BROKEN] * 12, OK).pauses
-    assert 0 < pauses[0] <= 0.05
-    assert 2.5 <= pauses[-1] <= 5
-
-
 @pytest.mark.parametrize("status", [429, 503])
 def test_the_server_says_how_long_to_wait(status):
     assert Talk(GROUPS, failure(status, retry_after="7"), OK).pauses == [7]
-
-
-def test_a_date_in_retry_after_is_no_reason_to_stumble():
-    assert Talk(GROUPS, failure(503, retry_after="Wed, 21 Oct 2026 07:28:00 GMT"), OK).answer is OK
 
 
 @pytest.mark.parametrize(
@@ -154,24 +140,6 @@ def test_what_another_try_would_not_change_is_raised_at_once(answer, error):
     with pytest.raises(error) as raised:
         Talk(COMMIT, answer, OK)
     assert type(raised.value) is error
-
-
-def test_wrong_fields_are_named():
-    with pytest.raises(InvalidInput) as raised:
-        Talk(COMMIT, httpx.Response(400, json={"detail": "", "errors": {"adds[0].group": ["a name"]}}))
-    assert raised.value.fields == {"adds[0].group": ["a name"]}
-
-
-def test_who_asks_too_often_learns_for_how_long():
-    with pytest.raises(TooOften) as raised:
-        Talk(GROUPS, failure(429, retry_after="90"))
-    assert raised.value.retry_after_s == 90
-
-
-def test_a_task_that_is_not_there_is_an_answer():
-    assert Talk(CALLS.task(1), failure(404)).answer.status_code == 404
-    with pytest.raises(NotFound):
-        Talk(CALLS.task(1), httpx.Response(404, text="<html>of somebody else"))
 
 
 def test_a_new_token_is_taken_from_the_file():

@@ -8,8 +8,6 @@ import pytest
 from django.urls import resolve
 from msgspec.structs import replace
 
-from tasks_app.access import tokens
-from tasks_app.models import Scope
 from taskstore import (
     AsyncClient,
     Change,
@@ -17,7 +15,6 @@ from taskstore import (
     CommitRefused,
     InvalidInput,
     NewTask,
-    NotAllowed,
     NotFound,
     UnexpectedAnswer,
 )
@@ -182,20 +179,6 @@ def test_what_a_verb_does_not_name_stays(store):
     assert (cleared.data, cleared.data_type, cleared.error) == (b"2", "", "")
 
 
-def test_the_async_client_keeps_and_moves_too(store, served, token):
-    async def work():
-        async with AsyncClient(served.url, token=token) as mine:
-            task = await mine.add("mail", "1", error="torn")
-            [kept] = await mine.commit(updates=[Change(id=task.id)])
-            [moved] = await mine.commit(updates=[Change(id=kept.id, group="reports")])
-            with pytest.raises(InvalidInput, match="adds"):
-                await mine.commit(adds=[NewTask(group="mail", id=moved.id)])
-            return task, moved
-
-    task, moved = asyncio.run(work())
-    assert (moved.group, moved.data, moved.error, moved.origin) == ("reports", b"1", "torn", task.id)
-
-
 def test_a_group_is_listed_as_it_comes_in(store):
     store.commit(adds=[NewTask(group="../a b", data=b"x" * 100_000, labels={"n": str(n)}) for n in range(5)])
     store.claim("../a b")
@@ -221,14 +204,6 @@ def test_what_was_exported_can_be_imported(store):
     assert b"".join(store.export_tasks("group:mail", format="csv")).count(b"\r\n") == 3
     with pytest.raises(InvalidInput):
         list(store.export_tasks(format="pdf"))
-
-
-def test_a_search_has_pages(store):
-    store.commit(adds=[NewTask(group="mail", data=str(n).encode()) for n in range(5)])
-    first = store.search("group:mail", limit=3)
-    second = store.search("group:mail", limit=3, after=first.after)
-    assert {task.text for task in (*first.tasks, *second.tasks)} == set("01234")
-    assert (first.complete, second.after) == (True, None)
 
 
 def test_the_numbers_of_groups_and_who_works_there(store):
@@ -281,15 +256,6 @@ def wait_for_end(store, id):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return operation
-
-
-def test_a_token_opens_what_it_is_for(served):
-    _, reading = tokens.create("reader", Scope.READ)
-    with Client(served.url, token=reading) as reader, Client(served.url, token="ts_wrong") as stranger:
-        assert reader.groups() == []
-        for verb in (reader.add, stranger.add):
-            with pytest.raises(NotAllowed):
-                verb("mail")
 
 
 def test_another_address_than_that_of_a_store(store):

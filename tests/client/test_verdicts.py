@@ -32,11 +32,6 @@ def done(returned):
     return ended(Outcome(how=How.DONE, result=as_result(returned)))
 
 
-@pytest.mark.parametrize("returned", [None, [], Result()])
-def test_a_function_that_returns_nothing_ends_the_task(returned):
-    assert done(returned) == Result(adds=[], updates=[], deletes=[ID], depends=[])
-
-
 def test_what_it_returns_comes_with_the_end_of_the_task():
     sent, config = NewTask(group="sent"), Change(id=3)
     assert done(sent).adds == [sent]

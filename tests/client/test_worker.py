@@ -400,40 +400,6 @@ worker.run()
 """
 
 
-def claims_of(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """How many tasks each claim asks for and gets, as they happen."""
-    claims: list[tuple[int, int]] = []
-    claim = worker._claiming.claim
-
-    def noted(*args: Any, **asked: Any) -> list[Any]:
-        tasks: list[Any] = claim(*args, **asked)
-        claims.append((asked["limit"], len(tasks)))
-        return tasks
-
-    monkeypatch.setattr(worker._claiming, "claim", noted)
-    return claims
-
-
-def test_quick_tasks_are_claimed_ahead_of_their_turn(store, monkeypatch):
-    worker = Worker(store, threads=2, wait_ms=WAIT_MS)
-    worker.handle("mail")(lambda task: None)
-    claims = claims_of(worker, monkeypatch)
-    store.commit(adds=[NewTask(group="mail")] * 1_000)
-    worker.run(until_empty=True)
-    assert worker.ended == {"done": 1_000}
-    assert max(limit for limit, _ in claims) > 10
-    assert len(claims) < 200
-
-
-def test_but_not_where_a_claim_takes_one(store, monkeypatch):
-    worker = Worker(store, threads=2, batch=1, wait_ms=WAIT_MS)
-    worker.handle("mail")(lambda task: None)
-    claims = claims_of(worker, monkeypatch)
-    store.commit(adds=[NewTask(group="mail")] * 100)
-    worker.run(until_empty=True)
-    assert {limit for limit, _ in claims} <= {1, 2}
-
-
 def test_what_was_claimed_ahead_is_left_to_others_when_a_function_is_slow(store, worker, events, monkeypatch):
     monkeypatch.setattr(functions, "LONGEST_WAIT_S", 0.1)
 

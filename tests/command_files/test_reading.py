@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taskstore.commands.files import NotFiles, read_project
 from taskstore.commands.files.parsing import LONGEST_OUTPUT
-from taskstore.types.command_record import CommandStatus, Output, Run
+from taskstore.types.command_record import Output, Run
 
 pytestmark = pytest.mark.once
 
@@ -130,19 +130,6 @@ def test_a_list_that_is_running_and_one_that_is_open_have_two_names(tmp_path):
     )
 
 
-def test_a_list_that_was_run_before_may_have_the_name_of_an_open_one(tmp_path):
-    put(tmp_path, "open/5/1_1.task")
-    put(tmp_path, "closed/5_ann_3_4/1_0.task")
-    put(tmp_path, "closed/5_bob_6_7/2_0.task")
-    assert [made.directory for _, made in read_project(tmp_path).lists] == ["5", "5_ann_3_4", "5_bob_6_7"]
-
-
-def test_names_of_workers_hold_underscores(tmp_path):
-    put(tmp_path, "closed/5_ann_1_2_3_4/1_0.task")
-    [(_, made)] = read_project(tmp_path).lists
-    assert (made.name, made.worker, made.started, made.finished) == ("5", "ann_1_2", 3, 4)
-
-
 def test_there_has_to_be_something(tmp_path):
     (tmp_path / "new").mkdir()
     assert problems(tmp_path) == (f"{tmp_path}: must contain commands",)
@@ -200,14 +187,6 @@ def test_what_has_failed_is_settled(tmp_path, lines, fates):
     assert content.commands[0][1].run == Run(
         worker="ann_1", started=150, ended=151, duration_ms=1_000, err=Output(text="no")
     )
-
-
-def test_a_duplicate_that_is_there_already_is_not_made_again(tmp_path):
-    put(tmp_path, "failed/1_0.task", TEN.format(id="1_0"))
-    put(tmp_path, "failed/1_0.err", "no")
-    put(tmp_path, "open/5/1_1.task")
-    content = read_project(tmp_path, now=100)
-    assert [(status, command.id) for status, command in content.commands] == [(CommandStatus.FAILED_ARCHIVE, "1_0")]
 
 
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))

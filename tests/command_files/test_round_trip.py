@@ -84,21 +84,6 @@ def test_the_example_is_written_as_it_is_documented(tmp_path):
     }
 
 
-def test_a_running_list_is_written_with_its_worker_and_read_as_open(tmp_path):
-    running = CommandList(name="5", commands=(EXAMPLE,), worker="a_1_2", started=7)
-    write_entries(ProjectContent(lists=((CommandStatus.RUNNING, running),)).entries, tmp_path / "mail")
-    assert [*files(tmp_path / "mail")] == ["running/5_a_1_2_7/1448978609795035000_0.task"]
-    read = read_project(tmp_path / "mail")
-    assert read.lists == ((CommandStatus.OPEN, CommandList(name="5", commands=(EXAMPLE,))),)
-
-
-def test_a_result_takes_the_place_of_the_one_before(tmp_path):
-    write_result(replace(EXAMPLE, run=replace(RUN, err=Output.of(b"no"))), tmp_path)
-    write_result(replace(EXAMPLE, run=replace(RUN, out=Output())), tmp_path)
-    of_the_run = b"worker_123\n1448978619\n1448978622\n"
-    assert files(tmp_path) == {"1448978609795035000_0.task": ITS_LINES + of_the_run}
-
-
 def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
     cut = Output.of(b"ab", cut_at=1, missing=3)
     write_result(replace(EXAMPLE, run=replace(RUN, out=cut)), tmp_path)
@@ -167,21 +152,8 @@ def test_of_two_open_lists_of_one_name_the_second_gets_the_next_second(tmp_path)
     assert (tmp_path / "mail/open/6/b.task").exists()
 
 
-def test_closed_parts_of_a_list_share_a_directory(tmp_path):
-    run = replace(EXAMPLE, run=Run(worker="ann", started=6, ended=7))
-    closed = CommandList(name="5", worker="ann", started=6, finished=7)
-    lists = tuple((CommandStatus.CLOSED, replace(closed, commands=(replace(run, id=each),))) for each in "ab")
-    write_entries(ProjectContent(lists=lists).entries, tmp_path / "mail")
-    assert sorted(path.name for path in (tmp_path / "mail/closed/5_ann_6_7").iterdir()) == ["a.task", "b.task"]
-
-
 def test_a_directory_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine").write_text("x")
     with pytest.raises(NotFiles, match="must be a new or an empty directory"):
         write_entries(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)).entries, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
-def test_an_empty_directory_is_filled(tmp_path):
-    write_entries(ProjectContent(commands=((CommandStatus.NEW, EXAMPLE),)).entries, tmp_path)
-    assert read_project(tmp_path).commands == ((CommandStatus.NEW, EXAMPLE),)

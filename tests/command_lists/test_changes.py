@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.commands import archive, make_lists, process_closed, reopen, retry, stash, unstash
+from tasks_app.commands import make_lists, process_closed, reopen, retry, stash, unstash
 from tasks_app.commands.bundling import delete_leftovers
 from tasks_app.commands.changes import archive_old
 from tasks_app.core.actors import Actor
@@ -47,19 +47,6 @@ def test_stashed_commands_and_lists_wait_until_they_are_unstashed():
     assert len(lists_in("default")) == 2
 
 
-def test_named_tasks_alone_are_stashed():
-    submitted(3)
-    first, *_ = Task.objects.group(group_of("default", CommandStatus.NEW))
-    assert stash("default", [first.id, 10**9]) == 1
-    assert len(commands_in("default", CommandStatus.NEW)) == 2
-
-
-def test_tasks_of_another_project_are_not_stashed():
-    submitted(1, project="other")
-    [task] = Task.objects.group(group_of("other", CommandStatus.NEW))
-    assert stash("default", [task.id]) == 0
-
-
 def test_a_running_list_is_stashed_by_its_id_alone():
     task, made = running_list()
     assert stash("default") == 0
@@ -80,13 +67,6 @@ def test_a_running_list_is_reopened_at_once():
     [again] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
     assert again.origin == held.origin
     assert AuditEntry.objects.get().action == "reopen"
-
-
-def test_what_is_no_running_list_is_not_reopened():
-    submitted(1)
-    [new] = Task.objects.claim(group_of("default", CommandStatus.NEW), owner=BOB)
-    assert not reopen("default", new.id)
-    assert not reopen("default", 10**9)
 
 
 def test_what_failed_is_retried_as_new_and_never_failed():
@@ -111,24 +91,9 @@ def test_what_might_be_started_for_ever_is_retried_too():
     assert again.until == MOST
 
 
-def test_a_status_or_tasks_are_retried_by_name():
-    put(CommandStatus.COMPLETED, a_command(1))
-    [archived, _] = put(CommandStatus.COMPLETED_ARCHIVE, a_command(2), a_command(3))
-    assert retry("default", status=CommandStatus.COMPLETED) == 1
-    assert retry("default", [archived]) == 1
-    assert len(commands_in("default", CommandStatus.COMPLETED_ARCHIVE)) == 3
-
-
 def test_what_is_not_finished_is_not_retried():
     with pytest.raises(InvalidInput, match="status"):
         retry("default", status=CommandStatus.OPEN)
-
-
-def test_completed_commands_are_archived_when_asked_for():
-    put(CommandStatus.COMPLETED, *map(a_command, range(1, 251)))
-    assert archive("default", actor=Actor("ann")) == 250
-    assert len(commands_in("default", CommandStatus.COMPLETED_ARCHIVE)) == 250
-    assert AuditEntry.objects.get().done == 250
 
 
 def test_completed_commands_are_archived_after_a_week(monkeypatch):

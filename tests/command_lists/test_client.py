@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, NotAllowed, Submission
+from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, Submission
 
 from .stages import completed, is_in, open_list, run, running_list, writes
 
@@ -52,18 +52,6 @@ def test_what_is_wrong_is_named(client):
 def test_one_text_is_not_a_list_of_commands(client):
     with pytest.raises(InvalidInput, match="must be a list of command lines"):
         client.commands.submit("default", "true")
-
-
-def test_a_name_may_hold_whatever_an_address_does_not(client):
-    client.commands.submit("50% off?#", ["true"])
-    assert client.commands.status("50% off?#").counts["new"] == 1
-
-
-def test_who_may_not_command_is_told_so(served, settings):
-    settings.TASKSTORE_COMMANDS = True
-    _, secret = tokens.create("bob", Scope.OPERATE)
-    with Client(served.url, token=secret) as bob, pytest.raises(NotAllowed):
-        bob.commands.submit("nightly", ["true"])
 
 
 def test_a_project_tells_how_far_it_is(client):

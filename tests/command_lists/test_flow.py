@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.commands import make_lists, process_closed, projects, submit
-from tasks_app.commands.bundling import Names
+from tasks_app.commands import make_lists, process_closed, submit
 from tasks_app.models import Task
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
@@ -36,48 +35,11 @@ def test_a_submitted_command_is_new_and_has_what_it_has_by_default():
     assert command.until - command.created == 7 * 24 * 3600
 
 
-def test_ids_ascend_within_a_call():
-    ids = [command.id for command in submitted(20)]
-    assert ids == sorted(set(ids))
-
-
-def test_stashed_commands_are_in_no_list(settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=1/1min/0s"
-    submit("default", [Submission(cmd="true")], stashed=True)
-    assert make_lists("default") == 0
-    assert len(commands_in("default", CommandStatus.NEW_STASHED)) == 1
-
-
-@pytest.mark.parametrize(
-    ("submission", "field"),
-    [
-        (Submission(cmd=""), "commands[1].cmd"),
-        (Submission(cmd="a\nb"), "commands[1].cmd"),
-        (Submission(cmd="a\0b"), "commands[1].cmd"),
-        (Submission(cmd="\ud800"), "commands[1].cmd"),
-        (Submission(cmd="x" * 70_000), "commands[1].cmd"),
-        (Submission(cmd="true", expected_duration=0), "commands[1].expected_duration"),
-        (Submission(cmd="true", until=-1), "commands[1].until"),
-        (Submission(cmd="true", max_fails=0), "commands[1].max_fails"),
-    ],
-)
-def test_what_is_no_command_is_refused_by_name(submission, field):
-    with pytest.raises(InvalidInput) as refused:
-        submit("default", [Submission(cmd="true"), submission])
-    assert list(refused.value.fields) == [field]
-    assert not Task.objects.exists()
-
-
 @pytest.mark.parametrize("project", ["", "a/b", "a\0", "x" * 201, "\ud800"])
 def test_what_is_no_name_of_a_project_is_refused(project):
     with pytest.raises(InvalidInput) as refused:
         submit(project, [Submission(cmd="true")])
     assert list(refused.value.fields) == ["project"]
-
-
-def test_no_more_than_a_thousand_at_once():
-    with pytest.raises(InvalidInput, match="not 1001"):
-        submitted(1_001)
 
 
 # ---- Lists
@@ -99,13 +61,6 @@ def test_so_long_a_time_makes_a_list_and_a_list_is_never_longer(settings):
     assert len(commands_in("default", CommandStatus.NEW)) == 1
 
 
-def test_a_command_that_takes_longer_than_lists_may_is_one_alone(settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=50/100s/1h"
-    submitted(2, expected_duration=1_000)
-    make_lists("default")
-    assert [len(each.commands) for each in lists_in("default")] == [1, 1]
-
-
 def test_the_age_of_the_oldest_makes_a_list(settings):
     settings.TASKSTORE_COMMAND_LISTS = "slow=50/1h/1h *=50/1h/0s"
     submitted(3)
@@ -121,13 +76,6 @@ def test_lists_of_one_second_take_the_next_free_one(settings):
     names = [int(each.name) for each in lists_in("default")]
     assert names == sorted(set(names))
     assert names[0] == first.created
-
-
-def test_thousands_of_lists_of_one_second_find_their_names():
-    """With a look at each name that is taken it would be half an hour."""
-    names = Names({"5", "7"})
-    assert [names.take(name) for name in ("5", "5", "6", "9", "007", "7")] == ["6", "8", "9", "10", "007", "11"]
-    assert len({names.take("5") for _ in range(100_000)}) == 100_000
 
 
 def test_a_command_that_is_late_before_its_first_run_fails(settings):
@@ -265,17 +213,3 @@ def test_a_list_that_a_worker_holds_is_not_settled(settings):
     held = Change(id=task.id, group="commands/default/closed", data=made.encode(), timespec_ms=-60_000)
     Task.objects.commit(owner=BOB, updates=[held])
     assert process_closed("default") == 0
-
-
-def test_projects_are_those_with_a_command():
-    submitted(1, project="b")
-    submitted(1, project="a")
-    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/c/nonsense"), NewTask(group="mail")])
-    assert projects() == ["a", "b"]
-
-
-def test_the_record_of_a_command_is_that_of_its_task():
-    [command] = submitted(1)
-    [task] = Task.objects.group("commands/default/new")
-    assert Command.decode(bytes(task.data)) == command
-    assert task.labels == {"command": command.first_id}

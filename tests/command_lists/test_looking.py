@@ -10,11 +10,11 @@ from tasks_app.commands.looking import lists, overview, results, status
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
 from taskstore.errors import InvalidInput
-from taskstore.types.command_record import Command, CommandStatus, NotACommand, Output, Run, group_of
+from taskstore.types.command_record import Command, CommandStatus, NotACommand, Output, group_of
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .commands import BOB, close, lists_in, submitted
-from .stages import claimed, heard, run, running_list, writes
+from .stages import claimed, heard, run, writes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,12 +60,6 @@ def nonzero(counts):
 
 
 # ---- Status
-
-
-def test_an_unknown_project_has_nothing():
-    seen = status("default")
-    assert (seen.is_empty, seen.running, seen.durations.count) == (True, (), 0)
-    assert seen.forecast_s == 0
 
 
 @pytest.mark.parametrize("project", ["", "a/b", "x" * 201])
@@ -126,23 +120,6 @@ def test_statistics_are_of_the_newest_runs(monkeypatch):
     assert status("default").durations.mean_ms == 3_000
 
 
-def test_what_a_command_says_is_not_taken_for_how_long_it_took():
-    [made] = submitted(1)
-    spoken = replace(made, cmd='echo "duration_ms": 5, \\"duration_ms":7', run=run(duration_ms=40))
-    Task.objects.commit(
-        owner=NOBODY, adds=[NewTask(group=group_of("default", CommandStatus.COMPLETED), data=spoken.encode())]
-    )
-    assert status("default").durations.mean_ms == 40
-
-
-def test_what_was_never_run_is_in_no_statistics():
-    submitted(2, until=1)
-    make_lists("default")
-    seen = status("default")
-    assert nonzero(seen.counts) == {CommandStatus.FAILED_TIME: 2}
-    assert (seen.durations.count, seen.fails) == (0, 0)
-
-
 def test_the_forecast_is_the_time_of_the_rest_over_the_workers():
     finished(2, duration_ms=2_000)
     submitted(6)
@@ -163,20 +140,6 @@ def test_the_forecast_is_no_less_than_what_a_running_command_is_expected_to_take
     assert status("default").forecast_s == pytest.approx(0.5)
     writes(task, made, due=Task.objects.now_ms() // 1_000 + 120)
     assert 60 < (status("default").forecast_s or 0) <= 120
-
-
-def test_a_command_that_takes_longer_than_expected_is_forecast_by_the_others():
-    finished(2, duration_ms=500)
-    writes(*running_list(), due=1)
-    assert status("default").forecast_s == pytest.approx(1)
-
-
-def test_without_a_run_the_forecast_is_by_what_is_expected():
-    submitted(2, expected_duration=10)
-    make_lists("default")
-    submitted(1, expected_duration=40)
-    heard()
-    assert status("default").forecast_s == pytest.approx(60)
 
 
 def test_an_overview_has_every_project():
@@ -228,16 +191,6 @@ def test_lists_by_what_they_are():
     assert seen[CommandStatus.OPEN].worker == ""
 
 
-def test_lists_page_by_page():
-    submitted(10)
-    make_lists("default")
-    first = lists("default", limit=3)
-    second = lists("default", limit=3, after=first.after)
-    assert second.after is None
-    names = [each.name for page in (first, second) for each in page.lists]
-    assert names == sorted((each.name for each in lists_in("default")), reverse=True)
-
-
 def test_a_list_is_found_by_its_first_id_while_it_lasts():
     commands = submitted(2)
     make_lists("default")
@@ -275,19 +228,6 @@ def test_results_are_those_that_are_done_with_the_newest_first():
     assert len(results("default", status=CommandStatus.NEW).commands) == 3
 
 
-def test_results_page_by_page():
-    finished(6)
-    seen, after = [], None
-    while True:
-        page = results("default", limit=2, after=after)
-        seen += [each.id for each in page.commands]
-        after = page.after
-        if after is None:
-            break
-    assert len(set(seen)) == 6
-    assert seen == [each.id for each in results("default").commands]
-
-
 def test_a_search_finds_what_was_written_and_where_it_stood(monkeypatch):
     finished(2, out=b"Fine")
     [made, _] = finished(2, err=b"Disk is FULL")
@@ -322,15 +262,6 @@ def test_bytes_that_are_no_text_stay_what_they_are():
     finished(2, out=b"\xff" * 5_000)
     out = page_output()
     assert (out.kept, out.missing) == (b"\xff" * out.cut_at, 5_000 - out.cut_at)
-
-
-def test_an_output_that_is_no_base64_is_what_it_says():
-    made = submitted(1)
-    make_lists("default")
-    close("default", lambda each: replace(each, run=Run(worker="w", exit_code=0, out=Output(base64="?" * 5_000))))
-    process_closed("default")
-    assert results("default", text="true").commands[0].id == made[0].id
-    assert page_output().content.startswith(b"????")
 
 
 def test_what_is_no_command_is_left_out():

@@ -14,7 +14,7 @@ from tasks_app.commands import make_lists, process_closed, projects
 from tasks_app.commands.import_export import entries_in, export_project, import_project
 from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
-from tasks_app.models import AuditEntry, Client, Task
+from tasks_app.models import Client, Task
 from taskstore.commands.files import ProjectContent, read_project, write_entries
 from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
 from taskstore.types.command_lines import Line
@@ -126,14 +126,6 @@ def test_an_import_that_is_sent_again_adds_nothing_though_the_commands_have_move
     assert exported() == before
 
 
-def test_what_was_cut_off_is_completed():
-    imported("mail", lines(("new", COMMAND)))
-    other = replace(COMMAND, id="6_0")
-    body = lines(("new", COMMAND), ("completed", replace(other, run=RUN)))
-    assert imported("mail", body) == ImportedCommands(commands=1, lists=0, there_already=1)
-    assert commands_in("mail", CommandStatus.COMPLETED) == [replace(other, run=RUN)]
-
-
 @pytest.mark.parametrize("there", [("new", COMMAND), ("open", CommandList(name="5", commands=(COMMAND,)))])
 def test_another_command_of_the_same_id_is_refused_and_nothing_is_added(there):
     imported("mail", lines(there))
@@ -149,11 +141,6 @@ def test_a_list_that_is_there_in_part_is_refused():
     with pytest.raises(InvalidInput) as refused:
         imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
     assert refused.value.fields == {"line 1: list": ["must be all new: 1 of its 2 commands exist, such as 5_0"]}
-
-
-def test_the_same_id_in_another_project_is_another_command():
-    imported("mail", lines(("new", COMMAND)))
-    assert imported("reports", lines(("new", replace(COMMAND, cmd="false")))).commands == 1
 
 
 def test_a_list_whose_name_is_taken_gets_the_next_second():
@@ -243,15 +230,6 @@ def test_the_wrong_line_is_named_and_nothing_is_added(change, told):
     assert not projects()
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"\n", b"no JSON\n", b"[1]\n", b'"new"\n', b'{"status":"new","status":"new"}', b"\xff"]
-)
-def test_what_are_no_lines_is_refused(body):
-    with pytest.raises(InvalidInput):
-        imported("mail", body)
-    assert not projects()
-
-
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes_are_refused_by_name(body):
     with pytest.raises(InvalidInput):
@@ -281,13 +259,6 @@ def test_who_may_not_change_commands_adds_none():
     assert not projects()
 
 
-@pytest.mark.django_db(transaction=False)
-def test_the_audit_names_who_has_imported_how_many():
-    imported("mail", lines(("new", COMMAND)), actor=Actor("token:Ann"))
-    entry = AuditEntry.objects.get()
-    assert (entry.actor, entry.action, entry.selection, entry.done) == ("token:Ann", "import", "commands of mail", 1)
-
-
 def test_what_is_no_command_is_left_out():
     for status in (CommandStatus.NEW, CommandStatus.OPEN):
         group, data = group_of("mail", status), b'{"id":"\xff","id":"5_0"'
@@ -295,10 +266,6 @@ def test_what_is_no_command_is_left_out():
     assert exported() == []
     assert imported("mail", lines(("new", COMMAND))).commands == 1
     assert exported() == [("new", COMMAND)]
-
-
-def test_a_project_without_commands_has_no_lines():
-    assert b"".join(export_project("mail")) == b""
 
 
 def test_two_imports_of_the_same_at_once_add_it_once():

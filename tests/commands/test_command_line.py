@@ -48,14 +48,6 @@ def test_from_submit_to_results(store, begin):
     assert said.startswith("This worker runs shell commands of the project default as the user ")
 
 
-def test_where_commands_are_off_it_says_how_to_switch_them_on(store, begin):
-    with store.up():
-        worker = begin("default")
-        said, _ = worker.communicate(timeout=60)
-    assert worker.returncode == 4
-    assert "--commands" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

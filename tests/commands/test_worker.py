@@ -11,7 +11,6 @@ from taskstore.commands import work, worker
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
-from taskstore.types.records import MOST
 from taskstore.types.tasks import NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
@@ -78,15 +77,6 @@ def test_it_says_in_the_error_output_how_a_line_failed(project, line, code, said
     assert (command.run.exit_code, command.run.err.text, command.run.failed) == (code, said, True)
 
 
-def test_the_closed_list_goes_on_with_the_trail_of_the_open_one(project):
-    task_id = project.add_list("true")
-    with project.worker():
-        project.closed()
-    [closed] = project.tasks(CLOSED)
-    assert closed.origin == task_id
-    assert closed.labels["list"] == "1000"
-
-
 def test_it_runs_the_oldest_list_first(project):
     for name in ("1000", "2000", "3000"):
         project.add_list("date +%s%N", name=name)
@@ -114,13 +104,6 @@ def test_the_clock_of_the_store_says_what_is_late(project, days, is_run):
         [closed] = project.closed()
     assert bool(closed.commands[0].run) is is_run
     assert abs(closed.finished - time.time() - days * DAY_S) < DAY_S / 4
-
-
-def test_a_list_that_is_expected_to_take_for_ever_is_run(project):
-    project.add_list("true", "true", expected_duration=MOST)
-    with project.worker():
-        ended = project.ended(2)
-    assert [command.run.exit_code for command in ended] == [0, 0]
 
 
 def test_it_shows_what_a_line_has_written_so_far(project):

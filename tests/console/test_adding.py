@@ -4,8 +4,6 @@ import pytest
 
 from tasks_app.models import AuditEntry, Task
 
-from .store import add
-
 pytestmark = pytest.mark.django_db
 
 FORM = {"group": "mail", "text": "hello", "delay": "0", "unit": "seconds", "priority": "0", "labels": ""}
@@ -23,27 +21,9 @@ def test_it_adds_a_task_and_shows_it(operator):
     assert f"Added task {task.id} to mail." in operator.get(answer.headers["Location"]).content.decode()
 
 
-def test_it_writes_down_who_added_it(operator):
-    send(operator)
-    [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.group, entry.done) == ("olaf", "add", "mail", 1)
-
-
-def test_it_takes_delay_priority_and_labels(operator, clock):
-    send(operator, delay="2", unit="hours", priority="-7", labels="tenant = acme\r\n\r\nformula=a=b")
-    [task] = Task.objects.all()
-    assert task.available_at_ms == clock.now_ms + 7_200_000
-    assert task.priority == -7
-    assert task.labels == {"tenant": "acme", "formula": "a=b"}
-
-
 def test_it_keeps_data_as_it_was_typed(operator):
     send(operator, text="  a\r\nb \u2028 é\n")
     assert bytes(Task.objects.get().data).decode() == "  a\nb \u2028 é\n"
-
-
-def test_it_knows_the_group_that_it_was_called_from(operator):
-    assert 'name="group" value="a/b c"' in operator.get("/console/add?name=a%2Fb+c").content.decode()
 
 
 @pytest.mark.parametrize(
@@ -75,15 +55,3 @@ def test_it_names_data_that_is_too_large(operator, settings):
     answer = send(operator, text="x" * 11)
     assert answer.status_code == 422
     assert "10 bytes, not 11" in answer.content.decode()
-
-
-def test_it_is_not_for_viewers(viewer):
-    assert viewer.get("/console/add").status_code == 403
-    assert send(viewer).status_code == 403
-    assert not Task.objects.exists()
-
-
-def test_it_is_called_from_the_overview_and_the_group(operator):
-    add()
-    assert 'href="/console/add"' in operator.get("/console/").content.decode()
-    assert 'href="/console/add?name=mail"' in operator.get("/console/group?name=mail").content.decode()

@@ -33,13 +33,6 @@ def test_of_all_groups_there_are_the_events(viewer, clock):
     assert len(found["times"]) == 72
 
 
-@pytest.mark.parametrize(("query", "field"), [("?span=2h", "span"), ("?name=", "name")])
-def test_a_mistake_is_named(viewer, query, field):
-    answer = viewer.get(f"/console/rates{query}")
-    assert answer.status_code == 400
-    assert f"<code>{field}</code>" in answer.content.decode()
-
-
 def test_a_slow_database_is_told(viewer, monkeypatch):
     monkeypatch.setattr(group_table, "series_of_all", too_slow)
     assert viewer.get("/console/rates").status_code == 503

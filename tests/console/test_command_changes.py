@@ -4,12 +4,11 @@ import re
 
 import pytest
 
-from tasks_app.commands import make_lists
 from tasks_app.models import AuditEntry, Task
 from taskstore.types.command_record import CommandStatus
 from taskstore.types.tasks import State
 
-from ..command_lists.commands import commands_in, lists_in, submitted
+from ..command_lists.commands import commands_in
 from .commands import command_of, completed, ended, running_list
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
@@ -40,17 +39,6 @@ def test_lines_are_submitted_in_their_order_and_the_audit_knows(submitter):
     assert (entry.actor, entry.action, entry.selection, entry.done) == ("suse", "submit", "commands of renders", 2)
 
 
-def test_what_is_parked_is_no_new_command(submitter):
-    submitter.post("/console/commands/submit", {**LINES, "stashed": "on"})
-    assert len(commands_in("default", CommandStatus.NEW_STASHED)) == 1
-
-
-def test_the_form_says_plainly_what_workers_do_with_the_lines(submitter):
-    text = submitter.get("/console/commands/submit?project=renders").content.decode()
-    assert "Workers run each of these lines in a shell" in text
-    assert 'value="renders"' in text
-
-
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
@@ -78,12 +66,6 @@ def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, 
     assert not AuditEntry.objects.exists()
 
 
-def test_all_that_is_wrong_is_named_at_once(submitter):
-    answer = submitter.post("/console/commands/submit", {**LINES, "project": "a/b", "expected": "soon"})
-    text = answer.content.decode()
-    assert ("ust not be empty or contain /" in text, "a whole number between 1" in text) == (True, True)
-
-
 # ---- Many at once
 
 
@@ -98,51 +80,12 @@ def test_the_question_has_the_number_and_says_what_is_done(submitter):
     assert "Nothing to archive" in asked(submitter, "verb=archive&project=default&all=1")
 
 
-def test_failed_commands_are_run_once_more(submitter):
-    ended("1_2", CommandStatus.FAILED_COUNT, cmd="make film")
-    answer = submitter.post("/console/commands/retry", {**ALL, "reason": "disk is back"})
-    assert (answer.status_code, answer["Location"]) == (302, PAGE)
-    [again] = commands_in("default", CommandStatus.NEW)
-    assert (again.cmd, again.fails) == ("make film", 0)
-    [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.reason, entry.done) == ("suse", "retry", "disk is back", 1)
-
-
 def test_only_what_is_selected_is_run_once_more(submitter):
     one, _ = completed("1_0", cmd="make a"), completed("2_0", cmd="make b")
     fields = {"project": "default", "status": "completed", "id": one.id, "expected": "1"}
     submitter.post("/console/commands/retry", fields)
     assert [command.cmd for command in commands_in("default", CommandStatus.NEW)] == ["make a"]
     assert [command.cmd for command in commands_in("default", CommandStatus.COMPLETED)] == ["make b"]
-
-
-def test_commands_and_lists_are_parked_and_go_on(submitter, settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=2/1h/0s"
-    submitted(2)
-    make_lists("default")
-    submitted(1)
-    assert "Stash 3 commands" in asked(submitter, "verb=stash&project=default&all=1")
-    submitter.post("/console/commands/stash", {**ALL, "expected": "3"})
-    assert (len(commands_in("default", CommandStatus.NEW)), lists_in("default")) == (0, [])
-    submitter.post("/console/commands/unstash", {**ALL, "expected": "3"})
-    assert (len(commands_in("default", CommandStatus.NEW)), len(lists_in("default"))) == (1, 1)
-
-
-def test_one_list_is_parked(submitter, settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
-    submitted(2)
-    make_lists("default")
-    [one, _] = Task.objects.filter(group="commands/default/open")
-    query = f"project=default&status=open&id={one.id}"
-    assert "Stash 1 list in default" in asked(submitter, f"verb=stash&{query}")
-    submitter.post("/console/commands/stash", {"project": "default", "status": "open", "id": one.id, "expected": "1"})
-    assert len(lists_in("default", CommandStatus.OPEN_STASHED)) == 1
-
-
-def test_completed_commands_are_put_away(submitter):
-    completed("1_0")
-    submitter.post("/console/commands/archive", ALL)
-    assert len(commands_in("default", CommandStatus.COMPLETED_ARCHIVE)) == 1
 
 
 def test_far_more_than_was_agreed_to_is_not_done(submitter):

@@ -3,7 +3,6 @@
 import pytest
 from django.utils.html import escape
 
-from tasks_app.commands import make_lists
 from tasks_app.models import Task
 from taskstore.types.command_record import CommandStatus, LiveOutput, Output, live_labels, output_group
 from taskstore.types.records import MOST
@@ -53,14 +52,6 @@ def test_a_fresh_store_says_what_a_command_is_and_how_to_submit_one(submitter, v
     assert 'href="/console/commands/submit"' not in text_of(viewer, "commands")
 
 
-def test_the_projects_have_numbers_of_commands_that_lead_to_them(viewer):
-    submitted(3, "renders")
-    ended("1_0", CommandStatus.FAILED_COUNT, project="renders")
-    text = text_of(viewer, "commands")
-    assert '<a href="/console/commands/project?project=renders&amp;status=new">3</a>' in text
-    assert '<a href="/console/commands/project?project=renders&amp;status=failed_count">1</a>' in text
-
-
 @pytest.mark.parametrize("name", ["..", "submit", "a b%/"[:-1], "x" * 200])
 def test_a_project_may_have_any_name(submitter, name):
     submitted(1, name)
@@ -85,26 +76,6 @@ def test_a_project_says_what_makes_no_sense(submitter, query, told):
 # ---- A project
 
 
-def test_the_flow_counts_commands_also_in_lists(viewer, settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=2/1h/0s"
-    submitted(4)
-    make_lists("default")
-    submitted(1)
-    text = text_of(viewer, PROJECT)
-    flow = text.split('id="flow"')[1].split('id="results"')[0]
-    assert "in 2 lists" in flow
-    assert [part.split("</strong>")[0] for part in flow.split("<strong>")[1:3]] == ["1", "4"]
-    assert 'data-hx-trigger="every 2s"' in flow
-
-
-def test_running_lists_show_how_far_they_are(viewer):
-    task = running_list("1_0", "2_0", "3_0", done=1)
-    text = text_of(viewer, PROJECT)
-    assert '<progress value="1" max="3"' in text
-    assert "1 of 3" in text
-    assert f'href="/console/commands/list/{task.origin}"' in text
-
-
 @pytest.mark.parametrize(
     ("err", "told"),
     [
@@ -116,11 +87,6 @@ def test_running_lists_show_how_far_they_are(viewer):
 def test_a_result_shows_the_last_that_was_written_to_stderr(submitter, err, told):
     ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output.of(err))
     assert f'<code class="error">{told}</code>' in text_of(submitter, PROJECT)
-
-
-def test_a_result_whose_stderr_is_no_base64_shows_what_it_is(submitter):
-    ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output(base64="?"))
-    assert '<code class="error">?</code>' in text_of(submitter, PROJECT)
 
 
 @pytest.mark.parametrize("status", sorted(set(CommandStatus)))
@@ -136,32 +102,7 @@ def test_each_status_has_a_list_of_what_lies_there(submitter, status):
         assert "echo there" in text
 
 
-def test_results_are_found_by_text(submitter):
-    found, other = completed("1_0", cmd="make film"), completed("2_0", cmd="make tea")
-    text = text_of(submitter, f"{PROJECT}&text=film")
-    assert (f'id="command-{found.id}"' in text, f'id="command-{other.id}"' in text) == (True, False)
-    assert "No matches so far" in text_of(submitter, f"{PROJECT}&text=coffee")
-
-
-def test_the_next_page_goes_on(submitter):
-    tasks = [completed(f"{number}_0") for number in range(51)]
-    first = text_of(submitter, f"{PROJECT}&status=completed")
-    place = f"{tasks[1].available_at_ms}.{tasks[1].id}"
-    assert f"after={place}" in first
-    assert f'id="command-{tasks[0].id}"' in text_of(submitter, f"{PROJECT}&status=completed&after={place}")
-
-
 # ---- A list
-
-
-def test_a_list_tells_what_is_run_and_what_waits(submitter):
-    task = running_list("1_0", "2_0", "3_0", done=1)
-    writes(task, "2_0")
-    text = text_of(submitter, f"commands/list/{task.id}")
-    words = [part.split("</span>")[0].rpartition(">")[2] for part in text.split('<span class="state"')[2:]]
-    assert words == ["running", "waiting"]
-    assert f'href="/console/commands/list/{task.id}/reopen"' in text
-    assert 'data-hx-trigger="every 2s"' in text
 
 
 def test_a_list_that_a_worker_gave_back_says_why(submitter):
@@ -213,17 +154,6 @@ def test_earlier_runs_keep_what_they_wrote(submitter):
     assert "first time" not in newest
     assert "/console/commands/command?project=default&amp;id=7_0" in newest
     assert "first time" in text_of(submitter, "commands/command?project=default&id=7_0")
-
-
-def test_a_running_command_shows_what_it_has_written_so_far(submitter):
-    task = running_list("1_0")
-    page = "commands/command?project=default&id=1_0"
-    assert "is running other commands first" in text_of(submitter, page)
-    writes(task, "1_0", out=Output.of(b"frame 3"))
-    text = text_of(submitter, page)
-    assert "frame 3" in text
-    assert 'data-hx-trigger="every 1s"' in text
-    assert f'href="/console/commands/list/{task.id}"' in text
 
 
 def test_a_command_that_was_never_run_says_so(submitter):
@@ -286,12 +216,6 @@ def test_what_a_worker_tells_that_makes_no_sense_hides_no_page(submitter, path, 
     assert "1_0" in text_of(submitter, path)
 
 
-def test_an_output_that_is_not_what_it_says_is_saved_as_it_stands(submitter):
-    completed("1_0", out=Output(base64="no base64"))
-    answer = submitter.get("/console/commands/output?project=default&id=1_0&stream=out")
-    assert (answer.status_code, answer.content) == (200, b"no base64")
-
-
 @pytest.mark.parametrize(("query", "told"), [("stream=both", "must be out or err"), ("", "must be out or err")])
 def test_a_stream_that_is_none_is_named(submitter, query, told):
     completed("1_0")
@@ -338,8 +262,3 @@ def test_groups_of_commands_lead_to_their_project(viewer):
     add("mail")
     claim("mail")
     assert link not in text_of(viewer, "group?name=mail")
-
-
-def test_the_task_of_a_command_leads_to_it(viewer):
-    task = completed("7_0")
-    assert 'href="/console/commands/command?project=default&amp;id=7"' in text_of(viewer, f"task/{task.id}")

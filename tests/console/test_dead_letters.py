@@ -3,18 +3,15 @@
 import re
 
 import pytest
-from django.db import connection
 
-from tasks_app.alerts.attention import notices
 from tasks_app.models import Task
-from tasks_app.writer import totals
 
 from ..bulk.test_dead_letters import letter, now, schedule
-from .store import add, claim
+from .store import add
 from .test_changes import agree, form_of, text
-from .test_editing import differences, edit, opened, send
+from .test_editing import differences, opened, send
 from .test_editing import form_of as edit_form_of
-from .test_overview import numbers, page, row
+from .test_overview import numbers
 
 pytestmark = pytest.mark.django_db
 
@@ -60,22 +57,6 @@ def test_a_single_task_goes_back(operator):
     assert "Sent back to mail" in story
 
 
-def test_it_can_be_requeued_where_it_is(operator):
-    there = letter()
-    html = ask(operator, name="mail/failed", all=1)
-    assert 'name="here"' in html
-    assert '<span class="in-place">Requeue here</span>' in html
-    agree(operator, "requeue", form_of(html), here="1")
-    assert (now(there).group, now(there).error) == ("mail/failed", "")
-
-
-def test_nothing_is_said_of_it_where_there_is_none(operator):
-    add("mail", error="boom")
-    html = ask(operator, name="mail", all=1)
-    assert (button(html), 'name="here"' in html) == ("Requeue 1 task", False)
-    assert re.search(r"requeued to ?mail ?1", text(html))
-
-
 def test_several_targets_are_named_with_their_numbers(operator):
     letter("mail", "all/failed"), letter("news", "all/failed"), letter("news", "all/failed")
     html = ask(operator, name="all/failed", all=1)
@@ -83,12 +64,6 @@ def test_several_targets_are_named_with_their_numbers(operator):
     assert re.search(r"requeued to ?news ?2 ?mail ?1", text(html))
     add("all/failed", error="boom")
     assert button(ask(operator, name="all/failed", all=1)) == "Requeue 4 tasks in 3 groups"
-
-
-def test_one_whose_error_is_gone_can_still_be_sent_back(operator):
-    there = letter()
-    edited = edit(operator, there, requeue="on", here="on")
-    assert (edited.group, edited.error, edited.labels) == ("mail/failed", "", {})
 
 
 def test_a_dead_letter_is_edited_and_sent_back_in_one(operator):
@@ -101,14 +76,6 @@ def test_a_dead_letter_is_edited_and_sent_back_in_one(operator):
     send(operator, there, edit_form_of(review) | {"confirmed": "1"}, status=302)
     back = Task.objects.get()
     assert (back.group, bytes(back.data), back.error, back.labels) == ("mail", b"right", "", {"tier": "gold"})
-
-
-def test_an_edit_without_a_requeue_leaves_it_a_dead_letter(operator):
-    there = letter()
-    fields = {name: value for name, value in opened(operator, there).items() if name != "requeue"}
-    review = send(operator, there, fields | {"labels": '{"a": "b", "failed_from": "x"}'}).content.decode()
-    send(operator, there, edit_form_of(review) | {"confirmed": "1"}, status=302)
-    assert Task.objects.get().labels == {"a": "b", "failed_from": "mail"}
 
 
 def test_an_edit_requeues_no_command_that_has_ended(operator, settings):
@@ -130,26 +97,9 @@ def test_what_feeds_commands_is_left_alone(operator, settings):
 # ---- What has ended is not ready
 
 
-def test_the_overview_counts_what_ended_apart(viewer):
-    add("jobs/default/failed", count=3, error="boom"), add("commands/x/completed"), add("mail")
-    html = page(viewer)
-    assert numbers(html, "data-live-total")["ready"] == "1"
-    assert numbers(row(html, "jobs/default/failed"), "data-live-count") == {
-        "ready": "0", "claimed": "0", "expired": "0", "scheduled": "0", "failed": "3", "finished": "3"
-    }  # fmt: skip
-
-
 def test_the_page_of_such_a_group_has_no_tab_for_ready_ones(viewer):
     add("jobs/default/failed", count=3, error="boom")
     html = viewer.get("/console/group", {"name": "jobs/default/failed"}).content.decode()
     assert numbers(html, "data-live-count") == {
         "total": "3", "claimed": "0", "expired": "0", "scheduled": "0", "failed": "3"
     }  # fmt: skip
-
-
-def test_nothing_of_it_is_stalled_or_counted_minute_by_minute():
-    add("jobs/default/failed", timespec_ms=1, error="boom")
-    claim("jobs/default/failed")
-    assert notices([]) == []
-    add("jobs/default/succeeded", count=2), add("jobs/default"), add("commands/x/output")
-    assert totals.numbers_of_all(connection.alias).ready == 1

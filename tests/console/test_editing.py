@@ -57,14 +57,6 @@ def differences(html):
     return {name: unescape(re.sub(r"<[^>]*>", "", lines)).split("\n") for name, lines in found}
 
 
-def test_what_is_edited_is_another_one_and_the_rest_stays(operator):
-    [task] = add(data=b'{"to": "kim"}\nhello', labels={"tier": "gold"}, priority=3)
-    edited = edit(operator, task, content='{"to": "bob"}\r\nhello', error="wrong recipient")
-    assert edited.id != task.id
-    assert (bytes(edited.data), edited.error) == (b'{"to": "bob"}\nhello', "wrong recipient")
-    assert (edited.group, edited.labels, edited.priority, edited.origin) == ("mail", {"tier": "gold"}, 3, task.id)
-
-
 def test_the_review_shows_what_differs_line_by_line(operator):
     [task] = add(data=b"one\ntwo\nthree", labels={"tier": "gold"})
     fields = opened(operator, task) | {"content": "one\nTWO\nthree", "priority": "5", "labels": '{"tier": "tin"}'}
@@ -72,22 +64,6 @@ def test_the_review_shows_what_differs_line_by_line(operator):
     assert set(found) == {"Data", "Priority", "Labels"}
     assert [line for line in found["Data"] if line[:1] in "+-"] == ["-two", "+TWO", ""]
     assert [line for line in found["Labels"] if line[:1] in "+-"] == ['- "tier": "gold"', '+ "tier": "tin"', ""]
-    assert Task.objects.get().id == task.id
-
-
-@pytest.mark.parametrize(("before", "after"), [(b"one", "one\n"), (b"", "\n"), (b"one\x0c", "one"), (b"one", "")])
-def test_the_smallest_difference_is_one(operator, before, after):
-    [task] = add(data=before)
-    encoding = opened(operator, task)["encoding"]
-    html = send(operator, task, opened(operator, task) | {"content": after, "encoding": "text"}).content.decode()
-    assert differences(html)["Data"], encoding
-
-
-def test_an_edit_that_changes_nothing_is_none(operator):
-    [task] = add()
-    fields = opened(operator, task)
-    assert "No changes" in send(operator, task, fields).content.decode()
-    assert "No changes" in send(operator, task, fields | {"confirmed": "1"}).content.decode()
     assert Task.objects.get().id == task.id
 
 
@@ -131,13 +107,6 @@ def test_a_worker_that_finishes_meanwhile_wins(operator, step):
     assert not AuditEntry.objects.exists()
 
 
-def test_one_can_edit_again_after_the_review(operator):
-    [task] = add()
-    review = send(operator, task, opened(operator, task) | {"content": "other"}).content.decode()
-    again = send(operator, task, form_of(review) | {"again": "1"}).content.decode()
-    assert form_of(again)["content"] == "other"
-
-
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
@@ -178,9 +147,3 @@ def test_it_is_scheduled_by_the_minute_in_utc(operator):
     [task] = add()
     edited = edit(operator, task, available_at_0="2027-01-31", available_at_1="12:30:00")
     assert edited.available_at_ms == 1_801_398_600_000
-
-
-def test_the_page_of_a_task_leads_to_it(operator, viewer):
-    [task] = add()
-    assert f'href="/console/task/{task.id}/edit"' in operator.get(f"/console/task/{task.id}").content.decode()
-    assert "/edit" not in viewer.get(f"/console/task/{task.id}").content.decode()

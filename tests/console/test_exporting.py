@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 from html import unescape
 
@@ -33,19 +32,6 @@ def test_a_tab_of_a_group_leads_to_all_that_it_has(operator):
     assert [row["id"] for row in rows(answer)] == [str(tasks["failed"].id)]
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert re.search(r"a%20_b__%C3%A9-failed-\d{8}T\d{6}Z\.csv$", answer["Content-Disposition"])
-
-
-def test_a_search_leads_to_all_that_it_finds(operator):
-    add(count=60), add("reports")
-    _, as_ndjson = links(operator, "/console/search", q="group:mail data:hello")
-    lines = operator.get(as_ndjson).getvalue().splitlines()
-    assert [json.loads(line)["group"] for line in lines] == ["mail"] * 60
-    assert links(operator, "/console/search", q="") == []
-
-
-def test_a_group_that_no_search_can_mean_alone_has_no_export(operator):
-    add("mail*")
-    assert links(operator, "/console/group", name="mail*") == []
 
 
 def test_who_may_not_see_data_gets_none(viewer):

@@ -50,14 +50,3 @@ def test_on_the_page_of_a_group_it_is_about_that_group(viewer):
     assert "<summary>" not in page(viewer, "/console/group?name=mail")
     add(error="refused")
     assert "<summary>2 different errors</summary>" in page(viewer, "/console/group?name=mail&state=failed")
-
-
-def test_it_says_when_nothing_failed(viewer):
-    add()
-    assert "Nothing has failed" in page(viewer)
-
-
-def test_it_names_some_groups_and_counts_the_others(viewer):
-    for number in range(5):
-        add(f"g{number}", error="refused")
-    assert re.search(r"g2</bdi></a> and 2 more groups", page(viewer))

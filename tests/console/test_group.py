@@ -5,12 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tasks_app.control import pauses
-from tasks_app.core.actors import Actor
 from tasks_app.models import Client
 from tasks_app.reading import clients, listing
 
-from .store import ANN, BOB, add, claim, fail, one_of_each_state
+from .store import add, claim, fail, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -61,31 +59,10 @@ def test_it_shows_a_failed_task_with_its_error_and_its_state(viewer):
     assert 'data-state="ready"' in html
 
 
-def test_it_shows_owners_beyond_what_a_browser_can_count(viewer):
-    add()
-    claim(owner=2**63 - 1)
-    assert '<span class="owner">9223372036854775807</span>' in page(viewer)
-
-
 def test_it_shows_data_to_those_who_may_see_it_alone(viewer, operator):
     add(data=b'{"to": "kim@example.org"}')
     assert "kim@example.org" not in page(viewer)
     assert "{&quot;to&quot;: &quot;kim@example.org&quot;}" in page(operator)
-
-
-def test_it_cuts_long_data(operator):
-    add(data=b"x" * 100_000)
-    html = page(operator)
-    assert "x" * listing.PREVIEW_BYTES + "…" in html
-    assert "x" * (listing.PREVIEW_BYTES + 1) not in html
-
-
-@pytest.mark.parametrize("name", ["a/b c", "../..", "%2F", "&state=failed", "ночь", "a\tb", "?#", "..", " "])
-def test_it_is_found_by_a_name_that_holds_anything(viewer, name):
-    add(name)
-    [link] = re.findall(r'class="name"><a href="([^"]*)"', viewer.get("/console/").content.decode())
-    answer = viewer.get(link.replace("&amp;", "&"))
-    assert len(ids(answer.content.decode())) == 1
 
 
 def test_it_leads_from_page_to_page(viewer, monkeypatch):
@@ -97,26 +74,6 @@ def test_it_leads_from_page_to_page(viewer, monkeypatch):
     assert (ids(first), ids(second), ids(last)) == (tasks[:2], tasks[2:4], tasks[3:])
     assert ids(viewer.get(link(second, "Previous")).content.decode()) == tasks[:2]
     assert ids(viewer.get(link(last, "First")).content.decode()) == tasks[:2]
-
-
-def test_it_shows_labels_that_lead_to_their_tasks(viewer):
-    add(labels={"tier": "gold"}), add()
-    html = page(viewer, "name=mail&state=ready")
-    assert labels(html) == [("/console/search?q=group%3A%22mail%22+state%3Aready+label.tier%3Agold", "tier=gold")]
-    assert "Filter by label" in html
-    assert '<option value="tier:gold">' in html
-
-
-def test_it_shows_a_few_of_many_labels_and_leads_to_the_others(viewer):
-    [task] = add(labels={f"label-{number}": "x" * 255 for number in range(64)})
-    assert [words for _, words in labels(page(viewer))[3:]] == [f"+61 labels of task {task.id}"]
-
-
-def test_it_has_no_room_for_labels_where_there_are_none(viewer):
-    add()
-    html = page(viewer)
-    assert "Labels" not in html
-    assert "Filter by label" not in html
 
 
 @pytest.mark.parametrize(("label", "term"), [("tier:gold", "label.tier:gold"), (" my tier ", 'label:"my tier"')])
@@ -135,26 +92,6 @@ def labels(html):
 def link(html, words):
     [address] = re.findall(rf'<a class="button" href="([^"]*)"(?: rel="\w+")?>{words}</a>', html)
     return address.replace("&amp;", "&")
-
-
-def test_it_says_that_a_group_has_no_tasks_and_how_to_add_one(viewer):
-    html = page(viewer)
-    assert "Workers have finished and deleted all tasks of this group" in html
-    assert "&quot;group&quot;: &quot;mail&quot;" in html
-
-
-def test_it_says_that_no_task_is_in_a_state_and_leads_to_all(viewer):
-    add(count=3)
-    html = page(viewer, "name=mail&state=expired")
-    assert "No lease has expired" in html
-    assert '<a href="/console/group?name=mail">Show all 3 tasks</a>' in html
-
-
-def test_it_offers_a_viewer_nothing_to_change(viewer, operator):
-    one_of_each_state()
-    for change in ("verb=", 'value="requeue"', "Add task", 'type="checkbox" name="id"', "/console/add"):
-        assert change in page(operator)
-        assert change not in page(viewer)
 
 
 def test_it_says_the_first_times_of_each_state(viewer, clock):
@@ -184,20 +121,6 @@ def test_it_asks_the_database_as_often_for_many_tasks_as_for_few(operator, djang
     add(count=50)
     with django_assert_max_num_queries(24):
         page(operator)
-
-
-def test_it_tells_owners_apart(viewer):
-    add(count=2)
-    claim(owner=BOB)
-    owners = re.findall(r'<span class="owner">(\d+)</span>', page(viewer))
-    assert sorted(owners) == sorted([str(ANN), str(BOB)])
-
-
-def test_it_says_that_the_group_is_paused_by_whom_and_why(viewer):
-    add()
-    assert "Paused" not in text(page(viewer))
-    pauses.pause("mail", Actor("Ann <b>", reason="the mail server is down"))
-    assert re.search(r"Paused by Ann &lt;b&gt; \w+( ago)? ?: the mail server is down\.", text(page(viewer)))
 
 
 def test_it_says_how_the_group_flows_and_who_works_on_it(viewer):

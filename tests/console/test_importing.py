@@ -5,11 +5,10 @@ import re
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import Task
 
 pytestmark = pytest.mark.django_db
 
-PARTIAL = {"HX-Request-Type": "partial"}
 TWO = '{"group": "mail", "data": "a", "priority": 3}\r\n{"group": "reports", "data": "<b>"}'
 
 
@@ -46,16 +45,6 @@ def test_it_imports_what_was_checked_and_says_how_many(operator):
     assert [(task.group, task.owner) for task in Task.objects.order_by("id")] == [("mail", 0), ("reports", 0)]
 
 
-def test_it_writes_down_who_imported_what(operator):
-    checked = digest(send(operator, file=file(TWO), group="pay"))
-    answer = operator.post("/console/import", {"file": file(TWO), "group": "pay", "digest": checked})
-    assert answer.headers["Location"] == "/console/group?name=pay"
-    [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.group, entry.done) == ("olaf", "import", "pay", 2)
-    assert entry.selection == "2 tasks from the file tasks <b>.ndjson"
-    assert entry.details["ids"] == list(Task.objects.order_by("id").values_list("id", flat=True))
-
-
 def test_it_imports_nothing_but_what_was_checked(operator):
     checked = digest(send(operator, text=TWO))
     html = send(operator, text=TWO + '\n{"group": "more"}', digest=checked)
@@ -84,18 +73,3 @@ def test_what_is_wrong_is_named_and_nothing_imported(operator, fields, told):
     assert told in html
     assert "Nothing was imported." in html
     assert not Task.objects.exists()
-
-
-def test_a_script_gets_the_outcome_alone_and_is_led_on(operator):
-    answer = operator.post("/console/import", {"text": TWO}, headers=PARTIAL)
-    html = answer.content.decode()
-    assert "<html" not in html
-    answer = operator.post("/console/import", {"text": TWO, "digest": digest(html)}, headers=PARTIAL)
-    assert (answer.status_code, answer.headers["HX-Redirect"]) == (204, "/console/")
-
-
-def test_it_is_reached_from_the_overview_and_from_a_group(operator):
-    operator.post("/console/import", {"text": TWO, "digest": digest(send(operator, text=TWO))})
-    assert 'href="/console/import"' in operator.get("/console/").content.decode()
-    assert 'href="/console/import?name=mail"' in operator.get("/console/group?name=mail").content.decode()
-    assert 'name="group" value="mail"' in operator.get("/console/import?name=mail").content.decode()

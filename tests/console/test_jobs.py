@@ -9,7 +9,7 @@ from tasks_app.models import AuditEntry, Task
 from taskstore.types.job_record import JobError, JobStatus
 from taskstore.types.tasks import NewTask
 
-from ..jobs_store.jobs import ERROR, begun, enqueued, failed, find, heard, one_of_each, started, succeeded
+from ..jobs_store.jobs import ERROR, enqueued, failed, find, heard, one_of_each, started, succeeded
 from ..people import make_user, signed_in
 from .store import change_all
 from .test_commands import text_of
@@ -17,12 +17,6 @@ from .test_commands import text_of
 pytestmark = pytest.mark.django_db
 
 HOSTILE = '<script>alert("x")</script>'
-
-
-def test_a_fresh_store_says_what_a_job_is_and_how_to_enqueue_one(operator):
-    text = text_of(operator, "jobs")
-    assert "No jobs yet" in text
-    assert "curl http://testserver/jobs" in text
 
 
 def test_the_list_has_each_job_with_its_status_and_the_tabs_count_them(operator):
@@ -60,14 +54,6 @@ def test_a_form_that_was_sent_with_empty_fields_leads_to_a_short_address(operato
     assert (answer.status_code, answer["Location"]) == (302, "/console/jobs?function=mail.send")
 
 
-def test_the_next_page_goes_on(operator):
-    ids = [enqueued(args=[number]) for number in range(51)]
-    first = text_of(operator, "jobs")
-    place = find(ids[1]).place
-    assert f"after={place}" in first
-    assert f'id="job-{ids[0]}"' in text_of(operator, f"jobs?after={place}")
-
-
 def test_a_page_tells_all_of_a_failed_job(operator):
     job_id = failed(args=["ann"], kwargs={"copies": 2**70})
     text = text_of(operator, f"jobs/{job_id}")
@@ -75,22 +61,6 @@ def test_a_page_tells_all_of_a_failed_job(operator):
                  "Failed on", "node-1", "pid 4711", "1.5 s", f"/console/jobs/{job_id}/requeue"):  # fmt: skip
         assert part in text
     assert "every 2s" not in text
-
-
-def test_a_page_of_a_job_that_succeeded_has_its_result_and_its_log(operator):
-    text = text_of(operator, f"jobs/{succeeded(result={'sent': 3}, log='sent 3' + chr(7))}")
-    assert "&quot;sent&quot;" in text
-    assert "sent 3␇" in text
-
-
-def test_a_page_of_one_that_runs_says_who_runs_it_and_renews_itself(operator):
-    job_id = begun()
-    heard(name="bob", pid=99)
-    text = text_of(operator, f"jobs/{job_id}")
-    assert "Running on" in text
-    assert "pid 99" in text
-    assert 'data-hx-trigger="every 2s"' in text
-    assert "Only finished jobs can be requeued or deleted" in text
 
 
 def test_any_id_of_its_task_leads_to_it_and_its_task_leads_back(operator):

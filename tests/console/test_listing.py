@@ -66,41 +66,6 @@ def test_it_skips_and_repeats_nothing_when_tasks_of_one_moment_are_cut_apart(clo
     assert len(shown) == len(set(shown)) == 10
 
 
-@pytest.mark.parametrize("state", [State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED])
-def test_it_shows_the_tasks_of_a_state(state):
-    tasks = one_of_each_state()
-    expected = {tasks[state].id} | ({tasks["failed"].id} if state is State.READY else set())
-    assert set(ids(page_of("mail", state))) == expected
-
-
-def test_it_says_where_the_pages_before_and_after_begin():
-    add(count=4)
-    first = page_of("mail")
-    second = page_of("mail", after=first.after)
-    assert (first.before, second.after) == (None, None)
-    assert ids(page_of("mail", before=second.before)) == ids(first)
-
-
-def test_it_is_empty_for_a_group_without_tasks():
-    add("reports")
-    page = page_of("mail")
-    assert (page.rows, page.before, page.after) == ([], None, None)
-
-
-def test_it_cuts_data_and_errors():
-    add(data=b"x" * 10_000)
-    [row] = page_of("mail", with_data=True).rows
-    assert (row.data, row.size) == (b"x" * listing.PREVIEW_BYTES, 10_000)
-    fail(claim()[0], error="e" * 10_000)
-    assert len(page_of("mail").rows[0].error) == listing.PREVIEW_CHARACTERS
-
-
-def test_it_does_not_read_data_that_nobody_asked_for():
-    add(data=b"secret")
-    [row] = page_of("mail").rows
-    assert (row.data, row.size) == (None, None)
-
-
 @pytest.mark.parametrize("count", [1, 3, 9])
 def test_it_asks_the_database_as_often_for_a_long_list_as_for_a_short_one(count, django_assert_num_queries):
     add(count=count)
@@ -113,11 +78,6 @@ def test_it_refuses_a_place_that_no_page_names(text):
     with pytest.raises(InvalidInput) as refused:
         Cursor.read(text, "after")
     assert list(refused.value.fields) == ["after"]
-
-
-def test_it_reads_the_places_that_it_names():
-    place = Cursor(available_at_ms=-5, id=7)
-    assert Cursor.read(str(place), "after") == place
 
 
 def test_it_finds_the_first_of_each_state():

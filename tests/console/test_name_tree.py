@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.console.name_tree import Folder, Node, below, is_prefix, prefix_above, tree_of
+from tasks_app.console.name_tree import Folder, Node, is_prefix, tree_of
 from tasks_app.reading.counts import COUNTED, Counts, Stats, sum_of
 
 pytestmark = pytest.mark.once
@@ -55,25 +55,6 @@ def test_names_that_begin_alike_stand_in_a_folder(names, tree):
     assert drawn(tree_of(names)) == tree
 
 
-@pytest.mark.parametrize(
-    ("name", "prefix", "rest"), [("mail/in", "", "mail/in"), ("mail/in", "mail/", "in"), ("a.", "a.", "a.")]
-)
-def test_a_name_in_a_folder_is_told_by_its_rest(name, prefix, rest):
-    assert below(name, prefix) == rest
-
-
-@pytest.mark.parametrize(
-    ("prefix", "above"), [("a/", ""), ("a/b/", "a/"), ("a/b.c/", "a/b."), ("a//", "a/"), ("/", ""), ("//", "/")]
-)
-def test_a_prefix_has_a_shorter_one_above(prefix, above):
-    assert prefix_above(prefix) == above
-
-
-@pytest.mark.parametrize(("text", "can_be"), [("a/", True), ("a.", True), ("a", False), ("", False), ("a/\n", False)])
-def test_a_prefix_ends_with_a_separator(text, can_be):
-    assert is_prefix(text) == can_be
-
-
 def folders(nodes: Sequence[Node]) -> Iterator[Folder]:
     for node in nodes:
         if isinstance(node, Folder):
@@ -92,23 +73,10 @@ def test_the_deepest_tree_is_no_problem():
 
 
 @given(NAMES)
-def test_each_name_stands_in_one_place(names):
-    assert sorted(leaves(tree_of(names))) == sorted(names)
-
-
-@given(NAMES)
 def test_a_folder_holds_all_that_begins_with_its_prefix(names):
     for folder in folders(tree_of(names)):
         assert folder.names == sorted(name for name in names if name.startswith(folder.prefix))
         assert sorted(leaves(folder.nodes)) == folder.names
-
-
-@given(NAMES)
-def test_no_folder_is_there_for_nothing(names):
-    for folder in folders(tree_of(names)):
-        assert is_prefix(folder.prefix)
-        assert len(folder.nodes) > 1
-        assert all(inner.prefix.startswith(folder.prefix) for inner in folders(folder.nodes))
 
 
 @given(NAMES)

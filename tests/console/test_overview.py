@@ -9,13 +9,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tasks_app.alerts.attention import Kind, Notice
-from tasks_app.console import group_table, overview, words
+from tasks_app.console import overview, words
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
-from tasks_app.models import PausedGroup, Task
-from taskstore.types.tasks import NewTask
+from tasks_app.models import PausedGroup
 
-from .store import ANN, add, keep_level, one_of_each_state
+from .store import add, keep_level, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -55,12 +54,6 @@ def test_it_counts_the_tasks_of_all_groups_by_state(viewer):
     assert numbers(html, "data-live-groups")["ready"] == "2"
 
 
-def test_it_counts_the_tasks_of_each_group_by_state(viewer):
-    one_of_each_state("mail")
-    expected = {"ready": "2", "claimed": "1", "expired": "1", "scheduled": "1", "failed": "1"}
-    assert numbers(page(viewer), "data-live-count") == expected
-
-
 @pytest.mark.parametrize(
     ("sort", "order"),
     [
@@ -71,22 +64,6 @@ def test_it_counts_the_tasks_of_each_group_by_state(viewer):
 def test_it_sorts_as_the_address_says(viewer, sort, order):
     add("c", count=2), add("a"), add("b"), add("b", timespec_ms=-60_000)
     assert groups(page(viewer, f"?sort={sort}")) == order
-
-
-def test_it_says_by_what_it_is_sorted(viewer):
-    add()
-    assert re.search(
-        r'<th role="columnheader" scope="col" class="count failed" aria-sort="ascending">\s*<a href="\?sort=-failed">',
-        page(viewer, "?sort=failed"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("searched", "found"), [("MAIL", ["Mail/a", "mail/b"]), ("/b", ["mail/b"]), ("%", []), ("_", [])]
-)
-def test_it_filters_by_name(viewer, searched, found):
-    add("mail/b"), add("Mail/a"), add("reports")
-    assert groups(viewer.get("/console/", {"filter": searched, "sort": "name"}).content.decode()) == found
 
 
 def test_a_script_gets_the_groups_alone(viewer):
@@ -104,13 +81,6 @@ def test_a_script_is_led_to_the_page_when_there_are_no_groups(viewer):
     assert (answer.status_code, answer["HX-Redirect"]) == (204, "/console/?filter=mail")
 
 
-def test_it_says_that_no_name_matches_and_leads_back(viewer):
-    add("reports")
-    assert "No group names contain “mail”" in page(viewer, "?filter=mail")
-    assert re.search(r'<a href="/console/\??">Show all 1 group</a>', page(viewer, "?filter=mail"))
-    assert '<a href="/console/?sort=name">Show all 1 group</a>' in page(viewer, "?filter=mail&sort=name")
-
-
 def test_it_says_why_it_is_empty_and_what_to_do(viewer):
     html = page(viewer)
     assert "No tasks yet" in html
@@ -126,10 +96,6 @@ def test_it_shows_many_groups_page_by_page(viewer, monkeypatch):
     assert 'href="?sort=name&amp;page=2">Next</a>' in page(viewer, "?sort=name")
     assert groups(page(viewer, "?sort=name&page=2")) == ["c"]
     assert groups(page(viewer, "?sort=name&page=3")) == ["c"]  # The last, when there are not so many any more.
-
-
-def test_it_is_kept_by_no_browser_and_no_proxy(viewer):
-    assert "no-store" in viewer.get("/console/").headers["Cache-Control"]
 
 
 # What is read once in a while, such as rates, may be read again for the second page.
@@ -205,44 +171,12 @@ def test_a_folder_has_the_numbers_of_all_below(viewer, clock):
     assert 'href="/console/search?q=group%3A%22mail%2F%2A%22+state%3Aready"' in folder
 
 
-def test_a_folder_can_be_opened_without_losing_the_rest(viewer):
-    add("mail/in"), add("mail/out"), add("reports/a"), add("reports/b")
-    html = page(viewer, "?view=tree&sort=-name&open=reports/&open=mail/&close=mail/")
-    [form] = re.findall(r'<form id="folders".*?</form>', html, re.DOTALL)
-    assert re.findall(r'name="(\w+)" value="([^"]*)"', form) == [
-        ("sort", "-name"),
-        ("view", "tree"),
-        ("open", "reports/"),
-    ]
-    assert re.search(r'name="open" value="mail/" aria-expanded="false"', row(html, "mail/"))
-    assert re.search(r'name="close" value="reports/" aria-expanded="true"', row(html, "reports/"))
-
-
 def test_siblings_are_sorted(viewer):
     add("mail/in"), add("mail/out", count=2), add("reports", count=2), add("web/a", count=2), add("web/b", count=2)
     opened = "?view=tree&open=mail/"
     assert lines(page(viewer, opened)) == ["web/", "mail/", "1 mail/out", "1 mail/in", "reports"]
     assert lines(page(viewer, f"{opened}&sort=ready")) == ["reports", "mail/", "1 mail/in", "1 mail/out", "web/"]
     assert lines(page(viewer, f"{opened}&sort=-name")) == ["web/", "reports", "mail/", "1 mail/out", "1 mail/in"]
-
-
-def test_a_filter_opens_what_it_finds(viewer):
-    add("mail/in/a"), add("mail/in/b"), add("mail/out", count=5), add("reports")
-    html = page(viewer, "?view=tree&sort=name&filter=IN")
-    assert lines(html) == ["mail/in/", "1 mail/in/a", "1 mail/in/b"]
-    assert numbers(row(html, "mail/in/"), "data-live-count")["ready"] == "2"
-    # It would lead to more than it counts.
-    assert "href" not in row(html, "mail/in/").replace('<use href="', "")
-
-
-def test_a_page_begins_with_the_folders_that_it_goes_on_in(viewer, monkeypatch):
-    monkeypatch.setattr(group_table, "ROWS", 3)
-    for name in "abcd":
-        add(f"mail/{name}")
-    tree = "?view=tree&sort=name&open=mail/"
-    assert lines(page(viewer, tree)) == ["mail/", "1 mail/a", "1 mail/b"]
-    assert lines(page(viewer, f"{tree}&page=2")) == ["mail/", "1 mail/c", "1 mail/d"]
-    assert "Next" not in page(viewer, f"{tree}&page=2")
 
 
 @pytest.mark.parametrize(
@@ -254,14 +188,6 @@ def test_folders_may_have_any_name(viewer, name, shown):
     html = viewer.get("/console/", {"view": "tree", "open": name}).content.decode()
     assert lines(html) == [shown, f"1 {shown}x", f"1 {shown}y"]
     assert f'aria-label="{shown}x"><bdi class="group-name">x</bdi>' in html
-
-
-def test_folders_may_lie_as_deep_as_names_are_long(viewer):
-    tasks = [NewTask(group="/" * length, data=b"") for length in range(1, 256)]
-    Task.objects.commit(owner=ANN, adds=tasks)
-    shown = lines(page(viewer, "?view=tree&sort=name&filter=/"))
-    assert shown[:4] == ["/", "1 /", "1 //", "2 //"]
-    assert len(shown) == group_table.ROWS
 
 
 @pytest.mark.parametrize(
@@ -329,15 +255,6 @@ def test_nonsense_about_what_flows_is_named(viewer, asked, field):
     assert field in answer.content.decode()
 
 
-def test_it_says_which_groups_are_paused(viewer):
-    add(), add("reports")
-    pauses.pause("reports", Actor("Ann"))
-    html = viewer.get("/console/").content.decode()
-
-    rows = dict(re.findall(r'<tr role="row" data-live-group="(\w+)">(.*?)</tr>', html, re.DOTALL))
-    assert {name: 'data-state="paused"' in row for name, row in rows.items()} == {"mail": False, "reports": True}
-
-
 def test_it_says_what_needs_attention(viewer):
     add()
     pauses.pause("mail", Actor("Ann"))
@@ -345,13 +262,6 @@ def test_it_says_what_needs_attention(viewer):
     html = viewer.get("/console/").content.decode()
     assert 'data-trouble="1 paused"' in html
     assert re.search(r"<bdi>mail</bdi></a> was paused .*2 h ago.*<strong>1</strong> task is waiting", html)
-
-
-def test_when_all_is_well_the_strip_is_empty(viewer):
-    add()
-    html = viewer.get("/console/attention").content.decode()
-    assert "<li" not in html
-    assert "data-trouble" not in html
 
 
 def test_many_notices_are_cut(viewer):

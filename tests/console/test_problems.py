@@ -123,10 +123,3 @@ def test_a_form_without_its_token_says_what_to_do():
     client = Client(enforce_csrf_checks=True)
     page = client.post("/console/theme", {"theme": "dark"})
     assert (page.status_code, "reload the page and try again" in page.content.decode()) == (403, True)
-
-
-def test_it_shows_the_error_page_to_browsers_alone(operator):
-    for accept, kind in (("text/html,*/*", "text/html"), ("application/json", "application/json")):
-        answer = operator.get("/console/nothing", headers={"Accept": accept})
-        assert answer.status_code == 404
-        assert answer.headers["Content-Type"].startswith(kind)

@@ -96,29 +96,10 @@ def test_it_shows_a_type_that_is_not_known_by_numbers():
     assert decoded.note == f"The type shop.Order is unknown, so fields are shown by number. {REMEDY}"
 
 
-@pytest.mark.parametrize(("data", "data_type"), [(b"hi", "text/plain"), (b'{"a": 1}', "application/json")])
-def test_it_takes_no_text_for_the_fields_of_a_type_that_is_not_known(data, data_type):
-    assert decode(data, data_type) == payload.Decoded()
-    assert payload.show(data, data_type=data_type).kind in ("text", "JSON")
-
-
-def test_it_tells_a_message_from_a_text():
-    long = field(1, b"x" * 40)
-    assert long.decode().isascii()
-    assert texts(decode(field(1, long), ORDER)) == f'{{ "1": {{ "1": "{"x" * 40}" }} }}'
-    assert texts(decode(field(1, b"\nline"), ORDER)) == r'{ "1": "\nline" }'
-
-
 def test_it_shows_by_numbers_what_holds_a_type_that_is_not_known(order_type):
     decoded = decode(field(2, field(1, b"x/shop.Money") + field(2, b"\x08\x05")), ORDER)
     assert texts(decoded) == '{ "2": { "1": "x/shop.Money" "2": { "1": 5 } } }'
     assert decoded.note.endswith(REMEDY)
-
-
-def test_it_shows_by_numbers_what_can_not_be_written_by_names():
-    decoded = decode(b"\x08" + varint(2**62), PREFIX + "google.protobuf.Timestamp")
-    assert texts(decoded) == f'{{ "1": {2**62} }}'
-    assert decoded.note == "The data is not a valid google.protobuf.Timestamp, so fields are shown by number."
 
 
 @pytest.mark.parametrize(

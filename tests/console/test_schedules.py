@@ -15,7 +15,7 @@ from taskstore.types.schedules import CatchUp, ScheduleState
 from taskstore.types.tasks import NewTask
 
 from ..people import make_user, signed_in
-from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of, task_of
+from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record_of
 
 pytestmark = pytest.mark.django_db
 
@@ -61,12 +61,6 @@ def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock)
     assert not any(each in page for each in ("hello", "s3cret", "Delete", "New schedule"))
 
 
-def test_it_says_how_to_begin(operator):
-    shown = text(operator.get("/console/schedules"))
-    assert "No schedules yet" in shown
-    assert "-X PUT http://testserver/schedules/nightly" in shown
-
-
 def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     Task.objects.commit(owner=0, adds=[NewTask(group="schedules", data=b"{}", labels={"name": "<b>old"})])
     look()
@@ -79,15 +73,6 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     assert "is broken and adds nothing" in text(operator.get("/console/"))
     assert operator.post("/console/schedules/<b>old/edit", TASK).status_code == 302
     assert (now("<b>old").state, notices([])) == (ScheduleState.ON, [])
-
-
-def test_one_whose_name_means_an_older_one_is_led_to_by_its_task(operator):
-    good = put()
-    copy = NewTask(group="schedules", data=bytes(task_of(good).data), labels={"name": "digest"})
-    [double] = Task.objects.commit(owner=0, adds=[copy])
-    page = operator.get("/console/schedules").content.decode()
-    assert page.count('aria-label="Delete… digest"') == 1
-    assert f'<a href="/console/task/{double.id}">' in page
 
 
 def test_a_task_is_scheduled_and_changed_by_the_form(operator):
@@ -157,13 +142,6 @@ def test_of_two_who_edit_one_schedule_the_second_is_told(operator):
     assert (record_of(now()).cron, record_of(now()).adds.priority) == ("@weekly", 0)
 
 
-@pytest.mark.parametrize("timeout", ["0", "0.0001", "-1", "1e3", "\N{ARABIC-INDIC DIGIT ONE}", "99999999"])
-def test_a_timeout_that_makes_no_sense_is_refused(operator, timeout):
-    answer = operator.post("/console/schedules/add", {"name": "nightly", **JOB, "timeout_s": timeout})
-    assert answer.status_code == 422
-    assert "ust be a number between 0.001 and 31622400" in answer.content.decode()
-
-
 def test_who_may_not_see_data_changes_all_but_that(clock):
     put()
     olaf = signed_in(make_user("otto", "operator"))
@@ -200,14 +178,6 @@ def test_what_makes_no_sense_is_told_beside_its_field(operator, change, told):
     assert answer.status_code == 422
     assert told in answer.content.decode()
     assert [each.name for each in schedules.schedules()] == ["digest"]
-
-
-def test_it_tells_the_next_due_times_while_somebody_types(viewer):
-    shown = text(viewer.get("/console/schedules/times", {"cron": "30 2 * * *", "zone": "Europe/Berlin"}))
-    assert "At 02:30 every day, Europe/Berlin time. Next:" in shown
-    assert len(re.findall(r"\d, 0[23]:[03]0:00 in ", shown)) == 5
-    assert "five cron fields" in text(viewer.get("/console/schedules/times", {"cron": "x", "zone": "UTC"}))
-    assert "Zone: must be the name of a time zone" in text(viewer.get("/console/schedules/times"))
 
 
 def test_it_is_paused_resumed_run_and_deleted_from_the_page(operator, clock):

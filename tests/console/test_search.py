@@ -37,11 +37,6 @@ def test_an_id_alone_leads_to_its_task(viewer, typed):
     assert (answer.status_code, answer.headers["Location"]) == (302, f"/console/task/{task.id}")
 
 
-@pytest.mark.parametrize("gap", [" ", "\N{NARROW NO-BREAK SPACE}"])
-def test_an_id_may_have_gaps_as_pages_print_it(viewer, gap):
-    assert viewer.get("/console/search", {"q": f"48{gap}201{gap}883"}).headers["Location"] == "/console/task/48201883"
-
-
 def test_it_lists_what_it_finds_with_the_group(viewer):
     add(count=2)
     failed = fail(claim()[0], error="timed out")
@@ -60,15 +55,6 @@ def test_each_term_can_be_taken_out(viewer):
         ("-state:failed", ['group:mail label."my tier":gold']),
         ('label."my tier":gold', ["group:mail -state:failed"]),
     ]
-
-
-def test_labels_narrow_the_search_by_those_that_it_does_not_ask_for(viewer):
-    add(labels={"tier": "gold", "region": "eu"})
-    html = search(viewer, "label.tier:gold")
-    assert re.findall(r'<a class="label" href="([^"]*)"><bdi>', html) == [
-        "/console/search?q=label.tier%3Agold+label.region%3Aeu"
-    ]
-    assert '<span class="label" data-asked><bdi><span class="label-name">tier=</span>gold</bdi></span>' in html
 
 
 def test_it_leads_to_the_next_page_and_back_to_the_first(viewer):
@@ -97,20 +83,6 @@ def test_data_is_searched_and_shown_for_those_alone_who_may_see_it(viewer, opera
     assert "hello kim" not in search(viewer, "group:mail")
 
 
-def test_it_says_when_nothing_is_like_that(viewer):
-    assert "No tasks match" in search(viewer, "group:nothing")
-
-
-def test_without_terms_it_tells_what_can_be_searched_for(viewer, operator):
-    assert "<code>group:</code>" in search(viewer, "")
-    assert "<code>data:</code>" not in search(viewer, "")
-    assert "<code>data:</code>" in search(operator, "")
-
-
-def test_a_wrong_place_is_named(viewer):
-    assert "must be a position in the list" in search(viewer, "group:mail", status=400, after="x")
-
-
 @pytest.mark.parametrize(
     ("typed", "suggested"),
     [
@@ -135,10 +107,3 @@ def test_it_suggests_what_could_come_next(viewer, typed, suggested):
     add("reports")
     clients.hear(Client(id=BOB, name="Kim", groups=[], info="{}"))
     assert suggestions(viewer, typed) == suggested
-
-
-def test_it_suggests_keys_at_first_and_not_too_much(viewer):
-    for number in range(20):
-        add(f"group-{number}")
-    assert "group:" in suggestions(viewer, "")
-    assert len(suggestions(viewer, "group:")) == 12

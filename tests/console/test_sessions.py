@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.once, pytest.mark.django_db]
 
 HOUR_S = 3_600
 A_PAGE = {"Accept": "text/html,*/*"}
-BY_A_SCRIPT = {"Accept": "text/html", "HX-Request": "true", "HX-Request-Type": "partial"}
 
 
 @pytest.fixture
@@ -74,15 +73,6 @@ def test_a_copied_cookie_opens_nothing_after_the_sign_out(ann):
     assert is_signed_in(elsewhere)
 
 
-def test_a_copy_renewed_meanwhile_is_the_same_session(ann, later):
-    here = signed_in(ann)
-    copied = copy_of(here)
-    later(0.1)
-    assert "sessionid" in copied.get("/console/workers", headers=A_PAGE).cookies
-    here.post("/console/logout")
-    assert not is_signed_in(copied)
-
-
 def test_somebody_signs_out_everywhere(ann):
     here, elsewhere, bob = signed_in(ann), signed_in(ann), signed_in(make_user("bob", "viewer"))
     assert is_signed_in(elsewhere)
@@ -112,16 +102,6 @@ def test_a_page_of_another_site_signs_nobody_out(ann, path):
     browser.force_login(User.objects.create_superuser("root"))
     assert browser.post(path.format(ann.pk)).status_code == 403
     assert is_signed_in(browser)
-
-
-def test_sessions_stay_ended_when_an_account_is_opened_again(ann, ada):
-    browser = signed_in(ann)
-    ada.post(f"/console/settings/people/{ann.pk}/close")
-    assert not User.objects.get(pk=ann.pk).is_active
-    assert not is_signed_in(browser)
-    ada.post(f"/console/settings/people/{ann.pk}/open")
-    assert not is_signed_in(browser)
-    assert is_signed_in(signed_in(ann))
 
 
 @pytest.fixture
@@ -160,13 +140,6 @@ def test_the_database_is_not_asked_with_each_page(ann, clock):
     assert asked() == 2
 
 
-def test_a_session_without_an_id_opens_nothing(ann, monkeypatch):
-    """One that a server of an older version has signed."""
-    browser = signed_in(ann)
-    monkeypatch.setattr(sessions, "ID", "another name")
-    assert not is_signed_in(browser)
-
-
 def test_a_session_that_is_over_takes_no_sign_out(ann):
     """Nor does it fill the table of those that were ended."""
     browser = signed_in(ann)
@@ -185,30 +158,12 @@ def test_it_ends_some_time_after_the_last_page(viewer, later):
     assert not is_signed_in(viewer, **A_PAGE)
 
 
-def test_an_open_page_that_nobody_looks_at_does_not_keep_it(viewer, later):
-    later(11.9)
-    assert is_signed_in(viewer, **BY_A_SCRIPT)
-    later(0.2)
-    assert not is_signed_in(viewer, **BY_A_SCRIPT)
-
-
 def test_it_ends_some_time_after_the_sign_in_however_busy_somebody_is(viewer, later):
     for _ in range(16):
         later(10)
         assert is_signed_in(viewer, **A_PAGE)
     later(10)
     assert not is_signed_in(viewer, **A_PAGE)
-
-
-def test_a_session_whose_beginning_is_not_known_opens_nothing(viewer, monkeypatch):
-    monkeypatch.setattr(sessions, "BEGAN", "another name")
-    assert not is_signed_in(viewer)
-
-
-def test_it_is_not_written_again_with_each_page(viewer, later):
-    assert "sessionid" not in viewer.get("/console/workers", headers=A_PAGE).cookies
-    later(0.1)
-    assert "sessionid" in viewer.get("/console/workers", headers=A_PAGE).cookies
 
 
 def test_what_was_read_before_a_sign_out_is_not_believed_after_it(ann, monkeypatch):

@@ -38,13 +38,6 @@ def sign_in(client, name, password, REMOTE_ADDR="127.0.0.1", **more):  # noqa: N
     return client.post("/console/login", {"username": name, "password": password, **more}, REMOTE_ADDR=REMOTE_ADDR)
 
 
-@pytest.mark.parametrize("path", ["/", "/console", "/console/"])
-def test_it_leads_to_the_sign_in(client, path):
-    answer = client.get(path, follow=True)
-    assert answer.redirect_chain[-1][0] == "/console/login?next=/console/"
-    assert "<h1>Sign in</h1>" in answer.content.decode()
-
-
 def test_it_goes_on_to_the_page_that_was_wanted(client, ada):
     answer = sign_in(client, "ada", PASSWORD, next="/console/group?name=mail")
     assert answer.headers["Location"] == "/console/group?name=mail"
@@ -52,12 +45,6 @@ def test_it_goes_on_to_the_page_that_was_wanted(client, ada):
 
 def test_it_does_not_lead_to_another_site(client, ada):
     assert sign_in(client, "ada", PASSWORD, next="https://elsewhere.example/").headers["Location"] == "/console/"
-
-
-def test_it_says_that_a_password_is_wrong(client, ada):
-    answer = sign_in(client, "ada", "wrong")
-    assert "Please enter a correct username and password" in answer.content.decode()
-    assert "_auth_user_id" not in client.session
 
 
 def test_it_locks_a_name_after_ten_wrong_passwords(client, ada):
@@ -99,34 +86,9 @@ def test_it_makes_one_first_admin_with_a_password_nobody_can_guess(db):
     assert make_first_admin() is None
 
 
-def test_it_says_where_the_first_password_is_until_it_was_used(client, first_admin):
-    first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN})
-    assert "printed the one-time password when it started" not in Client().get("/console/login").content.decode()
-
-
-def test_it_says_where_the_first_password_is(client):
-    make_first_admin()
-    assert "printed the one-time password when it started" in client.get("/console/login").content.decode()
-
-
 @pytest.mark.parametrize("path", ["/console/", "/console/group?name=mail", "/console/task/1", "/console/add"])
 def test_it_opens_nothing_with_a_one_time_password(first_admin, path):
     assert first_admin.get(path).headers["Location"] == "/console/password"
-
-
-def test_it_opens_the_admin_with_a_password_of_ones_own_only(first_admin):
-    admin = User.objects.get()
-    assert not any(may(admin, action) for action in Action)
-    assert first_admin.get("/admin/").status_code == 302
-    first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN})
-    assert first_admin.get("/admin/").status_code == 200
-
-
-def test_it_opens_with_a_password_of_ones_own(first_admin):
-    answer = first_admin.post("/console/password", {"new_password1": OWN, "new_password2": OWN}, follow=True)
-    assert answer.redirect_chain == [("/console/", 302)]
-    assert may(User.objects.get(), Action.OPERATE)
-    assert User.objects.get().check_password(OWN)
 
 
 @pytest.mark.parametrize("password", ["short", "12345678", "password"])
@@ -167,30 +129,6 @@ def test_it_signs_out_by_post_only(client, ada):
     assert client.get("/console/").status_code == 200
     assert client.post("/console/logout").headers["Location"] == "/console/login"
     assert client.get("/console/").status_code == 302
-
-
-def test_it_keeps_the_theme_for_the_first_byte_of_the_next_page(client):
-    answer = client.post("/console/theme", {"theme": "dark", "next": "/console/login"})
-    assert answer.headers["Location"] == "/console/login"
-    assert '<html lang="en" data-theme="dark">' in client.get("/console/login").content.decode()
-
-
-def test_it_knows_three_themes(client):
-    answer = client.post("/console/theme", {"theme": "pink"})
-    assert answer.status_code == 400
-    assert "one of system, light, dark" in answer.content.decode()
-    assert "theme" not in client.cookies
-
-
-@pytest.mark.parametrize("before", ["//elsewhere.example/", "x", "tasks_app:login", ""])
-def test_it_leads_nowhere_else_after_the_choice_of_a_theme(client, before):
-    answer = client.post("/console/theme", {"theme": "dark", "next": before})
-    assert answer.headers["Location"] == "/console/"
-
-
-def test_it_does_not_trust_a_cookie_with_another_theme(client):
-    client.cookies["theme"] = '"><script>'
-    assert 'data-theme="system"' in client.get("/console/login").content.decode()
 
 
 @pytest.fixture
@@ -239,12 +177,6 @@ def test_a_name_that_nobody_has_is_told_apart_and_cut_short(client, ada, logged,
     sign_in(client, typed, "wrong", REMOTE_ADDR="192.0.2.1")
     assert audited() == [(actor, "failed sign-in", "from 192.0.2.1")]
     assert logged() == [f"WARNING failed sign-in: {actor} from 192.0.2.1"]
-
-
-def test_a_form_without_a_password_is_no_attempt(client, ada, logged):
-    sign_in(client, "ada", "")
-    sign_in(client, "", "wrong")
-    assert audited() == logged() == []
 
 
 def test_failed_sign_ins_are_found_in_the_audit(client, ada):

@@ -34,13 +34,6 @@ def test_it_is_found_by_every_id_it_ever_had(viewer):
     assert f"found by its first id, {first.id}" in text(page(viewer, first.id))
 
 
-def test_it_says_that_an_id_was_never_given_out(viewer):
-    [task] = add()
-    answer = viewer.get(f"/console/task/{task.id + 1}")
-    assert answer.status_code == 404
-    assert f"has not been assigned yet. The newest id is {task.id}." in text(answer.content.decode())
-
-
 HISTORY = {
     "full": "history is pruned after 7 days",
     "finished": "history keeps only how tasks ended, and is pruned after 7 days",
@@ -59,12 +52,6 @@ def test_it_says_why_nothing_is_known_of_an_id(viewer, settings, kept):
     assert f"does not exist, or its history has expired ({HISTORY[kept]}). It may continue" in text(
         answer.content.decode()
     )
-
-
-def test_it_is_found_by_its_first_id_though_the_first_steps_are_not_known(viewer):
-    task = claimed_task("mail")
-    EndedTask.objects.all().delete()
-    assert f"<title>Task {task.id} · Task Store</title>" in page(viewer, task.origin)
 
 
 @pytest.mark.parametrize("task_id", [2**63 - 1, 2**63, 10**30])
@@ -88,11 +75,6 @@ def test_it_shows_data_in_each_form(operator):
     assert "27 B · JSON" in page(operator, task.id)
 
 
-def test_it_says_that_data_is_empty(operator):
-    [task] = add(data=b"")
-    assert "This task has no data." in page(operator, task.id)
-
-
 def test_it_shows_data_as_the_message_that_its_type_names(operator):
     name = "type.googleapis.com/google.protobuf.Duration"
     [task] = add(data=b"\x08\x5a", data_type=name)
@@ -103,13 +85,6 @@ def test_it_shows_data_as_the_message_that_its_type_names(operator):
     assert "The data is not a valid google.protobuf.Duration." in page(operator, broken.id)
     [large] = add(data=b"x" * 10**6, data_type=name)
     assert "Data larger than 64 kB is not decoded" in page(operator, large.id)
-
-
-def test_it_shows_the_beginning_of_ten_megabytes(operator):
-    [task] = add(data=b"x" * 10_000_000)
-    html = page(operator, task.id)
-    assert len(html) < 100_000
-    assert "Download the data to see all 10 MB" in html
 
 
 def test_it_reads_no_more_of_large_data_than_it_shows(operator):
@@ -141,12 +116,6 @@ def test_it_lets_data_be_saved_and_never_run(operator):
     assert "no-store" in answer.headers["Cache-Control"]
 
 
-def test_it_has_no_data_to_save_when_the_task_is_gone(operator):
-    [task] = add()
-    Task.objects.commit(owner=0, deletes=[task.id])
-    assert operator.get(f"/console/task/{task.id}/data").status_code == 404
-
-
 def test_it_names_a_form_that_does_not_exist(operator):
     [task] = add()
     answer = operator.get(f"/console/task/{task.id}?as=picture")
@@ -161,29 +130,6 @@ def test_it_shows_the_record_of_a_finished_task(operator):
     assert 'data-state="finished"' in html
     assert "endeddeleted by 2624" in text(html)
     assert "The data was deleted when the task ended" in html
-    assert "/console/confirm" not in html
-
-
-def test_it_offers_an_operator_what_can_be_done(operator, viewer):
-    [task] = add(timespec_ms=-60_000)
-    for verb in ("requeue", "move", "purge"):
-        link = f"/console/confirm?verb={verb}&amp;name=mail&amp;id={task.id}&amp;task={task.id}"
-        assert link in page(operator, task.id)
-        assert link not in page(viewer, task.id)
-
-
-def test_it_says_why_a_ready_task_can_not_be_requeued(operator):
-    [task] = add()
-    html = page(operator, task.id)
-    assert "Already ready: nothing to requeue." in html
-    assert "verb=requeue" not in html
-    assert "verb=purge" in html
-
-
-def test_it_says_why_a_claimed_task_can_not_be_changed(operator):
-    html = page(operator, claimed_task("mail").id)
-    assert "Claimed by 2624" in text(html)
-    assert "Give the task back to enable the other actions." in html
     assert "/console/confirm" not in html
 
 
@@ -237,12 +183,6 @@ def test_it_tells_what_a_task_became_whose_past_is_not_known(viewer):
     story = text(page(viewer, task.id))
     assert "Continued under another id" in story
     assert str(task.id) in story
-
-
-def test_it_says_nothing_of_history_where_all_of_it_is_known(viewer, settings):
-    settings.TASKSTORE_HISTORY = "off"
-    [task] = add()
-    assert "history" not in text(page(viewer, task.id))
 
 
 def test_it_does_not_take_a_later_step_for_one_that_is_not_known(viewer, settings):

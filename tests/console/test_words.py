@@ -12,11 +12,6 @@ pytestmark = pytest.mark.once
 NOW_MS = 1_795_000_000_000
 
 
-@pytest.mark.parametrize(("value", "text"), [(0, "0"), (999, "999"), (12_431, "12_431"), (1_000_000, "1_000_000")])
-def test_it_groups_digits(value, text):
-    assert words.number(value) == text.replace("_", THIN_SPACE)
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (9_960, "10 kB"), (123_456, "123 kB"), (999_600, "1.0 MB"),

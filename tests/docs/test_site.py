@@ -197,12 +197,6 @@ def test_code_is_coloured_by_classes_and_an_aligned_column_has_one():
     assert "style" not in html
 
 
-def test_pages_lead_to_their_neighbours():
-    page = shown("/docs/first-hour/")
-    assert re.search(r'rel="prev" href="/docs/readme/"', page)
-    assert re.search(r'rel="next" href="/docs/patterns/"', page)
-
-
 def test_a_search_finds_sections_and_marks_the_words(client):
     page = client.get("/docs/find/?q=TASKSTORE_retention", headers=BROWSER)
     assert_strict(page)
@@ -243,10 +237,6 @@ def test_a_question_is_escaped_and_an_overlong_one_is_refused(client):
     assert client.get("/docs/find/").status_code == 200
 
 
-def test_the_description_of_the_api_leads_there(client: Client):
-    assert client.get("/schema").json()["externalDocs"]["url"] == "/docs/"
-
-
 @pytest.mark.browser
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_for_everybody_and_no_wider_than_the_window(chromium, live_server, path):
@@ -285,12 +275,3 @@ def test_the_search_finds_a_page(chromium, live_server):
     chromium.press("#find", "Enter")
     chromium.click("main a[href^='/docs/settings/#']")
     assert chromium.title() == "Settings · Task Store"
-
-
-@pytest.mark.browser
-def test_the_theme_is_that_of_the_console(chromium, live_server):
-    chromium.goto(f"{live_server.url}/docs/")
-    chromium.click("[name=theme][value=dark]")
-    chromium.reload()
-    assert chromium.locator("html").get_attribute("data-theme") == "dark"
-    assert chromium.locator("[name=theme][value=dark]").get_attribute("aria-pressed") == "true"

@@ -48,11 +48,6 @@ def test_it_overrides_owners_and_a_lease_goes_on(client):
     assert (later.leased, later.owner) == (False, 0)
 
 
-def test_what_matches_nothing_is_no_error(client):
-    assert client.bulk_set(ref(group="mail"), ref(labels={}), error="torn") == 0
-    assert client.bulk_set(error="torn") == 0
-
-
 @pytest.mark.parametrize("prototype", [{}, {"data": {"type_url": "a/B", "value": b"2"}}, {"id": 7}])
 def test_an_empty_prototype_counts_what_matches_and_changes_nothing(client, prototype):
     named, *_ = client.create("mail", "mail", "reports", labels={"colour": "red"})

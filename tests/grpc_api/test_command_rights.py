@@ -52,11 +52,3 @@ def test_who_has_the_right_changes_them(connect, settings, name):
     before = ids()
     CHANGES[name][1](connect(Scope.COMMANDS), task)
     assert ids() != before
-
-
-def test_everybody_who_may_look_sees_them(connect, settings):
-    settings.TASKSTORE_COMMANDS = False
-    [task] = add(NEW)
-    client = connect(Scope.WORK)
-    assert client.query(NEW).id == task.id
-    assert client.ids(NEW) == [task.id]

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks_app.grpc_api.statuses import message_of
-from tasks_app.models import Scope, Task
-from taskstore.types.tasks import NewTask
+from tasks_app.models import Scope
 from tests.people import make_user, signed_in
 from tests.rest_api.api import Api
 
@@ -63,16 +61,6 @@ def test_an_unknown_type_shows_in_rest_and_in_the_console(client):
     page = signed_in(make_user("ann", "admin", "see payloads")).get(f"/console/task/{task_id}")
     assert page.status_code == 200
     assert UNKNOWN["type_url"] in page.content.decode()
-
-
-def test_data_of_rest_comes_without_a_type(client):
-    Task.objects.commit(owner=1, adds=[NewTask(group="mail", data=b"text")])
-    task = client.query("mail")
-    assert (task.HasField("data"), task.data.type_url, task.data.value) == (True, "", b"text")
-
-
-def test_no_data_is_no_any():
-    assert not message_of(Task(labels={}, data=b"", data_type="", available_at_ms=1)).HasField("data")
 
 
 def test_a_message_packed_by_a_client_unpacks(client):

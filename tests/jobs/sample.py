@@ -67,11 +67,6 @@ def hang_with(worker):
 
 
 @job
-def return_a_set():
-    return {1}
-
-
-@job
 def eat_memory():
     eaten = []
     while True:

@@ -15,10 +15,6 @@ from taskstore.types.job_record import JobOptions, OnLost
 from . import sample
 
 
-def test_a_function_stays_a_function():
-    assert sample.add(1, b=2) == 3
-
-
 @job(queue="mail", priority=5, max_attempts=3, timeout=timedelta(seconds=2), on_lost="fail")
 def send(client, self="me"):
     return [client, self]

@@ -5,16 +5,13 @@ import json
 import time
 from collections.abc import Collection
 
-import pytest
 from django.db import OperationalError
 
 from tasks_app.live import broadcaster as module
-from tasks_app.live.broadcaster import Broadcaster, read_snapshot
+from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot, Watch
-from tasks_app.models import Task
 from tasks_app.reading.counts import COUNTED, Counts
-from tasks_app.writer.totals import EVERYTHING, Numbers, Part, Summary, summary
-from taskstore.types.tasks import NewTask
+from tasks_app.writer.totals import Numbers, Part, Summary
 
 from .loop import in_event_loop
 
@@ -113,17 +110,6 @@ async def test_it_tells_of_new_groups_and_of_those_that_are_gone():
 
 
 @in_event_loop
-async def test_a_change_is_sent_within_a_second():
-    store = Store(mail=Counts(ready=3))
-    async with Viewer(Broadcaster(store.read)) as viewer:
-        await viewer.hears_counts()
-        store.groups["mail"] = Counts(ready=4)
-        changed_at = time.monotonic()
-        await viewer.hears_counts()
-    assert time.monotonic() - changed_at < 1
-
-
-@in_event_loop
 async def test_without_a_change_only_heartbeats_are_sent():
     store = Store(mail=Counts(ready=3))
     async with Viewer(Broadcaster(store.read)) as viewer:
@@ -158,16 +144,6 @@ async def test_it_works_only_while_there_are_viewers():
     await asyncio.sleep(3 * module.TICK_S)
     assert store.readings == readings_at_the_end
     assert broadcaster.viewers == 0
-
-
-@in_event_loop
-async def test_it_starts_again_with_all_counts_for_a_viewer_who_comes_later():
-    store = Store(mail=Counts(ready=3))
-    broadcaster = Broadcaster(store.read)
-    async with Viewer(broadcaster) as ann:
-        await ann.hears_counts()
-    async with Viewer(broadcaster) as bob:
-        assert (await bob.hears_counts())["full"]["groups"]["mail"] == [3, 0, 0, 0, 0]
 
 
 @in_event_loop
@@ -244,35 +220,6 @@ async def test_heartbeats_come_also_when_the_database_was_never_there():
     store.is_down = True
     async with Viewer(Broadcaster(store.read)) as viewer:
         assert await viewer.hears() == {"seq": 0}
-
-
-@pytest.mark.usefixtures("transactional_db")
-def test_it_reads_what_the_store_holds():
-    before_ms = Task.objects.now_ms()
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1"), NewTask(group="reports")])
-    Task.objects.claim("mail", owner=ANN)
-    snapshot = read_snapshot({"mail", "nothing"})
-    assert snapshot.groups == {"mail": Counts(claimed=1)}
-    assert summary(EVERYTHING).holding == {"ready": 1, "claimed": 1, "expired": 0, "scheduled": 0, "failed": 0}
-    assert snapshot.at_ms >= before_ms
-
-
-@in_event_loop
-async def test_it_reads_no_other_groups_than_those_on_pages():
-    store = Store(mail=Counts(ready=3), reports=Counts(ready=1), letters=Counts(ready=1))
-    broadcaster = Broadcaster(store.read, store.add_up)
-    async with Viewer(broadcaster), Viewer(broadcaster, Watch(groups=frozenset({"letters"}))) as bob:
-        assert (await bob.hears_counts())["full"] == {"groups": {"letters": [1, 0, 0, 0, 0]}}
-    assert set(store.asked) <= {"mail", "reports", "letters"}
-    assert store.sums == 0
-
-
-@in_event_loop
-async def test_pages_that_show_the_same_get_the_same_text():
-    store = Store(mail=Counts(ready=3))
-    broadcaster = Broadcaster(store.read, store.add_up)
-    async with Viewer(broadcaster) as ann, Viewer(broadcaster) as bob:
-        assert await ann.viewer.next() is await bob.viewer.next()
 
 
 @in_event_loop

@@ -222,16 +222,6 @@ async def test_a_sign_out_on_another_server_ends_the_connection(cookie, client, 
 
 
 @in_event_loop
-async def test_a_session_that_ends_by_time_ends_the_connection(cookie, monkeypatch, settings):
-    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
-    page = await connected(cookie)
-    await counts_on(page)
-    settings.SESSION_COOKIE_AGE = 0
-    assert await code_of_the_end(page) == module.NO_RIGHT
-    await page.disconnect()
-
-
-@in_event_loop
 async def test_a_viewer_stays_while_the_database_is_away(cookie, monkeypatch, counts):
     monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
     page = await connected(cookie)

@@ -51,19 +51,9 @@ def test_totals_and_folders_are_those_of_the_filter():
     }
 
 
-def test_what_is_not_added_up_yet_is_left_out():
-    assert messages.content_of(Watch(folders=frozenset({"mail/"}), totals=True), {}, {}) == {}
-
-
 def test_only_what_is_another_now_is_sent():
     watch = Watch(groups=frozenset({"mail", "reports"}), totals=True)
     before = messages.content_of(watch, {"mail": Counts(ready=1), "reports": Counts(ready=2)}, {EVERYTHING: SUM})
     after = messages.content_of(watch, {"reports": Counts(ready=2)}, {EVERYTHING: SUM._replace(at_ms=1)})
     changed = messages.difference(before, after)
     assert json.loads(messages.delta(8, snapshot_of({}), changed))["delta"] == {"groups": {"mail": None}, "summed": 1}
-
-
-def test_to_add_up_the_same_again_is_no_news():
-    watch = Watch(totals=True)
-    before, after = (messages.content_of(watch, {}, {EVERYTHING: SUM._replace(at_ms=at_ms)}) for at_ms in (1, 2))
-    assert messages.difference(before, after) == {}

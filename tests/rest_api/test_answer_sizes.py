@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tasks_app.core.room import LARGE_BYTES, room
+from tasks_app.core.room import room
 from tasks_app.models import KeptPayload, Payload, Task
-from taskstore.types.tasks import Change, NewTask, json_size
+from taskstore.types.tasks import NewTask, json_size
 from tests.behaviour.people import ANN, BOB
 
 MIB = 2**20
@@ -59,29 +59,6 @@ def test_a_claim_stops_at_the_budget_and_says_so(worker, groups):
     status, answer = worker("POST", "/claim", limit=10, **groups)
     assert (status, data_of(answer["tasks"]), "truncated" in answer) == (200, [MIB] * 3, False)
     assert worker("POST", "/claim", limit=10, **groups)[1] == {"tasks": [], "error": None}
-
-
-@pytest.mark.usefixtures("budget")
-def test_a_claim_gets_a_task_that_is_larger_than_the_budget(worker):
-    add(2, size=6 * MIB)
-    _, answer = worker("POST", "/claim", limit=10, group="mail")
-    assert (data_of(answer["tasks"]), answer["truncated"]) == ([6 * MIB], True)
-
-
-@pytest.mark.usefixtures("budget")
-def test_the_size_is_that_of_the_json(worker):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"\x01" * MIB)] * 2)
-    _, answer = worker("POST", "/claim", limit=10, group="mail")
-    assert (data_of(answer["tasks"]), answer["truncated"]) == ([MIB], True)
-
-
-@pytest.mark.usefixtures("budget")
-def test_small_data_counts_too(worker):
-    add(150, size=60_000)
-    _, answer = worker("POST", "/claim", limit=150, group="mail")
-    number = len(answer["tasks"])
-    assert number * 60_000 <= 5 * MIB <= (number + 1) * 60_300
-    assert answer["truncated"]
 
 
 @pytest.mark.usefixtures("budget")
@@ -157,15 +134,6 @@ def test_who_waits_for_room_gets_it(worker):
     assert room.add(0) == 0
 
 
-def test_a_parked_claim_has_the_same_budget(worker, settings):
-    settings.TASKSTORE_MAX_ANSWER_BYTES = 2 * MIB
-    threading.Timer(
-        0.3, lambda: Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"x" * MIB)] * 3)
-    ).start()
-    _, answer = worker("POST", "/claim", group="mail", limit=3, wait=20_000)
-    assert data_of(answer["tasks"]) == [MIB]
-
-
 def test_data_outlives_its_task_for_those_who_were_told_of_it(worker):
     [task] = add(1)
     told = Task.objects.read([task])
@@ -193,16 +161,3 @@ def test_the_size_in_json_is_exact(worker, data):
     _, answer = worker("POST", "/claim", group="mail")
     fields = {name: answer["tasks"][0][name] for name in ("data", "data_base64") if name in answer["tasks"][0]}
     assert json_size(data) == len(json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()) - 2
-
-
-def test_a_small_answer_takes_no_room(worker):
-    add(3, size=LARGE_BYTES // 4)
-    place = taken(192 * MIB, 192 * MIB)
-    assert len(worker("POST", "/claim", group="mail", limit=3)[1]["tasks"]) == 3
-    place.leave()
-
-
-def test_a_renewal_keeps_large_data_where_it_is(worker):
-    [task] = add(1)
-    Task.objects.commit(owner=ANN, updates=[Change(id=task, timespec_ms=-60_000)])
-    assert list(Payload.objects.values_list("id", flat=True)) == [task]

@@ -95,20 +95,6 @@ def test_it_is_done_to_the_tasks_of_the_preview_and_undone(api):
     assert gone["detail"] == f"task {first.id} was purged by token:Ann, and came back as {living['id']}"
 
 
-def test_each_verb_takes_what_it_needs(api):
-    fail(add()[0])
-    for verb, more in (
-        ("move", {"to": "new", "create": True}),
-        ("edit", {"error": "known", "priority": 3, "claimed": "take"}),
-        ("requeue", {"at": 4_000_000_000_000, "spread_minutes": 10}),
-    ):
-        status, operation = api.post("/bulk", asked(seen(api, q="group:*"), q="group:*", **more | {"verb": verb}))
-        assert (status, operation["verb"], operation["done"]) == (202, verb, 1)
-        assert operation["parameters"] | more == operation["parameters"]
-    [task] = Task.objects.get_queryset()
-    assert (task.group, task.priority, task.error, task.available_at_ms) == ("new", 3, "", 4_000_000_000_000)
-
-
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
@@ -200,17 +186,6 @@ def test_it_tells_what_was_skipped_and_why(api):
     _, page = api.get(f"{link}&after={page['after']}")
     assert ([item["origin"] for item in page["items"]], page["after"]) == ([tasks[1].id], None)
     assert len(api.get(operation["links"]["items"])[1]["items"]) == 4
-
-
-def test_it_is_cancelled(api, monkeypatch):
-    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
-    monkeypatch.setattr(bulk.running, "MOST", 2)
-    add(count=5)
-    operation = purge(api)
-    assert (operation["state"], operation["done"], operation["undoable"]) == ("running", 2, False)
-    status, cancelled = api.post(operation["links"]["cancel"], {})
-    assert (status, cancelled["state"], cancelled["cancelled_by"]) == (200, "cancelled", "token:Ann")
-    assert len(ids()) == 3
 
 
 def test_a_token_for_some_groups_reaches_and_sees_no_others(api, db):

@@ -8,7 +8,7 @@ from tasks_app.models import AuditEntry, Scope, Task
 from taskstore.types.command_record import CommandStatus
 
 from ..command_lists.commands import commands_in, submitted
-from ..command_lists.stages import completed, heard, is_in, open_list, running_list, writes
+from ..command_lists.stages import running_list
 from .api import Api
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_are_on")]
@@ -36,12 +36,6 @@ def test_commands_are_submitted_in_their_order(ann):
     assert first["id"] < second["id"]
     assert first["first"] + "_0" == first["id"]
     assert [each.cmd for each in commands_in("nightly", CommandStatus.NEW)] == ["b", "a"]
-
-
-def test_stashed_commands_are_parked(ann):
-    _, answer = ann.post("/commands/nightly", SUBMIT | {"stashed": True})
-    assert answer["commands"][0]["status"] == "new_stashed"
-    assert len(commands_in("nightly", CommandStatus.NEW_STASHED)) == 1
 
 
 def test_a_request_that_is_sent_again_submits_once(ann):
@@ -90,15 +84,6 @@ def test_what_is_no_project_is_named(ann):
 # ---- Who may
 
 
-@pytest.mark.parametrize("scope", [Scope.READ, Scope.WORK, Scope.OPERATE])
-def test_it_takes_the_scope_commands(scope):
-    api = Api(scope)
-    assert api.get("/commands/nightly")[0] == 200
-    for path, body in (("", SUBMIT), ("/retry", {}), ("/stash", {}), ("/unstash", {}), ("/archive", {})):
-        assert api.post(f"/commands/nightly{path}", body)[0] == 403
-    assert not Task.objects.exists()
-
-
 def test_a_server_that_takes_no_commands_says_how_it_would(ann, settings):
     settings.TASKSTORE_COMMANDS = False
     for path, body in (("", SUBMIT), ("/retry", {}), ("/stash", {}), ("/unstash", {}), ("/archive", {})):
@@ -124,47 +109,7 @@ def test_a_token_for_some_groups_has_their_projects_only(ann):
 # ---- Status
 
 
-def test_a_status_tells_how_far_a_project_is(ann):
-    completed(duration_ms=2_000)
-    submitted(3)
-    task, made = running_list()
-    heard()
-    task = writes(task, made, 1)
-    _, seen = ann.get("/commands/default")
-    assert {name: count for name, count in seen["counts"].items() if count} == {"new": 3, "running": 1, "completed": 1}
-    assert seen["lists"] == {"open": 0, "open_stashed": 0, "running": 1, "closed": 0}
-    [running] = seen["running"]
-    assert (running["task"], running["worker"], running["commands"], running["done"]) == (task.id, "bob", 2, 1)
-    assert seen["forecast_s"] == pytest.approx(8)
-    assert (seen["durations"]["count"], seen["durations"]["mean_ms"], seen["fails"]) == (1, 2_000, 0)
-    [project] = ann.get("/commands")[1]["projects"]
-    assert (project["project"], project["counts"], project["lists"]) == ("default", seen["counts"], seen["lists"])
-
-
 # ---- Lists
-
-
-def test_a_list_is_seen_with_its_commands_and_what_they_write(ann):
-    task, made = running_list()
-    task = writes(task, made, 1)
-    [seen] = ann.get("/commands/default/lists?status=running")[1]["lists"]
-    assert (seen["task"], seen["name"], seen["commands"], seen["expected_duration"]) == (task.id, made.name, 2, 60)
-    for task_id in (seen["task"], seen["origin"]):
-        _, whole = ann.get(f"/commands/default/lists/{task_id}")
-        assert (whole["list"]["task"], whole["project"]) == (task.id, "default")
-        assert [each["cmd"] for each in whole["commands"]] == ["echo 1"]
-        assert [(each["command"], each["out"]["text"]) for each in whole["live"]] == [(made.commands[1].id, "so far")]
-    assert ann.get(f"/commands/other/lists/{task.id}")[0] == 404
-
-
-def test_lists_go_on_where_they_ended(ann):
-    there_are = {open_list()[0].id for _ in range(3)}
-    seen, after = [], ""
-    while after is not None:
-        _, page = ann.get(f"/commands/default/lists?limit=2{f'&after={after}' if after else ''}")
-        seen += [each["task"] for each in page["lists"]]
-        after = page["after"]
-    assert seen == sorted(there_are, reverse=True)
 
 
 def test_a_list_whose_worker_is_dead_is_opened_once(ann):
@@ -180,41 +125,6 @@ def test_a_list_whose_worker_is_dead_is_opened_once(ann):
 
 
 # ---- Results
-
-
-def test_results_are_found_by_status_and_text(ann):
-    _, good = completed(out=b"fine")
-    _, bad = is_in(CommandStatus.FAILED_TIME, cmd="make it")
-    assert [each["id"] for each in ann.get("/commands/default/results")[1]["commands"]] == [bad.id, good.id]
-    [seen] = ann.get("/commands/default/results?status=completed&text=FINE")[1]["commands"]
-    assert (seen["id"], seen["whole"], seen["run"]["out"]["text"], seen["run"]["exit_code"]) == (
-        good.id,
-        True,
-        "fine",
-        0,
-    )
-    [seen] = ann.get("/commands/default/results?text=make")[1]["commands"]
-    assert (seen["id"], seen["run"]) == (bad.id, None)
-
-
-def test_a_command_is_found_with_its_runs(ann):
-    _, made = completed(out=b"x" * 9_000)
-    [in_page] = ann.get("/commands/default/results")[1]["commands"]
-    assert not in_page["whole"]
-    for name in (made.id, made.first_id):
-        _, whole = ann.get(f"/commands/default/command/{name}")
-        assert (whole["newest"]["id"], len(whole["newest"]["run"]["out"]["text"])) == (made.id, 9_000)
-        assert (whole["earlier"], whole["tail"]) == ([], None)
-    assert ann.get("/commands/default/command/17_0") == (
-        404, {"detail": "No command 17_0; it may have finished."},
-    )  # fmt: skip
-
-
-def test_a_running_command_has_a_tail(ann):
-    task, made = running_list()
-    writes(task, made)
-    _, whole = ann.get(f"/commands/default/command/{made.commands[0].id}")
-    assert (whole["newest"]["status"], whole["tail"]["out"]["text"]) == ("running", "so far")
 
 
 @pytest.mark.parametrize(
@@ -238,32 +148,6 @@ def test_a_question_that_makes_no_sense_is_told_why(ann, path, field):
 
 
 # ---- Many at once
-
-
-def test_finished_commands_run_again(ann):
-    task, _ = completed()
-    is_in(CommandStatus.FAILED_COUNT)
-    assert ann.post("/commands/default/retry", {"status": "failed_count"}) == (200, {"changed": 1})
-    assert ann.post("/commands/default/retry", {"ids": [task.id], "reason": "why not"}) == (200, {"changed": 1})
-    assert len(commands_in("default", CommandStatus.NEW)) == 2
-    assert ann.post("/commands/default/retry", {}) == (200, {"changed": 0})
-    assert [entry.reason for entry in AuditEntry.objects.order_by("id")] == ["", "why not", ""]
-
-
-def test_what_waits_is_parked_and_goes_on(ann):
-    submitted(2)
-    task, _ = open_list()
-    assert ann.post("/commands/default/stash", {"ids": [task.id]}) == (200, {"changed": 1})
-    assert ann.post("/commands/default/stash", {}) == (200, {"changed": 2})
-    counts = ann.get("/commands/default")[1]["counts"]
-    assert (counts["new_stashed"], counts["open_stashed"]) == (2, 2)
-    assert ann.post("/commands/default/unstash", {}) == (200, {"changed": 3})
-
-
-def test_what_is_completed_is_put_away(ann):
-    completed()
-    assert ann.post("/commands/default/archive", {}) == (200, {"changed": 1})
-    assert len(commands_in("default", CommandStatus.COMPLETED_ARCHIVE)) == 1
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,6 @@ def test_what_is_exported_can_be_imported_elsewhere(api):
     assert [(entry.action, entry.done) for entry in AuditEntry.objects.order_by("id")] == [("import", 3), ("import", 0)]
 
 
-def test_a_project_without_commands_is_exported_as_nothing(api):
-    assert api.http.get("/commands/nightly/export").getvalue() == b""
-
-
-def test_a_wrong_line_is_named_and_nothing_is_added(api):
-    status, answer = api.send("/commands/nightly/import", f"{line()}\n\n{line(id='a/b', fails=1)}\n")
-    assert (status, list(answer["errors"])) == (400, ["line 3: command.id"])
-    assert not Task.objects.exists()
-
-
-@pytest.mark.parametrize("body", ["", "[]", "no JSON", '{"status": "new"}', '{"command": {}}', "\ud800"])
-def test_what_are_no_lines_is_refused(api, body):
-    assert api.send("/commands/nightly/import", body.encode(errors="surrogatepass"))[0] == 400
-
-
-def test_what_is_no_name_of_a_project_is_refused(api):
-    assert api.get(f"/commands/{'x' * 201}/export")[0] == 400
-    assert api.send(f"/commands/{'x' * 201}/import", line())[0] == 400
-    assert api.get("/commands/nightly/export?status=new")[0] == 400
-
-
 def test_an_import_takes_the_permission_and_a_server_that_has_it_on(api, settings):
     assert Api(Scope.OPERATE).send("/commands/nightly/import", line())[0] == 403
     settings.TASKSTORE_COMMANDS = False

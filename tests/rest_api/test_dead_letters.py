@@ -34,25 +34,11 @@ def test_it_shows_where_a_dead_letter_failed(api):
     assert api.get(f"/task/{there['id']}")[1] == there
 
 
-def test_a_task_can_be_sent_back_as_it_came(api):
-    there = letter(api)
-    sent = {name: there[name] for name in there if name != "timespec"}
-    [again] = api.committed(updates=[sent | {"labels": {"failed_from": "secret", "a": "b"}}])
-    assert (again["labels"], again["group"]) == ({"a": "b", "failed_from": "mail"}, "mail/failed")
-
-
 @pytest.mark.parametrize("q", ["failed_from:mail", "label.failed_from:mail", "failed_from:ma*", "label:failed_from"])
 def test_a_search_finds_what_failed_in_a_group(api, q):
     there, _ = letter(api), api.add("mail")
     letter(api, "news") if q != "label:failed_from" else None
     assert [task["id"] for task in api.get(f"/search?q={q}")[1]["tasks"]] == [there["id"]]
-
-
-def test_an_excluded_group_leaves_the_others(api):
-    letter(api)
-    other, plain = letter(api, "news"), api.add("mail")
-    found = {task["id"] for task in api.get("/search?q=-failed_from:ma*")[1]["tasks"]}
-    assert found == {other["id"], plain["id"]}
 
 
 def test_a_preview_names_the_targets_and_a_requeue_sends_them_there(api):
@@ -73,13 +59,6 @@ def test_it_leaves_them_here_when_that_is_asked_for(api):
     assert (status, operation["done"], operation["parameters"]["here"]) == (202, 1, True)
     [stayed] = api.get("/group/mail/failed")[1]
     assert (stayed["error"], stayed["labels"]) == ("", {})
-
-
-def test_only_a_requeue_has_a_use_for_here(api):
-    for path, more in (("/bulk/preview", {}), ("/bulk", {"bound": 1, "as_of": 1, "expected": 0})):
-        status, answer = api.post(path, {"verb": "purge", "group": "mail", "here": True, **more})
-        assert (status, list(answer["errors"])) == (400, ["here"])
-    assert api.post("/bulk/preview", {"verb": "requeue", "group": "mail", "here": "yes"})[0] == 400
 
 
 def test_a_token_sends_nothing_to_a_group_that_is_not_its_own(api):
@@ -113,12 +92,6 @@ def test_an_import_makes_no_dead_letter_that_its_sender_could_not_have_made(line
     worker = Api(Scope.WORK, groups)
     assert worker.send("/import", json.dumps(line))[0] == 200
     assert Task.objects.get().labels == {}
-
-
-def test_an_import_refuses_a_name_that_no_group_has():
-    line = {"group": "x", "error": "no", "labels": {"failed_from": "y" * 256}}
-    status, answer = Api(Scope.WORK).send("/import", json.dumps(line))
-    assert (status, list(answer["errors"])) == (400, ["line 1: labels.failed_from"])
 
 
 def test_what_has_ended_is_finished_and_not_ready(api):

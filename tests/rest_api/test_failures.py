@@ -79,22 +79,6 @@ def test_an_unknown_path_answers_json(client, path, accept):
     assert list(response.json()) == ["detail"]
 
 
-def test_an_unknown_path_is_a_page_to_a_browser(client):
-    response = client.get("/nothing", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert (response.status_code, response["Content-Type"]) == (404, "text/html; charset=utf-8")
-
-
-def test_the_api_answers_json_to_a_browser_too(api):
-    response = api.http.get("/groups", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert (response.status_code, response["Content-Type"]) == (200, "application/json")
-
-
-@pytest.mark.parametrize("accept", ["text/plain", "nonsense", ",;q=x"])
-def test_what_a_client_would_rather_have_does_not_matter(api, accept):
-    assert api.http.get("/groups", headers={"accept": accept}).status_code == 200
-    assert api.http.get("/nothing", headers={"accept": accept}).status_code == 404
-
-
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [

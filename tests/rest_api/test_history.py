@@ -23,23 +23,9 @@ def test_it_tells_the_chain_of_an_id(api):
     assert (leased["ended"]["how"], leased["ended"]["successor"]) == ("deleted", None)
 
 
-def test_it_shows_no_data(api):
-    task = api.add(data="secret letter")
-    assert "secret letter" not in str(api.get(f"/history/{task['id']}"))
-
-
-def test_an_unknown_id_is_not_there(api):
-    assert api.get("/history/0") == (404, {"detail": "Task 0 does not exist."})
-
-
 def test_an_id_that_is_not_known_any_more_says_why(api, settings):
     settings.TASKSTORE_HISTORY = "off"
     gone = api.add()["id"]
     api.committed(deletes=[gone])
     why = "history is switched off, and the task may have another id now"
     assert api.get(f"/history/{gone}") == (404, {"detail": f"Task {gone} does not exist: {why}."})
-
-
-def test_what_is_no_id_is_named(api):
-    status, answer = api.get("/history/x")
-    assert (status, list(answer["errors"])) == (400, ["id"])

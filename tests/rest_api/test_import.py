@@ -55,12 +55,6 @@ def test_what_was_exported_can_be_imported_as_it_is(api):
 
 
 @pytest.mark.django_db
-def test_all_of_them_can_go_to_another_group(api):
-    send(api, lines({"group": "mail"}, {"data": "x"}), path="/import?group=reports")
-    assert list(Task.objects.values_list("group", flat=True)) == ["reports"] * 2
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("line", "path", "told"),
     [

@@ -12,14 +12,11 @@ import pytest
 from django.utils import timezone
 
 from tasks_app.access import tokens
-from tasks_app.core.meters import meters
 from tasks_app.core.operations import Claim
 from tasks_app.models import Scope, Task
 from tasks_app.rest_api import answers, hot_path
 from tasks_app.rest_api.lane import LONGEST_KNOWN, AskedOnLane, Lane
 from tasks_app.writer.writer import Writer
-from taskstore import endpoints
-from taskstore.types.scalars import Action
 from taskstore.types.tasks import NewTask
 from taskstore_project.serving.connection import LONGEST_HEAD, MOST_HELD
 from taskstore_project.serving.uvicorn_server import Protocol
@@ -86,10 +83,6 @@ def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(tokens, "time", clock)
     return clock
-
-
-def test_both_endpoints_need_what_the_lane_asks_for():
-    assert {endpoints.CLAIM.needs, endpoints.UPDATE.needs} == {Action.WORK}
 
 
 # ---- Tokens and limits
@@ -183,15 +176,6 @@ def test_it_never_learns_an_unusual_head(worker, more):
     assert worker.lane.taken == 0
 
 
-def test_it_learns_no_head_with_a_token_that_opens_nothing(worker, settings):
-    settings.TASKSTORE_WRONG_TOKEN_RATE = 0
-    _, reader = tokens.create("Reader", Scope.READ)
-    for worker.secret in ("ts_wrong", reader):
-        before = len(worker.lane._heads)
-        assert worker.ask()[0] in (401, 403)
-        assert len(worker.lane._heads) == before
-
-
 def test_it_keeps_so_many_heads_and_no_more(worker):
     worker.lane = Lane(most_known=3)
     for number in range(20):
@@ -227,13 +211,6 @@ def test_a_key_gets_the_same_answer_again(worker):
     worker.lane.forget()
     assert worker.ask(more=b"Idempotency-Key: k1\r\n") == first
     assert worker.lane.taken == 3
-
-
-def test_refusals_are_counted(worker):
-    before = meters.sum_of("gone")
-    _, answer = worker.ask(b'{"clientid":1,"deletes":[7]}', b"/update")
-    assert (answer["error"]["deletes"], worker.lane.taken) == ([7], 1)
-    assert meters.sum_of("gone") == before + 1
 
 
 def test_an_unexpected_error_has_a_number_in_the_log(worker, monkeypatch, caplog):

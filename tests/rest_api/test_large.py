@@ -46,26 +46,12 @@ def test_a_large_update_does_what_a_small_one_does(api, everything_is_large):
     assert api.get(f"/tasks/{first['id']},{second['id']}") == (200, [None, None])
 
 
-def test_a_large_request_with_a_key_is_the_same_as_a_small_one(api, monkeypatch):
-    asked = {"clientid": ANN, "adds": [{"group": "mail"}], "key": "k"}
-    small = api.post("/update", asked)
-    monkeypatch.setattr(strict_json, "LIGHT_BYTES", 0)
-    monkeypatch.setattr(strict_json, "LIGHT_VALUES", -1)
-    assert api.post("/update", asked) == small
-    assert api.post("/update", {**asked, "adds": []})[0] == 409
-
-
 def test_a_large_request_is_refused_with_the_names_of_its_fields(api, everything_is_large):
     asked = {"clientid": ANN, "adds": [{"group": "mail", "priority": 101}], "updates": [{"id": "1"}]}
     status, answer = api.post("/update", asked)
     assert (status, list(answer["errors"])) == (400, ["adds[0].priority", "updates[0].id"])
     status, answer = api.post("/update", {"clientid": ANN, "adds": [{"group": "mail"}] * 10_001})
     assert (status, list(answer["errors"])) == (413, ["body"])
-
-
-def test_a_token_for_other_groups_gets_nothing_by_a_large_request(db, everything_is_large):
-    status, _ = Api(groups=("pay",)).post("/update", {"clientid": ANN, "adds": [{"group": "mail"}]})
-    assert status == 403
 
 
 def test_large_claims_imports_and_jobs_do_what_small_ones_do(api, everything_is_large):

@@ -81,12 +81,6 @@ def test_what_came_by_a_proxy_or_from_a_page_needs_one(machine, headers):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", ""])
-def test_other_machines_need_one(machine, address):
-    assert machine.get("/metrics", REMOTE_ADDR=address).status_code == 401
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(
     ("setting", "value"), [("TASKSTORE_PUBLIC_URL", "https://tasks.example.org"), ("TASKSTORE_PROXIES", 1)]
 )
@@ -99,11 +93,6 @@ def test_on_a_server_for_others_everybody_needs_one(machine, settings, setting, 
 @pytest.mark.parametrize(("groups", "status"), [((), 200), (("*",), 200), (("mail",), 403), (("mail*", "pay/*"), 403)])
 def test_a_token_has_to_be_for_every_group(groups, status):
     assert Api(Scope.READ, groups).http.get("/metrics", REMOTE_ADDR="192.0.2.7").status_code == status
-
-
-@pytest.mark.once
-def test_a_wrong_token_does_not_do_here_either(machine):
-    assert machine.get("/metrics", headers={"authorization": "Bearer ts_nonsense"}).status_code == 401
 
 
 # ---- What

@@ -29,26 +29,6 @@ def test_the_same_request_is_answered_once(api, first, again):
     assert [task.id for task in Task.objects.group("mail")] == [answers[0][1]["tasks"][0]["id"]]
 
 
-def test_without_a_key_it_is_another_request(api):
-    for _ in range(2):
-        assert post(api, "/update", ADD)[0] == 200
-    assert len(Task.objects.group("mail")) == 2
-
-
-def test_the_answer_holds_all_that_the_first_one_held(api):
-    task = {"group": "mail", "data_base64": "/w==", "labels": {"to": "B\u00f6b"}, "priority": 3, "error": "e"}
-    body = {"clientid": ANN, "adds": [task, {"group": "reports", "data": "\0"}]}
-    first = post(api, "/update", body, "a")
-    assert len(first[1]["tasks"]) == 2
-    assert post(api, "/update", body, "a") == first
-
-
-def test_it_does_not_matter_how_the_same_value_is_written(api):
-    first = post(api, "/update", '{"clientid": 1, "adds": [{"group": "mail", "data": "1"}], "deletes": null}', "a")
-    assert post(api, "/update", '{"adds":[{"data":"\\u0031","group":"mail"}],"clientid":1}', "a") == first
-    assert first[0] == 200
-
-
 def test_it_does_not_matter_in_which_order_a_version_has_the_fields():
     task, request = [("group", str), ("data", str), ("labels", dict)], ("key", str)
 
@@ -61,14 +41,6 @@ def test_it_does_not_matter_in_which_order_a_version_has_the_fields():
     assert digest(task) == digest(task[::-1])
 
 
-def test_a_refusal_stays_one(api):
-    body = {"clientid": ANN, "deletes": [10**9], "adds": [{"group": "mail"}]}
-    first = post(api, "/update", body, "a")
-    assert (first[0], first[1]["error"]["deletes"]) == (200, [10**9])
-    assert post(api, "/update", body, "a") == first
-    assert post(api, "/update", body | {"deletes": []}, "b")[1]["error"] is None
-
-
 def test_a_refusal_stays_one_though_it_would_be_granted_now(api):
     config = api.add("reports")["id"]
     claim = {"clientid": BOB, "group": "mail", "depends": [config + 1]}
@@ -76,22 +48,6 @@ def test_a_refusal_stays_one_though_it_would_be_granted_now(api):
     assert first[1]["error"]["depends"] == [config + 1]
     assert api.add("mail")["id"] == config + 1
     assert post(api, "/claim", claim, "a") == first
-
-
-def test_a_claim_takes_one_task_however_often_it_is_sent(api):
-    api.committed(adds=[{"group": "mail"}] * 3)
-    claim = {"clientid": BOB, "group": "mail", "limit": 2}
-    first = post(api, "/claim", claim, "a")
-    assert len(first[1]["tasks"]) == 2
-    assert post(api, "/claim", claim, "a") == first
-    assert len(api.claimed("mail", limit=3)) == 1
-
-
-def test_a_claim_that_found_nothing_is_asked_anew(api):
-    claim = {"clientid": BOB, "group": "mail"}
-    assert post(api, "/claim", claim, "a") == (200, {"tasks": [], "error": None})
-    task = api.add("mail")
-    assert post(api, "/claim", claim, "a")[1]["tasks"][0]["origin"] == task["id"]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +63,6 @@ def test_another_request_with_the_same_key_is_a_conflict(api, path, body):
     status, answer = post(api, path, body, "a")
     assert (status, answer["code"]) == (409, "key_reused")
     assert len(Task.objects.group("mail")) == 1
-
-
-def test_bad_input_uses_no_key_up(api):
-    assert post(api, "/update", {"clientid": "Ann"}, "a")[0] == 400
-    assert post(api, "/update", ADD, "a")[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 from django.test import Client
 
 from tasks_app.models import Scope
-from tasks_app.reading.exporting import Format
 from taskstore import endpoints
 from taskstore.endpoints import ENDPOINTS, SCHEMA
 
@@ -60,14 +59,6 @@ def test_a_search_and_a_filter_are_as_long_as_their_parameters_say():
         for length, right in ((longest, 200), (longest + 1, 400)):
             status, _ = api.get(f"{endpoint.path}?{name}=group:a{'+' * (length - len('group:a'))}")
             assert status == right
-
-
-def test_the_formats_of_an_export_are_those_of_the_store():
-    assert endpoints.EXPORT.parameter("format").schema["enum"] == list(Format)
-
-
-def test_it_names_its_page(schema):
-    assert "/schema/ui" in schema["info"]["description"]
 
 
 @pytest.mark.browser

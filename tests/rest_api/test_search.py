@@ -31,11 +31,6 @@ def test_it_answers_with_whole_tasks(api):
     assert answer["at"] >= task["created"]
 
 
-def test_without_terms_it_answers_with_every_task(api):
-    tasks = [api.add()["id"] for _ in range(3)]
-    assert [task["id"] for task in found(api)["tasks"]] == tasks[::-1]
-
-
 def test_it_goes_on_where_a_page_ended(api):
     ids = [api.add()["id"] for _ in range(5)]
     first = found(api, "state:ready", limit=3)

@@ -1,11 +1,10 @@
 import json
 from typing import Any
 
-import pytest
 from django.db import OperationalError
 
 from tasks_app.core.operations import EVERY_GROUP
-from tasks_app.models import PausedGroup, Scope
+from tasks_app.models import Scope
 from tasks_app.rest_api.views import in_numbers
 from tasks_app.writer import totals
 
@@ -45,29 +44,6 @@ def test_it_tells_each_group_in_numbers(api):
     }
 
 
-def test_failed_tasks_are_counted_beside_the_others(api):
-    api.add("mail", error="broken")
-    api.add("mail")
-    [mail] = stats(api)
-    assert (mail["ready"], mail["failed"]) == (2, 1)
-
-
-def test_a_paused_group_says_so(api):
-    api.add("mail")
-    PausedGroup.objects.create(group="mail", by="Ann", reason="the mail server is down")
-    [mail] = stats(api)
-    assert mail["paused"] is True
-
-
-def test_it_says_of_which_time_the_numbers_are(api):
-    before_ms = api.add("mail")["created"]
-    assert before_ms <= api.get("/stats")[1]["at"] < before_ms + 60_000
-
-
-def test_an_empty_store_has_none(api):
-    assert stats(api) == []
-
-
 def test_a_token_sees_its_own_groups_only(api):
     for name in ("pay", "pay/june", "payroll", "mail"):
         api.add(name)
@@ -93,12 +69,3 @@ def test_a_database_that_is_away_is_an_error_and_no_answer_that_breaks_off(api, 
 
     monkeypatch.setattr(totals, "_numbers", away)
     assert api.get("/stats")[0] == 503
-
-
-@pytest.mark.django_db
-def test_it_needs_a_token(client):
-    assert client.get("/stats").status_code == 401
-
-
-def test_it_cannot_be_posted_to(api):
-    assert api.post("/stats", {})[0] == 405

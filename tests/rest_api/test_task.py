@@ -27,17 +27,6 @@ def test_an_id_that_never_was_is_not_there(api, unknown):
     assert api.get(f"/task/{unknown}") == (404, {"detail": f"Task {unknown} does not exist."})
 
 
-@pytest.mark.parametrize("wrong", ["x", "1.0", "9223372036854775808", "1_0", "+1", "%20", "٣", "1%00", "1%0A"])
-def test_what_is_no_id_is_named(api, wrong):
-    status, answer = api.get(f"/task/{wrong}")
-    assert (status, list(answer["errors"])) == (400, ["id"])
-
-
-@pytest.mark.parametrize("path", ["/task/", "/task/1/", "/task"])
-def test_other_paths_are_not_there(api, path):
-    assert api.get(path)[0] == 404
-
-
 def test_an_id_in_a_foreign_group_is_as_if_it_never_was(api):
     there, gone, forgotten = (api.add("reports")["id"] for _ in range(3))
     api.committed(clientid=BOB, deletes=[gone, forgotten])

@@ -23,11 +23,6 @@ def test_tasks_come_in_the_order_asked_null_for_what_does_not_exist(api, found):
     assert found(api, [two["id"], 0, one["id"], two["id"], -1]) == (200, [two, None, one, two, None])
 
 
-def test_a_thousand_fit(api, found):
-    task = api.add()
-    assert found(api, [task["id"]] * 1_000) == (200, [task] * 1_000)
-
-
 def test_a_wrong_id_is_named_by_its_place(api, found):
     status, answer = found(api, [1, "x", 2**63])
     assert (status, next(iter(answer["errors"]))) == (400, "ids[1]")
@@ -44,23 +39,3 @@ def test_too_many_name_the_limit(api, found, settings):
         413,
         {"detail": "ids: must have at most 5 ids, not 6", "errors": {"ids": ["must have at most 5 ids, not 6"]}},
     )
-
-
-def test_no_ids_are_no_tasks(api):
-    assert api.post("/tasks", {"ids": []}) == (200, [])
-
-
-@pytest.mark.parametrize("body", [{}, {"ids": None}, {"ids": 5}, {"ids": "1,2"}])
-def test_ids_have_to_be_a_list(api, body):
-    status, answer = api.post("/tasks", body)
-    assert (status, list(answer["errors"])) == (400, ["ids"])
-
-
-@pytest.mark.parametrize("path", ["/tasks/", "/tasks/1,2/"])
-def test_other_paths_are_not_there(api, path):
-    assert api.get(path)[0] == 404
-
-
-def test_reading_by_body_is_a_post(api):
-    assert api.get("/tasks")[0] == 405
-    assert api.post("/tasks/1", {})[0] == 405

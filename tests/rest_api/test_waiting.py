@@ -60,68 +60,6 @@ def add_in_a_transaction() -> dict[str, Any]:
 
 
 @on_a_loop
-async def test_it_does_not_wait_while_there_is_something(worker):
-    await worker.add()
-    _, answer = await worker.claim(wait=60_000)
-    assert len(answer["tasks"]) == 1
-
-
-@on_a_loop
-async def test_it_finds_nothing_when_its_time_is_over(worker):
-    started_s = time.monotonic()
-    assert await worker.claim(wait=200) == NOTHING
-    assert 0.2 <= time.monotonic() - started_s < 5
-
-
-@on_a_loop
-async def test_it_takes_a_task_whose_lease_runs_out(worker):
-    await worker.add()
-    [leased] = (await worker.claim(duration=150))[1]["tasks"]
-    _, answer = await worker.claim(wait=10_000)
-    assert answer["tasks"][0]["origin"] == leased["origin"]
-    assert answer["tasks"][0]["claims"] == 2
-
-
-@on_a_loop
-async def test_it_takes_a_scheduled_task_at_its_time(worker):
-    claim = worker.begin_claim()
-    await until_waiting(1)
-    scheduled = await worker.add(timespec=-150)
-    _, answer = await claim
-    assert answer["tasks"][0]["origin"] == scheduled["id"]
-
-
-@on_a_loop
-async def test_each_task_goes_to_one_of_those_who_wait(worker):
-    claims = [worker.begin_claim() for _ in range(5)]
-    await until_waiting(5)
-    added = {(await worker.add())["id"] for _ in range(5)}
-    answers = await asyncio.gather(*claims)
-    assert {task["origin"] for _, answer in answers for task in answer["tasks"]} == added
-
-
-@on_a_loop
-async def test_the_longest_waiting_comes_first(worker):
-    claims = []
-    for count in range(1, 4):
-        claims.append(worker.begin_claim())
-        await until_waiting(count)
-    for first in claims:
-        task = await worker.add()
-        assert (await first)[1]["tasks"][0]["origin"] == task["id"]
-
-
-@on_a_loop
-async def test_it_waits_for_any_of_its_groups(worker):
-    for group in ("mail", "reports"):
-        claim = worker.begin_claim(groups=["mail", "reports"])
-        await until_waiting(1)
-        await worker.add("other")
-        await worker.add(group)
-        assert (await claim)[1]["tasks"][0]["group"] == group
-
-
-@on_a_loop
 async def test_it_is_refused_when_what_it_depends_on_goes(worker):
     configuration = await worker.add("reports")
     claim = worker.begin_claim(depends=[configuration["id"]])
@@ -129,12 +67,6 @@ async def test_it_is_refused_when_what_it_depends_on_goes(worker):
     await worker.post("/update", {"clientid": 1, "deletes": [configuration["id"]]})
     status, answer = await claim
     assert (status, answer["error"]["depends"]) == (200, [configuration["id"]])
-
-
-@on_a_loop
-async def test_missing_depends_are_refused_at_once(worker):
-    _, answer = await worker.claim(depends=[0], wait=60_000)
-    assert answer["error"]["depends"] == [0]
 
 
 @on_a_loop

@@ -111,40 +111,6 @@ def flow(table: CountedTable, group: str) -> tuple[int, int]:
     return table.sums[group]["entered"], table.sums[group]["left"]
 
 
-def test_claims_renewals_and_edits_neither_enter_nor_leave(table):
-    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
-    task = table.do(Claim(groups=("mail",), owner=ANN))
-    task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, timespec_ms=-60_000),)))
-    task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, data=b"2"),)))
-    assert flow(table, "mail") == (1, 0)
-    table.run([Commit(owner=ANN, deletes=(task.id,))], NOW_MS)
-    assert flow(table, "mail") == (1, 1)
-
-
-def test_work_is_what_was_done_in_all_groups(table):
-    for group in ("mail", "reports"):
-        task = table.do(Commit(owner=ANN, adds=(NewTask(group=group),)))
-        table.do(Claim(groups=(group,), owner=ANN, duration_ms=1_000))
-        task = table.do(Claim(groups=(group,), owner=BOB), NOW_MS + 1_000)
-        table.run([Commit(owner=BOB, deletes=(task.id,))], NOW_MS + 2_000)
-    assert {name: number for name, number in table.work.items() if name != "commits"} == {
-        "claimed": 4, "taken_over": 2, "done": 2, "entered": 2, "left": 2, "failures": 0,
-    }  # fmt: skip
-
-
-def test_a_moved_task_leaves_one_group_and_enters_the_other(table):
-    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
-    table.do(Commit(owner=ANN, adds=(NewTask(group="reports", id=task.id),), deletes=(task.id,)))
-    assert (flow(table, "mail"), flow(table, "reports")) == ((1, 1), (1, 0))
-
-
-def test_what_changes_no_number_makes_no_delta(table):
-    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
-    table.sums.clear()
-    table.do(Commit(owner=ANN, updates=(Change(id=task.id, data=b"2"),)))
-    assert table.sums == {}
-
-
 def test_a_failure_is_an_error_that_a_task_gets(table):
     task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)))
     task = table.do(Commit(owner=ANN, updates=(Change(id=task.id, error="broken"),)))
@@ -170,12 +136,6 @@ def test_an_error_that_somebody_writes_over_many_tasks_is_no_failure(table):
     assert table.sums["mail"]["failures"] == 0
 
 
-def test_a_claim_tells_how_long_the_task_had_been_available(table):
-    table.do(Commit(owner=ANN, adds=(NewTask(group="mail"),)), now_ms=NOW_MS - 100)
-    table.do(Claim(groups=("mail",), owner=BOB))
-    assert table.waits == {"mail": {tally.bucket_of(100): 1}}
-
-
 # ---- Running times: a lease of two minutes, a minute old, on a task that lay there for another
 
 
@@ -186,8 +146,6 @@ def held(table: CountedTable) -> TaskRecord:
 
 
 A_MINUTE = {"mail": {tally.bucket_of(60_000): 1}}
-LATER_MS = NOW_MS + 300_000
-
 ENDS = {
     "deleting it": lambda task: Commit(owner=BOB, deletes=(task.id,)),
     "changing it": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, data=b"done"),)),
@@ -199,61 +157,6 @@ ENDS = {
     "moving it": lambda task: Commit(owner=BOB, adds=(NewTask(group="reports", id=task.id),), deletes=(task.id,)),
     "moving it by an update": lambda task: Commit(owner=BOB, updates=(Change(id=task.id, group="reports"),)),
 }
-
-
-# Also with an error: the worker could not do it.
-GIVING_BACK = [ENDS[name] for name in ("giving it back", "giving it back for later", "an error")]
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-def test_a_run_lasts_from_the_claim_to_what_its_holder_ends_it_by(table, held, end):
-    table.run([end(held)], NOW_MS)
-    assert table.runs == A_MINUTE
-    assert table.done == ({} if end in GIVING_BACK else {BOB: 1})
-
-
-@pytest.mark.parametrize("data", [None, b"half done"], ids=["keeping the data", "with new data"])
-def test_a_renewal_does_not_start_the_run_anew(table, held, data):
-    renewal = Change(id=held.id, timespec_ms=-120_000, data=data)
-    renewed = table.do(Commit(owner=BOB, updates=(renewal,)), now_ms=NOW_MS - 30_000)
-    assert table.runs == {}
-    table.run([Commit(owner=BOB, deletes=(renewed.id,))], NOW_MS)
-    assert table.runs == A_MINUTE
-
-
-def test_a_run_that_ends_after_its_lease_counts_when_nobody_has_taken_over(table, held):
-    table.run([Commit(owner=BOB, deletes=(held.id,))], LATER_MS)
-    assert table.runs == {"mail": {tally.bucket_of(60_000 + 300_000): 1}}
-
-
-@pytest.mark.parametrize("owner", [ANN, BOB], ids=["another worker", "itself"])
-def test_a_dead_worker_has_no_running_time(table, held, owner):
-    again = table.do(Claim(groups=("mail",), owner=owner), now_ms=LATER_MS)
-    assert table.runs == {}
-    table.run([Commit(owner=owner, deletes=(again.id,))], LATER_MS + 1_000)
-    assert table.runs == {"mail": {tally.bucket_of(1_000): 1}}
-
-
-def test_the_end_of_a_lease_that_ran_out_by_another_client_is_no_run(table, held):
-    table.run([Commit(owner=ANN, deletes=(held.id,))], LATER_MS)
-    assert table.runs == {}
-
-
-def test_who_takes_over_by_an_update_has_a_run_of_its_own(table, held):
-    taken = table.do(Commit(owner=ANN, updates=(Change(id=held.id, timespec_ms=-60_000),)), now_ms=LATER_MS)
-    table.run([Commit(owner=ANN, deletes=(taken.id,))], LATER_MS + 1_000)
-    assert table.runs == {"mail": {tally.bucket_of(1_000): 1}}
-
-
-def test_an_operator_ends_no_run_not_even_under_the_number_of_the_holder(table, held):
-    table.run([Commit(owner=BOB, deletes=(held.id,), operator=Operator(name="Ann"))], NOW_MS)
-    assert (table.runs, table.done) == ({}, {})
-
-
-def test_the_end_of_what_was_never_leased_is_no_run(table):
-    task = table.do(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=-60_000),)))
-    table.run([Commit(owner=ANN, deletes=(task.id,))], NOW_MS)
-    assert table.runs == {}
 
 
 def test_a_run_is_told_where_the_numbers_of_its_batch_cancel_each_other(table, held):

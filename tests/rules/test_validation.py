@@ -127,22 +127,11 @@ def test_it_names_the_limit_that_is_passed(operation, field):
     assert any(str(limit) in refused.value.fields[field][0] for limit in (2, 4))
 
 
-def test_what_is_exactly_at_the_limit_is_taken():
-    full = replace(ADD, data=b"1234", labels={"a": "", "b": ""}, error="1234")
-    assert fields_refused(commit(adds=(full, full), updates=(CHANGE,), deletes=(2,)), SMALL) == []
-
-
 def test_what_is_wrong_and_too_much_is_not_called_too_much():
     with pytest.raises(InvalidInput) as refused:
         validate(commit(owner=2**63, adds=(replace(ADD, data=b"12345"),)), SMALL)
     assert not isinstance(refused.value, LimitExceeded)
     assert set(refused.value.fields) == {"clientid", "adds[0].data"}
-
-
-def test_what_an_update_describes_is_not_counted():
-    many = Update(deletes=tuple(range(1, 9)), matched=frozenset(range(5, 9)))
-    assert fields_refused(many, SMALL) == []
-    assert fields_refused(replace(many, matched=frozenset(range(6, 9))), SMALL) == [""]
 
 
 def edges(field):

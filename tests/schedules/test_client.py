@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore import AsyncClient, Client, DueJob, DueTask, InvalidInput, JobOptions, NotAllowed, NotFound
+from taskstore import AsyncClient, Client, DueJob, DueTask, JobOptions
 
 # What crosses the wire is the same on each database: test_verbs.py and test_rest.py run on both.
 pytestmark = pytest.mark.once
@@ -47,19 +47,6 @@ def test_a_job_that_is_due_is_one_of_the_jobs(client):
     assert client.schedules.put("report", "@daily", job=job).job == job
     ran = client.jobs.get(client.schedules.run("report").id)
     assert (ran.function, ran.args, ran.kwargs, ran.options) == (job.function, job.args, job.kwargs, job.options)
-
-
-def test_what_is_refused_is_an_error(client, served):
-    with pytest.raises(InvalidInput) as refused:
-        client.schedules.put("digest", "nonsense", zone="Moon/Base")
-    assert set(refused.value.fields) == {"cron", "zone", "task"}
-    with pytest.raises(NotFound):
-        client.schedules.pause("digest")
-    with (
-        Client(served.url, token=tokens.create("bob", Scope.WORK)[1]) as worker,
-        pytest.raises(NotAllowed),
-    ):
-        worker.schedules.put("digest", "@daily", task=DueTask(group="mail"))
 
 
 def test_it_is_awaited_too(served, secret):

@@ -38,17 +38,6 @@ def test_it_is_made_changed_listed_and_deleted_by_its_name(operator, clock):
     ]  # fmt: skip
 
 
-def test_it_is_paused_goes_on_and_runs_at_once(operator):
-    put()
-    status, paused = operator.post("/schedules/digest/pause", {"reason": "moving"})
-    assert (status, paused["state"], paused["next"]) == (200, "paused", None)
-    assert (paused["paused"]["by"], paused["paused"]["reason"]) == ("token:Ann", "moving")
-    assert operator.post("/schedules/digest/resume", {})[1]["state"] == "on"
-    status, task = operator.post("/schedules/digest/run", {})
-    assert (status, task["group"], task["labels"]["schedule"]) == (200, "mail", "digest")
-    assert operator.get("/schedules/digest")[1]["last"]["origin"] == task["id"]
-
-
 def test_the_arguments_of_a_job_are_kept_as_they_are(operator):
     job = {"function": "reports.build", "args": [None, 2**70], "kwargs": {"to": None}, "queue": "slow"}
     _, made = send(operator, "PUT", "/schedules/report", {"cron": "@daily", "job": job, "zone": None})
@@ -85,17 +74,6 @@ def test_what_makes_no_sense_is_named(operator, change, fields):
     assert not Task.objects.exists()
 
 
-def test_a_name_that_no_schedule_can_have_is_refused(operator):
-    status, answer = send(operator, "PUT", f"/schedules/{'x' * 101}", PLAN)
-    assert (status, list(answer["errors"])) == (400, ["name"])
-
-
-def test_what_is_not_there_is_said_so(operator):
-    for method, path in [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"), ("POST", "/run")]:
-        status, answer = send(operator, method, f"/schedules/digest{path}", {} if method == "POST" else None)
-        assert (status, answer) == (404, {"detail": "Schedule digest does not exist."})
-
-
 def test_a_broken_one_says_why(operator):
     broken = put()
     operator.committed(clientid=task_of(broken).owner, deletes=[broken.id])
@@ -104,15 +82,6 @@ def test_a_broken_one_says_why(operator):
     assert (answer["state"], answer["next"], "cron" in answer) == ("broken", None, False)
     assert "cron: is required" in answer["error"]
     assert operator.post("/schedules/digest/pause", {})[0] == 400
-
-
-def test_who_may_not_operate_may_look_only(db):
-    worker = Api(Scope.WORK)
-    put()
-    assert [answer["name"] for answer in worker.get("/schedules")[1]] == ["digest"]
-    assert send(worker, "PUT", "/schedules/digest", PLAN)[0] == 403
-    assert send(worker, "DELETE", "/schedules/digest")[0] == 403
-    assert worker.get("/schedules/digest")[0] == 200
 
 
 def test_a_token_for_other_groups_neither_sees_nor_makes_it(db):

@@ -14,7 +14,7 @@ from tasks_app.schedules import verbs
 from taskstore.errors import InvalidInput
 from taskstore.types.schedules import ScheduleState
 
-from .schedules import HOUR_MS, added, due_of, last_of, look, now, pause_of, plan, put, record_of, task_of, there
+from .schedules import HOUR_MS, added, due_of, look, now, pause_of, plan, put, record_of, task_of, there
 
 
 def test_it_is_a_task_that_is_available_when_it_is_due(clock):
@@ -36,12 +36,6 @@ def test_another_one_of_the_name_takes_its_place(clock):
     assert after.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS // 2
 
 
-def test_the_same_again_changes_nothing(clock):
-    first = put()
-    assert put().id == first.id
-    assert AuditEntry.objects.count() == 1
-
-
 def test_what_is_due_stays_due_when_only_what_is_added_changes(clock):
     due_ms = due_of(put())
     clock.advance(due_ms - clock.now_ms + 10)
@@ -60,13 +54,6 @@ def test_a_paused_one_is_not_due_and_has_missed_nothing_when_it_goes_on(clock):
     resumed = there(schedules.resume("digest", Actor("olaf")))
     assert (resumed.state, resumed.next_ms) == (ScheduleState.ON, clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS)
     assert (look(), added(), added("reports")) == (0, [], [])
-
-
-def test_it_runs_at_once_and_is_due_as_before(clock):
-    due_ms = due_of(put())
-    task = there(schedules.run_now("digest", Actor("olaf")))
-    assert [each.id for each in added()] == [task.id]
-    assert (now().next_ms, last_of(now()).origin) == (due_ms, task.id)
 
 
 def test_what_is_deleted_is_due_no_more_and_what_it_added_stays(clock):
@@ -92,13 +79,6 @@ def test_each_change_leaves_its_trail(clock):
     ]
 
 
-def test_of_one_that_is_not_there_nothing_can_be_asked(clock):
-    assert schedules.schedule("digest") is None
-    assert schedules.pause("digest", Actor("olaf")) is None
-    assert schedules.resume("digest", Actor("olaf")) is None
-    assert schedules.run_now("digest", Actor("olaf")) is None
-
-
 def test_a_scope_that_does_not_allow_its_group_hides_it(clock):
     put()
     foreign = GroupScope(("pay/*",))
@@ -113,13 +93,6 @@ def test_a_scope_that_does_not_allow_its_group_hides_it(clock):
     assert schedules.pause("digest", Actor("kim", foreign))
     assert there(schedules.schedule("digest")).state is ScheduleState.ON
     assert record_of(now()).group == "mail"
-
-
-@pytest.mark.parametrize("name", ["", " a", "a/b", "a\nb", "x" * 101, "."])
-def test_a_name_that_no_address_can_hold_is_refused(db, name):
-    with pytest.raises(InvalidInput) as refused:
-        put(name)
-    assert list(refused.value.fields) == ["name"]
 
 
 def test_there_is_an_end_to_how_many_there_can_be(db, monkeypatch):

@@ -111,11 +111,6 @@ def test_it_finds_whatever_a_label_is(name, value):
     assert ids(label_term(name, value)) == ids(label_term(name)) == [task.id]
 
 
-def test_it_takes_no_part_of_a_name_for_the_name():
-    add(labels={'no "tier': "gold"})
-    assert ids("label.tier:gold") == ids("label:tier") == []
-
-
 @pytest.mark.parametrize("within", ["", "group:mail ", "state:ready "])
 @pytest.mark.parametrize("rare", [1, 100])
 def test_it_looks_at_few_tasks_for_a_label_that_few_bear(monkeypatch, within, rare):
@@ -198,13 +193,6 @@ def test_it_finds_by_data(searched, is_found, padding):
     assert (task.id in ids(searched)) is is_found
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\x00", b"[1, 2", b"42", b'"42"', b"[" * 50_000])
-def test_data_that_is_no_json_object_has_nothing_at_a_path(data):
-    [task] = add(data=data)
-    assert ids("data.user:42") == []
-    assert ids("-data.user:42") == [task.id]
-
-
 def test_it_finds_by_the_time_since_a_task_is_what_it_is(moment):
     [old] = add()
     moment(1_000_000_000_000 + 3_600_001)
@@ -220,17 +208,6 @@ def test_it_finds_by_available_time(moment):
     assert ids("available:<now+1h") == [ready.id]
     assert ids("available:>now+1h") == ids("available:>2001-09-09T03:00") == [later.id]
     assert ids("-available:>now+1h") == [ready.id]
-
-
-def test_every_term_has_to_be_met():
-    tasks = one_of_each_state()
-    assert ids('group:mail state:failed error:"no such" data:hello') == [tasks["failed"].id]
-    assert ids("group:mail state:failed error:timeout") == []
-
-
-def test_without_terms_it_finds_everything():
-    tasks = one_of_each_state()
-    assert set(ids("")) == {task.id for task in tasks.values()}
 
 
 def test_a_scope_bounds_what_is_found():
@@ -296,9 +273,3 @@ def test_payloads_of_their_own_row_are_searched():
     Task.objects.commit(owner=ANN, updates=[Change(id=task.id, group="reports")])
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"hay")])
     assert len(ids("data:needle")) == 1
-
-
-def test_it_does_not_claim_to_have_looked_at_more_than_there_is():
-    assert search("").looked_at == 0
-    add(count=150)
-    assert search("data:nowhere").looked_at == 100  # The first window; the second was not full.

@@ -60,16 +60,6 @@ def test_a_term(text, term):
     assert parse(text) == [term]
 
 
-def test_terms_stand_side_by_side():
-    keys = [term.key for term in parse('  group:mail \n state:failed\terror:"timed out" ')]
-    assert keys == [Key.GROUP, Key.STATE, Key.ERROR]
-
-
-@pytest.mark.parametrize("text", ["", " \n"])
-def test_blank_text_has_no_terms(text):
-    assert parse(text) == []
-
-
 @pytest.mark.parametrize(("text", "number"), [("48 201 883", 48_201_883), ("7", 7), ("7 group:a", None), ("-7", None)])
 def test_an_id_alone_leads_to_a_task(text, number):
     assert lone_id(parse(text)) == number

@@ -129,10 +129,3 @@ def test_they_need_a_store(sqlite_store, command):
     refused = sqlite_store.manage(*command)
     assert refused.returncode == 2
     assert "there is no store in" in refused.stderr
-
-
-@pytest.mark.once
-def test_a_file_that_is_not_there_makes_no_store(sqlite_store, tmp_path):
-    refused = sqlite_store.manage("restore", str(tmp_path / "none.zip"))
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert not (sqlite_store.folder / "taskstore.sqlite3").exists()

@@ -137,15 +137,6 @@ def test_commands_that_are_shown_name_the_data_folder(empty_place):
     assert f"`python3 manage.py up {data}`" in told.stderr
 
 
-@pytest.mark.parametrize("command", ["add mail", "update 1"])
-def test_data_of_a_task_that_is_given_as_the_data_directory_is_told(empty_place, command):
-    told = empty_place.manage(*command.split(), "--data", "hello")
-    why = f"`--data` selects the server's data directory, and hello is not a directory; type `{command} hello`"
-    assert (told.returncode, told.stdout) == (2, "")
-    assert why in told.stderr
-    assert "The task's data is an argument" in empty_place.manage(command.split()[0], "--help").stdout
-
-
 def test_every_variable_that_is_read_is_known():
     code = [*(PROJECT / "tasks_app").rglob("*.py"), *(PROJECT / "taskstore_project").rglob("*.py")]
     read = {name for file in code for name in re.findall(r'"(TASKSTORE_[A-Z_]+)"', file.read_text())}
@@ -170,13 +161,6 @@ def test_a_function_is_enqueued_run_and_its_result_read(store):
         finally:
             worker.kill()
             worker.communicate()
-
-
-def test_a_worker_without_jobs_says_so(empty_place):
-    assert "name its module" in empty_place.manage("work", "./reports.py").stderr
-    told = empty_place.manage("work", "json")
-    assert told.returncode == 2
-    assert told.stderr.splitlines()[-1].endswith("no function in json is a job: decorate functions with @job")
 
 
 def test_what_a_command_wrote_reaches_a_terminal_escaped_and_a_pipe_as_it_is(store, tmp_path):

@@ -68,9 +68,3 @@ STATES = ("ready", "claimed", "expired", "scheduled", "failed")
 def test_a_wrong_number_is_named(option, value, told):
     with pytest.raises(CommandError, match=told):
         call_command("demo", "seed", option, value)
-
-
-@pytest.mark.once
-def test_too_few_tasks_are_told(store):
-    done = store.manage("demo", "seed", "--tasks", "10", "--groups", "20")
-    assert done.stderr == "taskstore: 10 tasks are too few for 20 groups: each needs at least two\n"

@@ -43,18 +43,6 @@ def test_a_command_that_needs_no_store_makes_none(place, arguments):
     assert not place.folder.exists()
 
 
-@pytest.mark.parametrize("name", ["token", "restore", "migrate"])
-def test_it_leaves_nothing_behind_in_an_empty_folder(place, name):
-    place.folder.mkdir()
-    assert place.manage(*REFUSED[name]).returncode != 0
-    assert [each.name for each in place.folder.iterdir() if each.name != "server.lock"] == []
-
-
-def test_it_leaves_nothing_behind_in_a_folder_that_is_named_first(place):
-    assert place.manage("--data", str(place.folder), "token", "list").returncode != 0
-    assert not place.folder.exists()
-
-
 def test_a_restore_that_fails_halfway_leaves_nothing_behind(place, tmp_path):
     """The tables are made before the backup's rows are looked at."""
     with place.up() as server:

@@ -37,14 +37,6 @@ def test_it_prints_a_new_token_alone_beside_a_running_server(lasting_store, last
     assert lasting_store.manage("token", "revoke", "just me").returncode == 0
 
 
-@pytest.mark.once
-def test_it_needs_a_store(sqlite_store):
-    told = sqlite_store.manage("token", "list")
-    assert told.returncode == 2
-    assert told.stderr.count("\n") == 1
-    assert "yet: `python3 manage.py up --data " in told.stderr
-
-
 def test_it_makes_a_token_for_some_groups_and_some_time(token):
     secret = token("create", "ann", "--scope", "work", "--groups", "pay/*", "mail", "--expires", "3").strip()
     made = tokens.valid(secret)
@@ -58,14 +50,6 @@ def test_it_makes_a_token_for_some_clients(token):
     token("create", "ann", "--scope", "work", "--clients", "17", "-4")
     assert Token.objects.get().clients == [17, -4]
     assert "17 -4" in token("list")
-
-
-@pytest.mark.parametrize("client", ["ann", "1_0", "9223372036854775808", "1" * 20, "\u0661"])
-def test_it_takes_numbers_for_clients_alone(refused, client):
-    assert "clients: must be at most 1000 client numbers" in refused(
-        "create", "ann", "--scope", "work", "--clients", client
-    )
-    assert not Token.objects.exists()
 
 
 def test_it_lists_tokens_without_their_secrets(token):
@@ -82,19 +66,6 @@ def test_it_lists_tokens_without_their_secrets(token):
     assert tokens.valid(secret)
 
 
-def test_it_says_when_a_token_has_expired(token):
-    token("create", "ann", "--scope", "work", "--expires", "3")
-    Token.objects.update(expires_at=timezone.now())
-    assert token("list").strip().endswith("expired")
-
-
-@pytest.mark.parametrize("by", ["name", "pk"])
-def test_it_revokes_by_name_and_by_id(token, by):
-    secret = token("create", "ann", "--scope", "work").strip()
-    token("revoke", str(getattr(Token.objects.get(), by)))
-    assert tokens.valid(secret) is None
-
-
 def test_it_writes_each_change_down(token):
     token("create", "ann", "--scope", "work")
     token("revoke", "ann")
@@ -104,19 +75,6 @@ def test_it_writes_each_change_down(token):
         ("revoke token", "token ann"),
     ]
     assert all(entry.actor.endswith(" (command line)") for entry in trail)
-
-
-@pytest.mark.parametrize("which", ["ann", "0", "999", "9" * 30, "\udcff"])
-def test_it_refuses_to_revoke_what_is_not_there(refused, settings, which):
-    told = refused("revoke", which)
-    assert told.startswith(f"taskstore: token {which!a} is unknown or revoked: `")
-    assert f" token list --data {settings.TASKSTORE_DATA}` lists tokens\n" in told
-
-
-def test_it_refuses_to_revoke_twice(token, refused):
-    token("create", "ann", "--scope", "work")
-    token("revoke", "ann")
-    assert "token 'ann' is unknown or revoked" in refused("revoke", "ann")
 
 
 def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refused):
@@ -142,9 +100,3 @@ def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refused):
 def test_it_names_what_makes_no_sense(refused, name, groups, wrong):
     assert refused("create", name, "--scope", "work", "--groups", *groups).startswith(f"taskstore: {wrong}")
     assert not Token.objects.exists()
-
-
-def test_both_mistakes_are_named(refused):
-    line = refused("create", "17", "--scope", "work", "--groups", "")
-    assert "name: " in line
-    assert "groups: " in line

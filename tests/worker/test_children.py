@@ -88,17 +88,6 @@ def test_characters_are_not_cut_in_two(shells):
     assert len(out.kept) + out.missing == 500_001
 
 
-def test_binary_data_is_kept_as_it_is(shells):
-    over = shells.run(r"printf '\000\377\376'; printf '\201' >&2")
-    assert (over.out.content, over.err.content) == (b"\0\xff\xfe", b"\x81")
-
-
-def test_a_line_that_closes_its_outputs_is_waited_for(shells):
-    over = shells.run("echo a; exec >&- 2>&-; sleep 0.7; exit 4")
-    assert (over.out.text, over.code) == ("a\n", 4)
-    assert over.took_s >= 0.7
-
-
 def test_a_line_that_writes_without_end_is_killed_in_time(shells):
     over = shells.run("yes", limit_s=1)
     assert over.why is Why.TIME
@@ -204,10 +193,6 @@ def test_a_function_that_is_no_job_is_not_run(functions):
     error = functions.answer("no_such_job")["error"]
     assert error["type"] == "taskstore.jobs.registry.UnknownFunction"
     assert "this worker does not run" in error["message"]
-
-
-def test_a_result_that_is_no_json_is_an_error(functions):
-    assert functions.answer("return_a_set")["error"]["type"] == "ResultNotJson"
 
 
 def test_a_process_that_is_killed_has_no_answer(functions):

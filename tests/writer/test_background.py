@@ -1,12 +1,11 @@
 """What runs in the background of a server process: how it starts, is woken, fails, tries again, and ends."""
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from tasks_app.writer import background
@@ -89,22 +88,6 @@ def test_it_is_woken_by_what_came_while_its_step_was_under_way():
         went_on.set()
         await steps.next()
         await stopped(loop)
-
-    play(story)
-
-
-@pytest.mark.once
-def test_who_is_woken_again_and_again_rests_a_little():
-    async def story():
-        steps = Steps()
-        loop = BackgroundLoop("counts", steps, least_rest_s=HOUR_S)
-        await steps.next()
-        for _ in range(100):
-            loop.wake()
-            await asyncio.sleep(0)
-        assert steps.done == 1
-        loop.end(amid_step=True)
-        await loop.ended()
 
     play(story)
 
@@ -223,26 +206,6 @@ def test_it_survives_errors_and_logs_each_kind_once_until_it_works_again(monkeyp
 
 
 @pytest.mark.once
-def test_it_logs_nothing_of_what_fails_because_it_ends(caplog):
-    async def story():
-        steps, ending = Steps(), asyncio.Event()
-
-        async def step() -> float:
-            await steps()
-            await ending.wait()
-            raise StoreBusy("the server is stopping")
-
-        loop = BackgroundLoop("counts", step)
-        await steps.next()
-        loop.end()
-        ending.set()
-        await loop.ended()
-
-    play(story)
-    assert caplog.messages == []
-
-
-@pytest.mark.once
 def test_it_tries_again_soon_while_the_database_is_away_and_later_and_later_after_a_defect():
     failures = Failures("counts")
     assert {failures.note(StoreUnavailable("away")) for _ in range(10)} == {RETRY_S}
@@ -251,16 +214,6 @@ def test_it_tries_again_soon_while_the_database_is_away_and_later_and_later_afte
     assert pauses[-1] == LONGEST_RETRY_S
     failures.clear()
     assert failures.note(ZeroDivisionError()) == RETRY_S
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_an_outage_is_logged_only_where_no_housekeeping_does_it(is_alone, caplog):
-    failures = Failures("schedules", is_alone=is_alone)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            failures.note(OperationalError("connection refused"))
-    assert caplog.messages == ["schedules: trying again: connection refused"] * is_alone
 
 
 @pytest.mark.usefixtures("transactional_db")

@@ -63,16 +63,6 @@ def test_operations_of_a_batch_see_what_the_ones_before_them_left(play):
     play(scenario)
 
 
-def test_a_claim_finds_what_its_own_batch_adds(play):
-    async def scenario(writer):
-        [[added], [claimed]] = await asyncio.gather(
-            writer.submit(adding(b"1")), writer.submit(Claim(groups=("mail",), owner=BOB))
-        )
-        assert claimed.origin == added.id
-
-    play(scenario)
-
-
 def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
     async def scenario(writer):
         look = writer._connection.dialect.look
@@ -109,17 +99,6 @@ def test_who_has_gone_before_the_turn_came_changes_nothing(play):
 
     play(scenario)
     assert [bytes(task.data) for task in Task.objects.all()] == [b"there"]
-
-
-def test_it_answers_all_before_it_stops(play):
-    answers: list[asyncio.Future[Any]] = []
-
-    async def scenario(writer):
-        answers.extend(asyncio.ensure_future(writer.submit(adding(b"1"))) for _ in range(50))
-        await asyncio.sleep(0)
-
-    play(scenario, Bounds(operations=7))
-    assert [len(answer.result()) for answer in answers] == [1] * 50
 
 
 def test_a_verb_in_a_thread_goes_through_it(play):

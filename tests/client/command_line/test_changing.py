@@ -79,23 +79,6 @@ def test_tasks_are_edited(command, ann, typing):
     assert {(task.error, task.priority) for task in ann.group("mail")} == {("x" * 201, 50), ("smtp 550", 0)}
 
 
-def test_a_priority_is_taken_away(command, ann):
-    ann.add("mail", priority=7)
-    assert command("edit", "group:mail", "--priority", "0", "--yes").code == 0
-    assert [task.priority for task in ann.group("mail")] == [0]
-
-
-def test_an_edit_leaves_what_workers_hold(command, ann):
-    ann.add("mail")
-    ann.claim("mail")
-    told = command("edit", "group:mail", "--priority", "1", "--yes")
-    assert (told.code, told.words[-2:]) == (0, ["done 0, skipped 1, failed 0", "skipped, claimed by a worker: 1"])
-    told = command("edit", "group:mail", "--priority", "1", "--yes", "--take-claimed", "--json")
-    [operation] = told.records
-    assert (operation["verb"], operation["done"], operation["parameters"]["priority"]) == ("edit", 1, 1)
-    assert (told.err, [task.priority for task in ann.group("mail")]) == ("", [1])
-
-
 def test_a_token_for_other_groups_edits_nothing(command, ann):
     task = ann.add("mail")
     secret = tokens.create("Bob", Scope.OPERATE, groups=["pay/*"])[1]
@@ -169,31 +152,6 @@ def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, wor
     assert ann.task(task.id)
 
 
-def test_a_move_into_a_new_group_names_the_option_that_creates_it(command, ann):
-    ann.add("mail")
-    told = command("move", "group:mail", "--to", "maul", "--yes")
-    assert (told.code, ann.groups()) == (2, ["mail"])
-    told_in_one_line = " ".join(told.err.split())
-    assert "maul does not exist: name another group, or use the option to create it" in told_in_one_line
-
-
-@pytest.mark.parametrize("options", [("move", "--to", "mail"), ("edit", "--error", "x"), ("requeue",), ("purge",)])
-def test_an_id_that_was_replaced_names_its_successor(command, ann, served, options):
-    verb, *rest = options
-    first, second = ann.add("mail"), ann.add("mail")
-    [held] = ann.claim("mail", order="oldest")
-    ann.delete(second.id)
-    told = command(verb, str(first.id), *rest, "--yes")
-    remedy = f"taskstore {verb} {held.id} --url {served.url} --token TOKEN"
-    assert (told.code, told.err) == (
-        1,
-        f"taskstore: task {first.id} was replaced by task {held.id}, so nothing was changed: "
-        f"use `{remedy}` with the same options\n",
-    )
-    told = command(verb, str(second.id), *rest, "--yes")
-    assert (told.code, f"task {second.id} has ended: deleted by client" in told.err) == (1, True)
-
-
 def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing):
     ann.commit(adds=[NewTask(group="mail", data=b"kept")] * 3)
     told = command("purge", "group:mail", "--yes")
@@ -259,11 +217,3 @@ def test_dead_letters_go_back_and_the_question_says_where_to(command, ann, typin
     assert told.code == 0
     assert "available in mail (1)" in told.words
     assert [(task.group, task.error, task.labels) for task in ann.group("mail")] == [("mail", "", {})]
-
-
-def test_dead_letters_stay_when_that_is_said(command, ann):
-    dead_letter(ann)
-    told = command("requeue", "group:mail/failed", "--here", "--yes")
-    assert told.code == 0
-    assert "available in mail/failed (1)" in told.words
-    assert [task.error for task in ann.group("mail/failed")] == [""]

@@ -37,19 +37,6 @@ def test_a_line_is_submitted(commands):
     )  # fmt: skip
 
 
-def test_lines_are_submitted_as_is_asked(commands):
-    told = commands("submit", "a", "b", "--project", "nightly", "--until", "2033-05-18T03:33:20",
-                    "--expected", "1500ms", "--max-fails", "1", "--stashed", "--json")  # fmt: skip
-    made = commands_in("nightly", CommandStatus.NEW_STASHED)
-    assert [each["id"] for each in told.records] == [each.id for each in made]
-    assert {(each.until, each.expected_duration, each.max_fails) for each in made} == {(2_000_000_000, 2, 1)}
-
-
-def test_a_time_may_be_from_now_on(commands):
-    [made] = commands("submit", "a", "--until", "2h", "--json").records
-    assert abs(made["until"] - made["created"] - 7_200) < 600
-
-
 @pytest.mark.parametrize("way", ["file", "standard input", "a dash"])
 def test_each_line_of_a_file_is_a_command_unless_it_is_blank_or_a_comment(commands, tmp_path, way):
     text = "\ufeffecho 1\n\n# nothing\n  # 2\r\necho ä"
@@ -92,12 +79,6 @@ def test_what_is_typed_wrongly_is_told(commands, arguments, stdin, why):
     told = commands("submit", *arguments, stdin=stdin)
     assert (told.code, why in told.err) == (2, True)
     assert commands_in("default", CommandStatus.NEW) == []
-
-
-def test_it_takes_a_token_of_the_scope_commands(command, settings):
-    settings.TASKSTORE_COMMANDS = True
-    told = command("commands", "submit", "true")
-    assert (told.code, "scope commands" in told.err) == (4, True)
 
 
 def test_a_server_that_takes_no_commands_says_how_it_would(command, token_of, settings):

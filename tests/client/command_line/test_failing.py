@@ -4,7 +4,6 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from tests.console.store import add
 from tests.served import free_port
 
 from .conftest import run
@@ -38,12 +37,6 @@ def test_what_is_not_allowed_is_exit_code_4_and_names_the_scope(command, token_o
     assert f"`taskstore token create NAME --scope {needs}`" in told.err
 
 
-def test_without_a_token_it_says_how_to_get_one(command):
-    told = command("groups", token="")
-    assert told.code == 4
-    assert "`taskstore token create NAME --scope read`" in told.err
-
-
 @pytest.mark.once
 @pytest.mark.parametrize(
     "arguments", [("groups", "--url", "nonsense"), ("stats", "--nonsense"), ("ls",), ("nonsense",)]
@@ -60,26 +53,3 @@ def test_a_token_for_other_groups_is_told_so(command):
     assert told.code == 4
     assert 'has no access to the group "mail"' in told.err
     assert "`taskstore token create NAME --scope work --groups GROUP`" in told.err
-
-
-def test_a_scope_that_would_not_be_enough_is_not_recommended(command, settings):
-    settings.TASKSTORE_COMMANDS = True
-    [task] = add("commands/x/new")
-    told = command("purge", str(task.id), "--yes")
-    assert told.code == 4
-    assert "this needs a token with the scope commands" in told.err
-    assert "token create" not in told.err
-
-
-def test_a_group_that_nobody_knows_is_named(command, served):
-    told = command("stats", "nowhere")
-    hint = f"`taskstore groups --url {served.url} --token TOKEN` lists groups with tasks"
-    assert (told.code, told.err) == (1, f"taskstore: no tasks in nowhere: {hint}\n")
-
-
-def test_an_id_that_is_none_is_told_so(command):
-    told = command("show", "abc")
-    assert (told.code, told.err.splitlines()[-1]) == (
-        2,
-        "Error: Invalid value for 'ID': must be a whole number, not abc",
-    )

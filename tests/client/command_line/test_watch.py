@@ -102,16 +102,6 @@ def test_a_bar_is_drawn_on_a_terminal(watching, ann):
     assert "100%" in watched.text
 
 
-def test_a_dead_letter_is_a_failure(watching, ann):
-    task = ann.add("mail")
-    [held] = ann.claim("mail")
-    with watching(task.id) as watched:
-        watched.wait_for("claimed\n")
-        ann.commit(updates=[Change(id=held.id, group="mail/failed", error="smtp 550", release=True)])
-        code, error = watched.end()
-    assert (code, error) == (1, f"taskstore: task {task.id} failed and is in the group mail/failed: smtp 550\n")
-
-
 def test_a_job_is_watched_until_it_has_succeeded(watching, ann):
     [job] = ann.commit(adds=[new_task(JobRecord(function="reports.build"))])
     [held] = ann.claim("jobs/default")
