@@ -33,10 +33,6 @@ def test_a_token_and_a_person_of_the_same_name_are_told_apart():
     assert (person.name, person.scope.patterns, person.may(Action.OPERATE)) == ("ann", None, True)
 
 
-def test_a_person_who_may_do_nothing_is_an_actor_without_rights():
-    assert actor_of(make_user("bob")).actions == frozenset()
-
-
 def test_the_program_itself_changes_everything_and_leaves_no_entry():
     pauses.pause("reports")
     schedules.put("nightly", SchedulePlan(cron="@daily", task=PlannedTask(group=HELD)))

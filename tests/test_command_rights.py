@@ -12,14 +12,12 @@ import pytest
 
 from lab.testing import PROJECT
 from tasks_app import bulk, schedules
-from tasks_app.access.policy import Action, may, may_command, scope_of
-from tasks_app.bulk import Asked, Move, Purge, Selection
+from tasks_app.access.policy import Action, may, may_command
+from tasks_app.bulk import Asked, Purge, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import Scope, Task
 from tasks_app.schedules import running
-from taskstore.errors import Forbidden
-from taskstore.types.tasks import Change
 
 from .admin.pages import TASKS, fields_of
 from .console.store import add, claim, ids
@@ -160,28 +158,6 @@ def test_an_operation_on_several_groups_leaves_commands_alone(operator, monkeypa
     assert mail.id not in ids()
 
 
-def test_nobody_takes_back_what_somebody_else_did_to_commands(operator):
-    add(NEW, count=2)
-    seen = bulk.preview(Selection(group=NEW))
-    purged = bulk.start(Asked(action=Purge(), selection=seen.selection, expected=2, typed=NEW), Actor("ada"))
-    assert is_forbidden(operator.post(f"/operations/{purged.pk}/undo", {}))
-    assert ids() == set()
-    bulk.undo(purged, Actor("ada"))
-    assert len(ids()) == 2
-
-
-def test_commands_that_were_moved_are_not_moved_back_by_others(operator, monkeypatch):
-    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
-    add(NEW), add("mail")
-    seen = bulk.preview(Selection(q="group:*"))
-    moved = bulk.start(
-        Asked(action=Move(to="reports", create=True), selection=seen.selection, expected=2), Actor("ada")
-    )
-    undone = answered_with(operator.post(f"/operations/{moved.pk}/undo", {}))
-    assert (undone["done"], undone["skipped"]) == (1, 1)
-    assert sorted(Task.objects.get_queryset().values_list("group", flat=True)) == ["mail", "reports"]
-
-
 # ---- Schedules
 
 
@@ -228,22 +204,6 @@ def test_no_task_is_made_a_schedule_by_data_that_is_too_deep_to_be_looked_into(w
         worker.post("/update", {"clientid": ANN, "adds": [{"group": "schedules", "data": data}]}), "commands/"
     )
     assert ids() == set()
-
-
-def test_a_schedule_that_is_too_deep_does_not_stop_the_others():
-    deep = b'{"task": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    add("schedules", data=deep, labels={"name": "digest"})
-    running.settle(claim("schedules")[0])
-    [schedule] = schedules.schedules()
-    assert "invalid schedule" in schedule.error
-
-
-def test_no_draft_is_moved_to_the_schedules_that_adds_commands(operator):
-    add("schedules", data=b"{}")
-    [drafted] = add("mail", data=json.dumps(PLAN).encode())
-    bulk_scope = scope_of(operator.token)
-    with pytest.raises(Forbidden, match="commands/default/new"):
-        Task.objects.commit(owner=0, updates=[Change(id=drafted.id, group="schedules")], scope=bulk_scope)
 
 
 def test_a_schedule_adds_no_commands_where_they_are_switched_off(settings):
@@ -322,15 +282,6 @@ def test_on_pages_nobody_takes_back_what_was_done_to_commands_without_the_right(
     assert ids() == set()
     assert right_person.post(f"/console/operations/{purged.pk}/undo", {}).status_code == 302
     assert len(ids()) == 2
-
-
-def test_in_the_admin_nobody_adds_commands_without_the_right(person, right_person):
-    fields = fields_of(person, f"{TASKS}add/") | {"group": NEW, "content": "hello"}
-    answer = person.post(f"{TASKS}add/", fields)
-    assert (answer.status_code, ids()) == (403, set())
-    assert NO_ROLE in answer.content.decode()
-    right_person.post(f"{TASKS}add/", fields)
-    assert len(ids()) == 1
 
 
 def test_in_the_admin_nobody_changes_commands_without_the_right(person, right_person):

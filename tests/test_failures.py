@@ -97,14 +97,6 @@ def clock(db, monkeypatch) -> Clock:
 
 
 @pytest.mark.django_db
-def test_those_of_one_group_alone():
-    add(error="refused"), add("reports", error="timed out")
-    found = failures.failures("reports")
-    assert found is not None
-    assert [each.text for each in found.signatures] == ["timed out"]
-
-
-@pytest.mark.django_db
 def test_of_too_many_the_newest_are_looked_at(monkeypatch):
     monkeypatch.setattr(failures, "MOST", 3)
     add(error="old"), add(error="new", count=3)

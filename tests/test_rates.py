@@ -47,15 +47,6 @@ def test_events_are_told_by_the_minute(clock):
     assert sum(series.per_minute["entered"]) == 11
 
 
-def test_a_step_that_is_not_over_is_no_drop(clock):
-    step_minutes = MINUTES[Span.DAY][1]
-    begun = NOW - NOW % step_minutes
-    assert 0 < NOW - begun < step_minutes
-    for minute in range(begun - step_minutes, NOW):
-        happen(minute, entered=4)
-    assert series_of("mail", Span.DAY).per_minute["entered"][-2:] == [4, 4]
-
-
 def test_times_are_told_by_percentiles(clock):
     happen(NOW - 1, waits=f"{bucket_of(100)}:98 {bucket_of(5_000)}:1 {bucket_of(60_000)}:1")
     series = series_of("mail", Span.HOUR)
@@ -106,17 +97,6 @@ def test_backlogs_of_groups_together(clock):
     add("mail", count=2)  # Not folded yet.
     assert backlogs([(["mail", "reports"], 20), (["reports"], 7), ([], 0)], 3) == [[13, 15, 15], [10, 7, 7], []]
     assert backlogs([], 3) == []
-
-
-def test_backlogs_are_what_there_was(clock):
-    for name in ("mail", "reports"):
-        for later_min, count in ((-3, 3), (2, 2)):
-            clock.advance(later_min * MINUTE_MS)
-            add(name, count=count)
-            claim(name)
-        totals.fold_here()
-        clock.advance(MINUTE_MS)
-    assert backlogs([(["mail"], 5), (["mail", "reports"], 10)], 4) == [[0, 3, 3, 5], [0, 6, 6, 10]]
 
 
 def test_levels_stay_where_nobody_kept_one(clock):

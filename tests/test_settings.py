@@ -99,12 +99,6 @@ def test_a_refused_database_address_does_not_show_its_password(refusal):
     assert "geheim" not in refusal(DATABASE_URL="mysql://ann:geheim@host/tasks")
 
 
-def test_settings_leave_nothing_behind(setting, tmp_path):
-    assert setting("SECRET_KEY", TASKSTORE_DATA=str(tmp_path / "elsewhere")) != ""
-    assert not (tmp_path / "elsewhere").exists()
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.mark.parametrize("words", [["--data", "elsewhere"], ["--data=elsewhere"]])
 def test_the_data_folder_may_be_an_option_of_every_command(monkeypatch, words):
     monkeypatch.setenv("TASKSTORE_DATA", "data")

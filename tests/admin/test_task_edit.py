@@ -81,17 +81,6 @@ def test_a_key_that_another_task_holds_changes_nothing(operator):
     assert AuditEntry.objects.count() == 0
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\n", b" hello ", b"a\rb", b"\0", b"\xff\xfe", "\u2028\ufeff".encode(), b"a\x1b[b"]
-)
-def test_data_comes_back_as_it_was_also_when_it_is_sent_as_typed(operator, data):
-    old = add(data=data)
-    sent = fields_of(operator, change_page(old))
-    # Another type, so that the data is not simply kept.
-    operator.post(change_page(old), sent | {"content": sent["content"].replace("\n", "\r\n"), "data_type": "other"})
-    assert bytes(only_task().data) == data
-
-
 def test_an_edit_ends_the_lease_and_says_so(operator):
     add()
     claimed = claim()

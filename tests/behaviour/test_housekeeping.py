@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from tasks_app import bulk
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim, Commit, ResendKey
-from tasks_app.core.tally import HISTOGRAMS, counter_in
+from tasks_app.core.tally import counter_in
 from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
 from tasks_app.database.rows import PAYLOAD_BYTES
 from tasks_app.models import (
@@ -132,28 +132,6 @@ def commit_with_key(key: str) -> Commit:
     return Commit(owner=ANN, adds=(NewTask(group="mail"),), key=ResendKey(key, "digest"))
 
 
-def test_rates_become_coarser_with_age(clock, small_steps):
-    clock.set(START_MS)
-    for _ in range(25):
-        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
-        [task] = Task.objects.claim("mail", owner=ANN)
-        Task.objects.commit(owner=ANN, deletes=[task.id])
-        clock.advance(60_000)
-    totals.fold_here()
-    clock.advance(DAY_MS)
-    keep_house()
-    start = START_MS // 60_000
-    assert rates() == [(10, start, 10, 10), (10, start + 10, 10, 10), (10, start + 20, 5, 5)]
-    for histogram in HISTOGRAMS:
-        assert [counted(histogram, rate) for rate in Rate.objects.order_by("minute")] == [10, 10, 5]
-    clock.advance(7 * DAY_MS)
-    keep_house()
-    assert rates() == [(60, start, 25, 25)]
-    clock.advance(30 * DAY_MS)
-    keep_house()
-    assert rates() == []
-
-
 def rates() -> list[tuple[int, int, int, int]]:
     return list(Rate.objects.order_by("minute").values_list("minutes", "minute", "entered", "left"))
 
@@ -176,18 +154,6 @@ def test_what_an_operation_replaced_is_kept_for_as_long_as_it_can_be_undone(cloc
     keep_house()
     assert not BulkItem.objects.exists()
     assert BulkOperation.objects.count() == 1
-
-
-def test_operations_are_kept_for_four_hundred_days_and_longer_when_they_have_not_ended(clock, small_steps):
-    purge_all(1)
-    unfinished = purge_all(1)
-    BulkOperation.objects.filter(pk=unfinished.pk).update(state="running", ended_at_ms=None)
-    clock.advance(400 * DAY_MS)
-    keep_house()
-    assert BulkOperation.objects.count() == 2
-    clock.advance(1)
-    keep_house()
-    assert BulkOperation.objects.get().pk == unfinished.pk
 
 
 def purge_all(count: int) -> BulkOperation:

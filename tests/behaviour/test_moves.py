@@ -38,16 +38,6 @@ def test_the_add_is_the_successor_of_the_deleted_task(store, held, clock):
     assert [step.ending for step in store.history(moved.id)] == [Ending.CLAIMED, Ending.MOVED, None]
 
 
-def test_several_tasks_move_in_one_commit(store, held):
-    [other] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
-    moved = store.commit(
-        owner=ANN,
-        adds=[NewTask(group="reports", id=other.id), NewTask(group="reports", id=held.id)],
-        deletes=[held.id, other.id],
-    )
-    assert [task.origin for task in moved] == [other.origin, held.origin]
-
-
 def test_an_add_with_an_id_that_the_commit_does_not_delete_is_refused(store, held):
     if isinstance(store, (Rest, Grpc)):
         pytest.skip("on the wire such an id is ignored, so that a task can be sent back as it came")
@@ -100,24 +90,6 @@ def test_a_change_of_the_group_moves_the_task_and_keeps_what_it_does_not_name(st
     assert [step.ending for step in store.history(moved.id)] == [Ending.CLAIMED, Ending.MOVED, None]
 
 
-def test_moves_and_other_changes_answer_in_the_order_given(store, held):
-    others = store.commit(owner=ANN, adds=[NewTask(group="mail", data=data) for data in (b"2", b"3", b"4")])
-    second, third, fourth = (task.id for task in others)
-    made = store.commit(
-        owner=ANN,
-        adds=[NewTask(group="new")],
-        updates=[
-            Change(id=second, data=b"b"),
-            Change(id=held.id, group="reports"),
-            Change(id=third),
-            Change(id=fourth, group="archive"),
-        ],
-    )
-    assert [(task.group, task.data) for task in made] == [
-        ("new", b""), ("mail", b"b"), ("reports", b"1"), ("mail", b"3"), ("archive", b"4")
-    ]  # fmt: skip
-
-
 def test_a_refused_move_names_the_change_and_changes_nothing(store, held):
     [other, gone] = store.commit(owner=ANN, adds=[NewTask(group="mail")] * 2)
     store.commit(owner=ANN, deletes=[gone.id])
@@ -137,12 +109,3 @@ def test_a_move_to_what_is_no_group_names_the_change(store, held, group):
         store.commit(owner=ANN, updates=[Change(id=other.id), Change(id=held.id, group=group)])
     assert list(refused.value.fields) == ["updates[1].group"]
     assert store.find([held.id, other.id]) == [held, other]
-
-
-def test_a_moved_task_with_a_future_time_is_its_movers(store, held):
-    [moved] = store.commit(
-        owner=ANN, adds=[NewTask(group="reports", id=held.id, timespec_ms=-60_000)], deletes=[held.id]
-    )
-    with pytest.raises(CommitRefused) as error:
-        store.commit(owner=BOB, deletes=[moved.id])
-    assert error.value.refusal.owned == (moved.id,)

@@ -24,17 +24,6 @@ def refused(**lists):
     assert everything() == before
 
 
-@contextmanager
-def refused_as_nonsense(*words):
-    before = everything()
-    with pytest.raises(CommitRefused) as error:
-        yield
-    assert error.value.refusal == Refusal(bugs=error.value.refusal.bugs)
-    assert all(any(word in bug for bug in error.value.refusal.bugs) for word in words)
-    assert len(error.value.refusal.bugs) == len(words)
-    assert everything() == before
-
-
 def everything():
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM tasks_app_task ORDER BY id")
@@ -64,30 +53,11 @@ def held(store):
     return held
 
 
-@with_each("task_id", [0, -1, -(2**63), 2**63 - 1])
-def test_an_id_that_can_not_be_is_one_that_is_not_there(store, task_id):
-    with refused(changes=(task_id,)):
-        store.commit(owner=ANN, updates=[Change(id=task_id)])
-    with refused(deletes=(task_id,)):
-        store.commit(owner=ANN, deletes=[task_id])
-    with refused(depends=(task_id,)):
-        store.commit(owner=ANN, adds=[NewTask(group="mail")], depends=[task_id])
-
-
 def test_what_another_client_holds(store, held):
     with refused(owned=(held.id,)):
         store.commit(owner=BOB, updates=[Change(id=held.id)])
     with refused(owned=(held.id,)):
         store.commit(owner=BOB, deletes=[held.id])
-
-
-def test_an_id_named_twice(store, task):
-    with refused_as_nonsense(str(task.id)):
-        store.commit(owner=ANN, deletes=[task.id, task.id])
-    with refused_as_nonsense(str(task.id)):
-        store.commit(owner=ANN, updates=[Change(id=task.id), Change(id=task.id)])
-    with refused_as_nonsense(str(task.id)):
-        store.commit(owner=ANN, updates=[Change(id=task.id)], deletes=[task.id])
 
 
 def test_every_reason_at_once(store, gone, task, held):

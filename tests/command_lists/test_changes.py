@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from tasks_app.commands import make_lists, process_closed, reopen, retry, stash, unstash
+from tasks_app.commands import make_lists, process_closed, retry, stash, unstash
 from tasks_app.commands.bundling import delete_leftovers
 from tasks_app.commands.changes import archive_old
-from tasks_app.core.actors import Actor
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import Task
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.command_record import Command, CommandList, CommandStatus, Run, group_of, new_command_task
-from taskstore.types.records import MOST
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .commands import BOB, close, commands_in, lists_in, submitted
@@ -59,16 +57,6 @@ def test_a_running_list_is_stashed_by_its_id_alone():
         Task.objects.commit(owner=BOB, deletes=[task.id])
 
 
-def test_a_running_list_is_reopened_at_once():
-    submitted(1)
-    make_lists("default")
-    [held] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
-    assert reopen("default", held.id, Actor("ann", reason="its machine is gone"))
-    [again] = Task.objects.claim(group_of("default", CommandStatus.OPEN), owner=BOB)
-    assert again.origin == held.origin
-    assert AuditEntry.objects.get().action == "reopen"
-
-
 def test_what_failed_is_retried_as_new_and_never_failed():
     failed = a_command(fails=2, run=Run(worker="w", exit_code=1), list="100_w_1_2")
     put(CommandStatus.FAILED_COUNT, failed)
@@ -81,14 +69,6 @@ def test_what_failed_is_retried_as_new_and_never_failed():
     assert first.until - first.created == 60
     assert commands_in("default", CommandStatus.FAILED_ARCHIVE) == [failed, a_command(2)]
     assert len(commands_in("default", CommandStatus.COMPLETED)) == 1
-
-
-def test_what_might_be_started_for_ever_is_retried_too():
-    endless = replace(a_command(), created=0, until=MOST, run=Run(worker="w", exit_code=1))
-    put(CommandStatus.FAILED_COUNT, endless)
-    assert retry("default") == 1
-    [again] = commands_in("default", CommandStatus.NEW)
-    assert again.until == MOST
 
 
 def test_what_is_not_finished_is_not_retried():

@@ -9,15 +9,12 @@ from tasks_app.commands import make_lists, process_closed, submit
 from tasks_app.models import Task
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
-    LONGEST_ID,
     Command,
     CommandList,
     CommandStatus,
-    Output,
     Run,
     group_of,
     new_command_task,
-    why_no_id,
 )
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Change, NewTask
@@ -25,14 +22,6 @@ from taskstore.types.tasks import NOBODY, Change, NewTask
 from .commands import BOB, close, commands_in, lists_in, submitted
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
-
-
-def test_a_submitted_command_is_new_and_has_what_it_has_by_default():
-    [command] = submit("default", [Submission(cmd="echo A")])
-    assert commands_in("default", CommandStatus.NEW) == [command]
-    assert command.id.endswith("_0")
-    assert (command.expected_duration, command.max_fails, command.fails) == (60, 3, 0)
-    assert command.until - command.created == 7 * 24 * 3600
 
 
 @pytest.mark.parametrize("project", ["", "a/b", "a\0", "x" * 201, "\ud800"])
@@ -132,30 +121,6 @@ def test_a_late_command_that_no_commit_can_settle_does_not_stop_the_rest(setting
     assert len(caplog.records) == 1
 
 
-def test_the_longest_id_is_tried_again(settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
-    [first] = submitted(1)
-    longest = replace(first, id="x" * LONGEST_ID)
-    [task] = Task.objects.group("commands/default/new")
-    Task.objects.commit(owner=NOBODY, adds=[new_command_task("default", longest)], deletes=[task.id])
-    make_lists("default")
-    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=1)))
-    process_closed("default")
-    assert make_lists("default") == 1
-    [made] = lists_in("default")
-    assert made.commands == (longest.duplicate,)
-    assert why_no_id(longest.duplicate.id) is None
-
-
-def test_lists_are_as_short_as_a_commit_has_to_be(settings):
-    settings.TASKSTORE_COMMAND_LISTS, settings.TASKSTORE_MAX_CHANGES = "*=50/1d/0s", 100
-    submitted(90)
-    make_lists("default")
-    assert [len(made.commands) for made in lists_in("default")] == [33, 33, 24]
-    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=1)))
-    assert process_closed("default") == 1
-
-
 # ---- What becomes of them
 
 
@@ -172,25 +137,6 @@ def test_a_closed_list_becomes_what_its_runs_were(settings):
     assert [each.id for each in commands_in("default", CommandStatus.NEW)] == [bad.duplicate.id]
     assert [each.id for each in commands_in("default", CommandStatus.FAILED_COUNT)] == [hopeless.id]
     assert lists_in("default", CommandStatus.CLOSED) == []
-
-
-def test_a_command_that_writes_to_stderr_failed(settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=50/1d/0s"
-    submitted(1, max_fails=1)
-    make_lists("default")
-    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0, err=Output.of(b"oh"))))
-    process_closed("default")
-    assert len(commands_in("default", CommandStatus.FAILED_COUNT)) == 1
-
-
-def test_closed_lists_that_make_no_sense_do_not_stop_the_rest(settings):
-    settings.TASKSTORE_COMMAND_LISTS = "*=1/1d/0s"
-    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="commands/default/closed", data=b"what?")])
-    submitted(1)
-    make_lists("default")
-    close("default", lambda command: replace(command, run=Run(worker="w", exit_code=0)))
-    assert process_closed("default") == 1
-    assert len(commands_in("default", CommandStatus.COMPLETED)) == 1
 
 
 def test_a_closed_list_that_no_commit_can_settle_does_not_stop_the_rest(settings, caplog):

@@ -110,16 +110,6 @@ def test_running_lists_tell_their_worker_and_the_time_left():
     assert seen.started_ms == task.leased_since_ms
 
 
-def test_statistics_are_of_the_newest_runs(monkeypatch):
-    finished(2, duration_ms=100)
-    finished(2, duration_ms=3_000, failed=True)
-    seen = status("default")
-    assert (seen.durations.count, seen.durations.mean_ms, seen.fails) == (4, 1_550, 2)
-    assert (seen.durations.p50_ms, seen.durations.p95_ms, seen.durations.max_ms) == (100, 3_000, 3_000)
-    monkeypatch.setattr("tasks_app.commands.progress.SAMPLE", 2)
-    assert status("default").durations.mean_ms == 3_000
-
-
 def test_the_forecast_is_the_time_of_the_rest_over_the_workers():
     finished(2, duration_ms=2_000)
     submitted(6)
@@ -129,17 +119,6 @@ def test_the_forecast_is_the_time_of_the_rest_over_the_workers():
     heard(owner=3)
     heard(owner=4, project="other")
     assert status("default").forecast_s == pytest.approx(6)
-
-
-def test_the_forecast_is_no_less_than_what_a_running_command_is_expected_to_take_still():
-    finished(2, duration_ms=500)
-    submitted(1, expected_duration=120)
-    make_lists("default")
-    task, [made] = claimed(), lists_in("default")
-    heard()
-    assert status("default").forecast_s == pytest.approx(0.5)
-    writes(task, made, due=Task.objects.now_ms() // 1_000 + 120)
-    assert 60 < (status("default").forecast_s or 0) <= 120
 
 
 def test_an_overview_has_every_project():
@@ -175,22 +154,6 @@ def test_a_scope_hides_what_it_does_not_allow():
 # ---- Lists
 
 
-def test_lists_by_what_they_are():
-    submitted(6)
-    make_lists("default")
-    task = claimed()
-    close("default", lambda each: replace(each, run=run()))
-    heard()
-    seen = {each.status: each for each in lists("default").lists}
-    assert set(seen) == {CommandStatus.RUNNING, CommandStatus.OPEN, CommandStatus.CLOSED}
-    for each in (CommandStatus.RUNNING, CommandStatus.OPEN, CommandStatus.CLOSED):
-        assert [found.task for found in lists("default", status=each).lists] == [seen[each].task]
-    running, closed = seen[CommandStatus.RUNNING], seen[CommandStatus.CLOSED]
-    assert (running.task, running.worker, running.commands, running.expected_duration) == (task.id, "bob", 2, 120)
-    assert (closed.worker, closed.done, closed.left_ms) == ("bob", 2, 0)
-    assert seen[CommandStatus.OPEN].worker == ""
-
-
 def test_a_list_is_found_by_its_first_id_while_it_lasts():
     commands = submitted(2)
     make_lists("default")
@@ -213,19 +176,6 @@ def test_what_is_no_list_is_not_found():
 
 
 # ---- Results
-
-
-def test_results_are_those_that_are_done_with_the_newest_first():
-    good = finished(2)
-    bad = finished(2, failed=True)
-    submitted(1)
-    page = results("default")
-    assert [each.id for each in page.commands[2:]] == [each.id for each in reversed(good)]
-    assert {each.id for each in page.commands[:2]} == {each.id for each in bad}
-    assert page.after is None
-    [newer] = results("default", status=CommandStatus.COMPLETED, limit=1).commands
-    assert newer.id == good[1].id
-    assert len(results("default", status=CommandStatus.NEW).commands) == 3
 
 
 def test_a_search_finds_what_was_written_and_where_it_stood(monkeypatch):

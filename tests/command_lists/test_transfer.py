@@ -15,16 +15,15 @@ from tasks_app.commands.import_export import entries_in, export_project, import_
 from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
 from tasks_app.models import Client, Task
-from taskstore.commands.files import ProjectContent, read_project, write_entries
+from taskstore.commands.files import ProjectContent
 from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
 from taskstore.types.command_lines import Line
 from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
 from taskstore.types.commands import ImportedCommands
 from taskstore.types.tasks import NOBODY, NewTask
 from tests.command_files.samples import PROJECTS
-from tests.command_files.test_round_trip import files
 
-from .commands import BOB, close, commands_in, lists_in, submitted
+from .commands import BOB, close, commands_in, submitted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,16 +74,6 @@ def test_what_was_imported_is_exported_as_it_was(content):
     project = f"mail {next(NAMES)}"
     imported(project, lines(*content.entries))
     assert exported(project) == sorted_entries(content)
-
-
-@given(PROJECTS)
-def test_files_are_the_same_after_they_were_in_the_store(tmp_path_factory, content):
-    project, place = f"files {next(NAMES)}", tmp_path_factory.mktemp("files")
-    write_entries(content.entries, place / "before")
-    read = read_project(place / "before")
-    imported(project, lines(*read.entries))
-    write_entries(exported(project), place / "after")
-    assert files(place / "after") == files(place / "before")
 
 
 def test_all_that_is_known_of_a_live_project_goes_into_another_store(settings):
@@ -141,14 +130,6 @@ def test_a_list_that_is_there_in_part_is_refused():
     with pytest.raises(InvalidInput) as refused:
         imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND, replace(COMMAND, id="6_0"))))))
     assert refused.value.fields == {"line 1: list": ["must be all new: 1 of its 2 commands exist, such as 5_0"]}
-
-
-def test_a_list_whose_name_is_taken_gets_the_next_second():
-    made = [("open", CommandList(name="5", commands=(replace(COMMAND, id=each),))) for each in "abc"]
-    imported("mail", lines(made[0], ("open_stashed", made[1][1])))
-    imported("mail", lines(made[2]))
-    assert [each.name for each in lists_in("mail")] == ["5", "7"]
-    assert [each.name for each in lists_in("mail", CommandStatus.OPEN_STASHED)] == ["6"]
 
 
 @pytest.mark.parametrize(

@@ -39,17 +39,6 @@ def test_a_worker_without_its_directory_gives_lists_back_and_stops(project, tmp_
     assert [command.run.out.text for command in project.ended()] == ["a\n"]
 
 
-def test_a_worker_goes_on_when_its_directory_is_back(project, tmp_path):
-    place = tmp_path / "place"
-    place.mkdir()
-    project.add_list("rmdir ../place", "echo b")
-    with project.worker(cwd=str(place)):
-        assert eventually(lambda: any(task.error for task in project.tasks(OPEN)))
-        place.mkdir()
-        [_, second] = project.ended(2)
-    assert (second.run.out.text, second.run.failed, second.excused) == ("b\n", False, 1)
-
-
 def test_a_worker_whose_shell_is_gone_is_to_blame(project, tmp_path):
     shell = tmp_path / "shell"
     shutil.copy(os.path.realpath("/bin/sh"), shell)

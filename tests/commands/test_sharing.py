@@ -44,15 +44,6 @@ def test_a_worker_that_becomes_idle_gets_a_part_of_a_running_list(project):
             assert eventually(lambda: listed(project) == [["1000_0", "1001_0", "1002_0"]] or len(project.ended()) == 5)
 
 
-def test_a_list_is_named_for_its_oldest_command(project):
-    project.add_list("sleep 1000", "sleep 1001", name="1000", created=7)
-    with ExitStack() as workers:
-        for name in ("ann", "bob"):
-            workers.enter_context(project.worker(project.another(workers), name=name))
-        assert eventually(lambda: len(project.live()) == 2)
-        assert sorted(found.name for found in project.lists(OPEN)) == ["1000", "7"]
-
-
 def test_an_owner_that_is_stopped_splits_nothing_and_loses_nothing(project, tmp_path):
     """It goes on when another worker has its list, and its split is refused."""
     project.add_list("echo $$ >>pids; sleep 1000", *["echo $$ >>pids; true"] * 4, max_fails=2)

@@ -77,15 +77,6 @@ def test_it_says_in_the_error_output_how_a_line_failed(project, line, code, said
     assert (command.run.exit_code, command.run.err.text, command.run.failed) == (code, said, True)
 
 
-def test_it_runs_the_oldest_list_first(project):
-    for name in ("1000", "2000", "3000"):
-        project.add_list("date +%s%N", name=name)
-    with project.worker():
-        closed = project.closed(3)
-    times = [int(each.commands[0].run.out.text) for each in closed]
-    assert times == sorted(times)
-
-
 def test_what_is_late_is_not_run_and_fails(project, tmp_path):
     project.add_list("touch late", until=1)
     with project.worker(cwd=str(tmp_path)):
@@ -178,20 +169,6 @@ def test_a_line_that_kills_its_runner_has_failed(project):
 
 
 # ---- Leases
-
-
-def test_a_list_is_leased_for_as_long_as_its_commands_may_take(project):
-    project.add_list("sleep 1000", "true", expected_duration=300)
-    with project.worker(lease_factor=2, renew=False):
-        assert eventually(lambda: any(left_s(project) > 1_000 for _ in project.tasks(OPEN)))
-        assert left_s(project) <= 1_200
-
-
-def test_a_lease_is_twice_as_long_when_the_list_is_claimed_again(project):
-    project.add_list("sleep 1000", expected_duration=300)
-    project.store.claim(group_of(NAME, OPEN), duration_ms=1)
-    with project.worker(lease_factor=2, renew=False):
-        assert eventually(lambda: any(left_s(project) > 1_000 for _ in project.tasks(OPEN)))
 
 
 def test_what_is_done_is_kept_when_the_lease_ends(project, monkeypatch):

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tasks_app import bulk
 from tasks_app.bulk import Requeue, Selection
-from tasks_app.models import AuditEntry, BulkOperation, Task
+from tasks_app.models import BulkOperation, Task
 
 from ..people import make_user
 from .browsing import Person
@@ -15,31 +15,6 @@ from .store import add, change_all, fail
 from .test_browser_selection import GROUP, alive, claimed, press_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
-
-
-def test_it_asks_with_the_focus_on_cancel(person):
-    add(count=2)
-    person.go(GROUP)
-    person.rows().first.check()
-    person.ask("Purge…")
-    expect(person.page.get_by_role("dialog", name="Purge 1 task from mail?")).to_be_visible()
-    expect(person.link("Cancel")).to_be_focused()
-    person.page.keyboard.press("Enter")
-    expect(person.dialog).not_to_be_visible()
-    assert len(alive()) == 2
-
-
-def test_it_purges_what_was_selected(person):
-    [_, second, _] = add(count=3)
-    person.go(GROUP)
-    person.rows().nth(0).check()
-    person.rows().nth(2).check()
-    person.ask("Purge…")
-    person.page.get_by_label("Reason").fill("a test")
-    person.button("Purge 2 tasks").click()
-    expect(person.page.get_by_text("Purged 2 tasks in mail.")).to_be_visible()
-    assert alive() == [second.id]
-    assert AuditEntry.objects.get().reason == "a test"
 
 
 def test_it_says_in_the_dialog_what_is_wrong(person):

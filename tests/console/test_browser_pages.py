@@ -242,17 +242,6 @@ def test_it_changes_the_theme_at_once_and_keeps_it(person):
     assert background(person.page) == DARK
 
 
-def test_it_is_set_in_the_type_that_comes_with_it(person):
-    add()
-    person.go("/console/")
-    loaded = person.page.evaluate(
-        "document.fonts.ready.then(all => [...all].filter(font => font.status === 'loaded').map(font => font.family))"
-    )
-    assert any("Inter" in family for family in loaded)
-    style = person.page.evaluate("getComputedStyle(document.querySelector('td.count')).fontVariantNumeric")
-    assert set(style.split()) == {"tabular-nums", "slashed-zero"}
-
-
 def test_it_moves_nothing_for_people_who_want_no_motion(person):
     add()
     person.go("/console/group?name=mail")

@@ -28,40 +28,6 @@ def test_it_counts_what_is_selected(person):
     expect(person.page.get_by_text("1 selected")).to_be_visible()
 
 
-def test_it_selects_a_range_with_shift(person):
-    add(count=5)
-    person.go(GROUP)
-    person.rows().nth(1).click()
-    person.rows().nth(3).click(modifiers=["Shift"])
-    assert [row.is_checked() for row in person.rows().all()] == [False, True, True, True, False]
-
-
-def test_it_selects_the_page_at_once(person):
-    add(count=3)
-    person.go(GROUP)
-    page = person.page.get_by_label("Select all tasks on this page")
-    page.check()
-    expect(person.page.get_by_text("3 selected")).to_be_visible()
-    person.rows().first.uncheck()
-    assert page.evaluate("box => box.indeterminate")
-
-
-def test_it_keeps_the_list_in_place_when_the_first_task_is_selected(person):
-    add(count=5)
-    person.go(GROUP)
-    before = person.rows().nth(2).bounding_box()
-    person.rows().nth(2).check()
-    assert person.rows().nth(2).bounding_box() == before
-
-
-def test_it_offers_actions_only_for_a_selection(person):
-    add()
-    person.go(GROUP)
-    expect(person.button("Purge…")).not_to_be_visible()
-    person.rows().first.check()
-    expect(person.button("Purge…")).to_be_visible()
-
-
 def test_it_keeps_the_selection_when_one_goes_back(person):
     [first, _] = add(count=2)
     person.go(GROUP)
@@ -137,16 +103,6 @@ def test_it_moves_tasks_to_a_group_that_is_suggested(person):
     person.page.get_by_label("Create the group if it doesn't exist").check()
     person.button("Move 2 tasks").click()
     expect(person.page.get_by_text("Moved 2 tasks from mail to archive.")).to_be_visible()
-
-
-def test_it_changes_a_task_from_its_page(person):
-    [task] = claimed(1)
-    failed = fail(task)
-    person.go(f"/console/task/{task.origin}")
-    person.link("Requeue…").click()
-    person.button("Requeue 1 task").click()
-    expect(person.page.get_by_text("Requeued by")).to_be_visible()
-    assert alive() > [failed.id]
 
 
 def test_it_says_that_the_server_does_not_answer(person):

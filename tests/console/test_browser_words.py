@@ -52,18 +52,6 @@ def test_it_counts_a_lease_down_and_says_when_it_ran_out(person):
     expect(lease).to_have_text(re.compile("ended"), timeout=6_000)
 
 
-@pytest.mark.parametrize("way", ["hover", "focus"])
-def test_it_says_the_exact_time_on_hover_and_focus(person, way):
-    [task] = add()
-    person.go("/console/group?name=mail")
-    getattr(person.page.locator("tbody time"), way)()
-    if way == "focus":
-        person.page.keyboard.press("Shift+Tab")  # By keyboard the focus is one that is shown.
-        person.page.keyboard.press("Tab")
-    said = person.page.locator("tbody time").evaluate("one => getComputedStyle(one, '::after').content")
-    assert said == f'"{words.exact(task.available_at_ms)}"'
-
-
 def test_it_says_times_in_the_zone_that_was_chosen(browser, live_server):
     [task] = add()
     with browser.new_context(timezone_id="Asia/Kolkata", locale="en-US") as context:
@@ -107,23 +95,6 @@ def test_it_takes_no_key_from_somebody_who_types(person):
     expect(name).to_have_value("a/b")
 
 
-def test_it_finds_a_task_by_an_id_with_gaps(person):
-    [task] = add()
-    person.go("/console/")
-    person.page.get_by_label("Search tasks").fill(f" {task.id} ")
-    person.page.keyboard.press("Enter")
-    expect(person.page).to_have_url(f"{person.address}/console/task/{task.id}")
-
-
-def test_it_copies_ids_without_gaps(person):
-    [task] = add()
-    person.go("/console/group?name=mail")
-    person.page.evaluate("document.querySelector('.id').innerHTML = '<span>48</span><span>201</span><span>883</span>'")
-    person.page.evaluate("getSelection().selectAllChildren(document.querySelector('.id'))")
-    assert person.page.evaluate("getSelection().toString()") == "48201883"
-    assert task.id > 0
-
-
 def test_it_copies_a_command(person):
     person.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     person.go("/console/")
@@ -146,39 +117,6 @@ def test_it_filters_while_one_types_and_keeps_it_in_the_address(person):
     assert "sort=name" in person.page.url
     person.page.reload()
     expect(person.page.locator("tbody tr")).to_have_count(2)
-
-
-def test_it_keeps_the_list_when_the_filter_gets_no_answer(person):
-    add()
-    person.go("/console/")
-    person.page.route("**/console/?filter=*", lambda route: route.fulfill(status=503, body="<p>busy</p>"))
-    with person.page.expect_response("**/console/?filter=*"):
-        person.page.get_by_label("Filter groups by name").press_sequentially("x")
-    person.page.wait_for_function("() => document.querySelector('.htmx-request') === null")
-    expect(person.page.locator("tbody tr")).to_have_count(1)
-
-
-def test_it_draws_bars_after_the_numbers(person):
-    add(count=3)
-    person.go("/console/")
-    person.page.evaluate("document.querySelector('td [data-live-count=claimed]').textContent = '1'")
-    person.page.evaluate("document.querySelector('td [data-live-count=failed]').textContent = '2'")
-    bar = person.page.locator("tbody .share-bar rect")
-    expect(bar.nth(0)).to_have_attribute("width", "750")
-    expect(bar.nth(1)).to_have_attribute("width", "250")
-    expect(person.page.locator("td [data-live-count=failed]")).not_to_have_attribute("data-zero", "")
-    expect(person.page.locator("td [data-live-count=expired]")).to_have_attribute("data-zero", "")
-
-
-def test_it_asks_again_for_the_facts_of_a_group_also_when_the_server_was_busy(person):
-    add()
-    person.go("/console/group?name=mail")
-    person.page.route("**/console/group/facts*", lambda route: route.fulfill(status=503, body="<p>busy</p>"))
-    with person.page.expect_response("**/console/group/facts*", timeout=8_000):
-        pass
-    person.page.unroute("**/console/group/facts*")
-    claim()
-    expect(person.page.locator("#facts dd").first).to_have_text("—", timeout=8_000)
 
 
 def test_a_label_filters_and_each_term_can_be_taken_out(person):

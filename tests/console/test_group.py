@@ -8,7 +8,7 @@ import pytest
 from tasks_app.models import Client
 from tasks_app.reading import clients, listing
 
-from .store import add, claim, fail, one_of_each_state
+from .store import add, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -50,15 +50,6 @@ def test_it_counts_each_state_on_its_tab(viewer):
     ]
 
 
-def test_it_shows_a_failed_task_with_its_error_and_its_state(viewer):
-    add()
-    fail(claim()[0], error="no such recipient")
-    html = page(viewer)
-    assert "no such recipient" in html
-    assert 'data-state="failed"' in html
-    assert 'data-state="ready"' in html
-
-
 def test_it_shows_data_to_those_who_may_see_it_alone(viewer, operator):
     add(data=b'{"to": "kim@example.org"}')
     assert "kim@example.org" not in page(viewer)
@@ -92,15 +83,6 @@ def labels(html):
 def link(html, words):
     [address] = re.findall(rf'<a class="button" href="([^"]*)"(?: rel="\w+")?>{words}</a>', html)
     return address.replace("&amp;", "&")
-
-
-def test_it_says_the_first_times_of_each_state(viewer, clock):
-    add()
-    clock.advance(60_000)
-    assert "Oldest ready 1 min ago" in text(page(viewer))
-    part = viewer.get("/console/group/facts?name=mail").content.decode()
-    assert "Oldest ready 1 min ago" in text(part)
-    assert "<html" not in part
 
 
 @pytest.mark.parametrize(

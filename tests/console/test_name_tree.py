@@ -73,13 +73,6 @@ def test_the_deepest_tree_is_no_problem():
 
 
 @given(NAMES)
-def test_a_folder_holds_all_that_begins_with_its_prefix(names):
-    for folder in folders(tree_of(names)):
-        assert folder.names == sorted(name for name in names if name.startswith(folder.prefix))
-        assert sorted(leaves(folder.nodes)) == folder.names
-
-
-@given(NAMES)
 def test_names_with_a_prefix_in_common_stand_in_a_folder_of_it(names):
     prefixes = {folder.prefix for folder in folders(tree_of(names))}
     for one in names:

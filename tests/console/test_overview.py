@@ -133,15 +133,6 @@ def test_its_tiles_draw_how_it_was(viewer, clock):
     assert (told["workers"], told["workers-note"]) == ("0", "no workers reporting")
 
 
-def test_it_asks_the_database_as_often_for_many_folders_as_for_few(viewer):
-    add("0/a"), add("0/b")
-    for_one = queries_of(viewer, "?view=tree")
-    for name in range(1, 20):
-        add(f"{name}/a"), add(f"{name}/b")
-    assert queries_of(viewer, "?view=tree") <= for_one + READ_NOW_AND_THEN
-    assert len(lines(page(viewer, "?view=tree"))) == 20
-
-
 def test_names_that_begin_alike_fold(viewer):
     for name in ("mail/in", "mail/out/a", "mail/out/b", "mail", "reports/a"):
         add(name)
@@ -177,17 +168,6 @@ def test_siblings_are_sorted(viewer):
     assert lines(page(viewer, opened)) == ["web/", "mail/", "1 mail/out", "1 mail/in", "reports"]
     assert lines(page(viewer, f"{opened}&sort=ready")) == ["reports", "mail/", "1 mail/in", "1 mail/out", "web/"]
     assert lines(page(viewer, f"{opened}&sort=-name")) == ["web/", "reports", "mail/", "1 mail/out", "1 mail/in"]
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("<b>/", "&lt;b&gt;/"), ("a//", "a//"), (".", "."), ("\N{HEBREW LETTER ALEF}/", "\N{HEBREW LETTER ALEF}/")],
-)
-def test_folders_may_have_any_name(viewer, name, shown):
-    add(f"{name}x"), add(f"{name}y")
-    html = viewer.get("/console/", {"view": "tree", "open": name}).content.decode()
-    assert lines(html) == [shown, f"1 {shown}x", f"1 {shown}y"]
-    assert f'aria-label="{shown}x"><bdi class="group-name">x</bdi>' in html
 
 
 @pytest.mark.parametrize(

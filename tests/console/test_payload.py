@@ -36,12 +36,6 @@ def test_it_shows_the_beginning_of_what_is_not_all_there():
     assert payload.show(b'{"a": "\xff"}', size=10_000_000).form is Form.HEX
 
 
-def test_it_writes_hex_with_offsets_and_letters():
-    [first, second] = payload.hex_lines(b"0123456789abcdef\x00\xff")
-    assert (first.offset, first.text) == ("000000", "0123456789abcdef")
-    assert (second.offset, second.bytes, second.text) == ("000010", "00 ff", "··")
-
-
 @pytest.mark.parametrize(
     ("start", "size", "line"),
     [
@@ -68,13 +62,6 @@ def test_it_opens_and_closes_in_balance():
         depth += {"open": 1, "close": -1}.get(line.kind, 0)
         assert depth > 0 or line is lines[-1]
     assert depth == 0
-
-
-def test_it_begins_closed_where_it_is_deep_or_long():
-    lines = json_tree.lines_of(json.dumps({"long": list(range(30)), "short": [[1]]}).encode())
-    opened = {line.key: line.is_open for line in lines}
-    assert opened['"long"'] is False
-    assert opened['"short"'] is True
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,6 @@ def test_it_makes_a_token_and_shows_its_secret_in_this_answer_alone(admin):
     assert secret not in str(AuditEntry.objects.get().__dict__)
 
 
-def test_it_binds_a_token_to_clients(admin):
-    made = admin.post("/console/settings/tokens/add", TOKEN | {"clients": " 17  -4 "})
-    assert Token.objects.get().clients == [17, -4]
-    for page in (made, admin.get("/console/settings")):
-        assert '<code class="label">-4</code>' in page.content.decode()
-
-
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
@@ -113,14 +106,6 @@ def test_it_changes_what_somebody_may_do(admin, bob):
     entry = AuditEntry.objects.latest("id")
     assert entry.details["before"] == {"role": "operator", "sees_payloads": False, "commands": False}
     assert entry.details["after"] == {"role": "", "sees_payloads": True, "commands": False}
-
-
-def test_it_gives_the_right_to_submit_shell_commands_beside_a_role(admin, bob):
-    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer", "commands": "1"})
-    assert may(fresh(bob), Action.COMMANDS)
-    assert "not allowed" not in admin.get("/console/settings/people").content.decode()
-    admin.post(f"/console/settings/people/{bob.pk}", {"role": "viewer"})
-    assert not may(fresh(bob), Action.COMMANDS)
 
 
 def test_of_two_who_change_the_rights_of_one_account_the_second_is_told(admin, bob):

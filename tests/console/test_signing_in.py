@@ -123,14 +123,6 @@ def test_it_ends_the_sessions_of_other_browsers_with_the_old_password(client, ad
     assert elsewhere.get("/console/").status_code == 302
 
 
-def test_it_signs_out_by_post_only(client, ada):
-    sign_in(client, "ada", PASSWORD)
-    assert client.get("/console/logout").status_code == 405
-    assert client.get("/console/").status_code == 200
-    assert client.post("/console/logout").headers["Location"] == "/console/login"
-    assert client.get("/console/").status_code == 302
-
-
 @pytest.fixture
 def logged(caplog):
     """What the log says of sign-ins."""

@@ -59,22 +59,6 @@ def test_it_bears_ids_beyond_all_bounds(viewer, task_id):
     assert viewer.get(f"/console/task/{task_id}").status_code == 404
 
 
-def test_it_shows_what_a_task_is(viewer):
-    [task] = add(labels={"tenant": "acme"}, priority=-7)
-    html = text(page(viewer, task.id))
-    for fact in ("mail", "tenant=acme", "priority-7", "claims0", "owner1643"):
-        assert fact in html
-    assert 'href="/console/search?q=label.tenant%3Aacme"' in page(viewer, task.id)
-
-
-def test_it_shows_data_in_each_form(operator):
-    [task] = add(data=b'{"order": 9007199254740993}')
-    assert '<span class="number">9007199254740993</span>' in page(operator, task.id)
-    assert "{&quot;order&quot;: 9007199254740993}</pre>" in page(operator, task.id, "?as=text")
-    assert "7b 22 6f 72 64 65 72 22" in page(operator, task.id, "?as=hex")
-    assert "27 B · JSON" in page(operator, task.id)
-
-
 def test_it_shows_data_as_the_message_that_its_type_names(operator):
     name = "type.googleapis.com/google.protobuf.Duration"
     [task] = add(data=b"\x08\x5a", data_type=name)
@@ -166,17 +150,6 @@ def test_it_tells_of_moves_renewals_and_the_end(viewer):
         assert words in story
 
 
-@pytest.mark.parametrize("kept", HISTORY)
-def test_it_says_that_steps_are_not_known(viewer, settings, kept):
-    settings.TASKSTORE_HISTORY = kept
-    task = claimed_task("mail")
-    EndedTask.objects.all().delete()
-    story = text(page(viewer, task.id))
-    assert f"Some steps are missing: {HISTORY[kept]}." in story
-    assert "Claimed or renewed by 2624" in story
-    assert "1 step " in story
-
-
 def test_it_tells_what_a_task_became_whose_past_is_not_known(viewer):
     task = freed(claimed_task("mail"))
     EndedTask.objects.all().delete()
@@ -202,13 +175,3 @@ def test_it_does_not_take_a_later_step_for_one_that_is_not_known(viewer, setting
 def freed(task):
     [free] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, release=True)])
     return free
-
-
-def test_it_tells_the_newest_steps_of_a_long_story(viewer, monkeypatch):
-    monkeypatch.setattr("tasks_app.console.timeline.LONGEST", 3)
-    task = claimed_task("mail")
-    for _ in range(4):
-        [task] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
-    html = page(viewer, task.id)
-    assert "3 earlier steps not shown" in html
-    assert html.count("Lease renewed by") == 3

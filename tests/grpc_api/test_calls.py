@@ -13,10 +13,9 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from tasks_app.access import tokens
 from tasks_app.core.meters import meters
 from tasks_app.grpc_api import authentication, servicer
-from tasks_app.models import Scope, Token
+from tasks_app.models import Scope
 from tasks_app.writer.writer import Writer
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
@@ -56,15 +55,6 @@ def test_a_scope_allows_what_it_says(connect, method, scope):
     except Exception as error:
         code = error.code()  # type: ignore[attr-defined]
     assert (code is not StatusCode.PERMISSION_DENIED) == client_may
-
-
-def test_a_revoked_token_opens_nothing_after_five_seconds(connect, monkeypatch):
-    client = connect()
-    client.create("mail")
-    tokens.revoke(Token.objects.get())
-    monkeypatch.setattr(tokens, "TRUSTED_S", 0.0)
-    tokens._trusted.clear()
-    assert outcome(refused(client.create, "mail"))[0] is StatusCode.UNAUTHENTICATED
 
 
 def test_without_tokens_everybody_may_everything(serving, writer, settings):

@@ -33,16 +33,6 @@ def test_an_empty_any_stays_and_no_any_stays_none(client):
     assert [task.HasField("data") for task in client.debug("mail").tasks if task.id in copies] == [True]
 
 
-@pytest.mark.parametrize("type_url", ["/", "//", "a/", "/a"])
-def test_a_type_url_of_slashes_is_not_taken_for_an_empty_any(client, type_url):
-    for value in (b"", b"1"):
-        client.create("mail", data={"type_url": type_url, "value": value})
-    assert [(task.data.type_url, task.data.value) for task in client.debug().tasks] == [
-        (type_url, b""),
-        (type_url, b"1"),
-    ]
-
-
 def test_an_empty_any_shows_in_rest_and_stays_one_when_sent_back(client):
     [task_id] = client.create("mail", data={})
     status, shown = Api(Scope.READ).get(f"/task/{task_id}")

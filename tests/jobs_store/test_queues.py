@@ -14,7 +14,7 @@ from tasks_app.jobs.queues import Wanted, delete, enqueue, list_jobs, requeue
 from tasks_app.models import AuditEntry, Task
 from tasks_app.reading.history import chain_of
 from taskstore.errors import InvalidInput, JobUnfinished
-from taskstore.types.job_record import JobRecord, JobStatus, NotAJob, new_task
+from taskstore.types.job_record import JobRecord, JobStatus, NotAJob
 from taskstore.types.tasks import NewTask
 
 from .jobs import ERROR, enqueued, failed, find, finished, heard, one_of_each, started, succeeded
@@ -82,15 +82,6 @@ def test_a_list_has_what_is_asked_for_the_latest_first_page_by_page():
         if after is None:
             break
     assert seen == listed()
-
-
-def test_jobs_of_one_moment_are_each_on_one_page():
-    records = [JobRecord(function="mail.send", args=[number]) for number in range(5)]
-    Task.objects.commit(owner=0, adds=[new_task(record) for record in records])
-    first = list_jobs(Wanted(), limit=3)
-    second = list_jobs(Wanted(), limit=3, after=first.after)
-    assert [job.args for job in (*first.jobs, *second.jobs)] == [[4], [3], [2], [1], [0]]
-    assert second.after is None
 
 
 def test_a_list_has_no_more_of_a_large_record_than_its_task_tells(monkeypatch):

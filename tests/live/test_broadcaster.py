@@ -100,16 +100,6 @@ async def test_later_messages_have_only_what_changed():
 
 
 @in_event_loop
-async def test_it_tells_of_new_groups_and_of_those_that_are_gone():
-    store = Store(mail=Counts(ready=3))
-    async with Viewer(Broadcaster(store.read)) as viewer:
-        await viewer.hears_counts()
-        store.groups = {"reports": Counts(scheduled=1)}
-        message = await viewer.hears_counts()
-    assert message["delta"] == {"groups": {"mail": None, "reports": [0, 0, 0, 1, 0]}}
-
-
-@in_event_loop
 async def test_without_a_change_only_heartbeats_are_sent():
     store = Store(mail=Counts(ready=3))
     async with Viewer(Broadcaster(store.read)) as viewer:
@@ -189,21 +179,6 @@ async def test_new_counts_come_by_themselves_when_the_database_is_back():
 
 
 @in_event_loop
-async def test_an_unexpected_error_is_logged_once_and_the_counts_come_when_it_is_over(caplog):
-    store = Store(mail=Counts(ready=3))
-    async with Viewer(Broadcaster(store.read)) as viewer:
-        await viewer.hears_counts()
-        store.is_broken = True
-        readings = store.readings
-        while store.readings < readings + 2:
-            await viewer.hears()
-        store.is_broken, store.groups = False, {"mail": Counts(ready=9)}
-        message = await viewer.hears_counts()
-    assert message["delta"] == {"groups": {"mail": [9, 0, 0, 0, 0]}}
-    assert caplog.messages == ["live counts: trying again: of all things"]
-
-
-@in_event_loop
 async def test_a_new_page_does_not_wait_for_the_next_tick(monkeypatch):
     monkeypatch.setattr(module, "TICK_S", 3_600.0)
     store = Store(mail=Counts(ready=3), letters=Counts(ready=1))
@@ -235,16 +210,6 @@ async def test_totals_and_folders_come_when_they_are_added_up():
     assert content["total"] == [4, 0, 0, 0, 0]
     assert content["holding"] == [2, 1, 1, 1, 1, 1]
     assert (content["found"], content["summed"]) == (2, 1_000_000)
-
-
-@in_event_loop
-async def test_what_takes_long_to_add_up_is_added_up_seldom(monkeypatch):
-    store = Store(mail=Counts(ready=3))
-    async with Viewer(Broadcaster(store.read, store.add_up), Watch(totals=True)) as viewer:
-        store.slowness_s = 0.1
-        await viewer.hears_counts()
-        await asyncio.sleep(1.5)
-    assert store.sums <= 2
 
 
 @in_event_loop

@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable, Collection
 
 import pytest
-from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connections
 from django.test import Client
 
-from tasks_app.access import accounts, sessions
+from tasks_app.access import accounts
 from tasks_app.access.policy import actor_of
 from tasks_app.core.meters import meters
 from tasks_app.live import consumer as module
 from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot
-from tasks_app.models import EndedSession
 from tasks_app.reading.counts import Counts
 from taskstore_project.asgi import application
 
@@ -131,16 +129,6 @@ async def test_a_change_arrives_by_itself(cookie, counts):
 
 
 @in_event_loop
-async def test_a_page_that_missed_something_asks_for_all_counts(cookie):
-    page = await connected(cookie)
-    first = await counts_on(page)
-    await page.send_to(text_data=ASK)
-    again = await counts_on(page)
-    assert (again["full"], again["seq"]) == (first["full"], first["seq"])
-    await page.disconnect()
-
-
-@in_event_loop
 async def test_a_ping_is_no_mistake(cookie):
     page = await connected(cookie)
     await page.send_to(text_data='{"type": "ping"}')
@@ -205,18 +193,6 @@ async def test_a_sign_out_ends_the_connection_at_once(cookie, ann, end, monkeypa
     page = await connected(cookie)
     await counts_on(page)
     await asyncio.to_thread(beside, end, ann, cookie)
-    assert await code_of_the_end(page) == module.NO_RIGHT
-    await page.disconnect()
-
-
-@in_event_loop
-async def test_a_sign_out_on_another_server_ends_the_connection(cookie, client, monkeypatch):
-    monkeypatch.setattr(module, "RIGHTS_AGAIN_S", 0.05)
-    monkeypatch.setattr(sessions, "TRUSTED_S", 0.05)
-    session_id = await sync_to_async(lambda: client.session["id"])()
-    page = await connected(cookie)
-    await counts_on(page)
-    await EndedSession.objects.acreate(id=session_id, until_ms=2**52)
     assert await code_of_the_end(page) == module.NO_RIGHT
     await page.disconnect()
 

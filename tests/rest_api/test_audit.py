@@ -30,17 +30,6 @@ def ids(api, query=""):
     return [entry["id"] for entry in listed(api, query)["entries"]]
 
 
-def test_it_tells_all_of_an_entry(operator):
-    entry = record(reason="why", skipped=2, details={"ids": [17], "to": "reports"}, duration_ms=40)
-    assert listed(operator)["entries"] == [
-        {
-            "id": entry.id, "at": entry.at_ms, "by": "ann", "action": "requeue", "group": "mail",
-            "selection": "all tasks", "reason": "why", "done": 1, "skipped": 2, "duration": 40,
-            "details": {"ids": [17], "to": "reports"},
-        }
-    ]  # fmt: skip
-
-
 def test_it_goes_on_where_a_page_ended_whatever_comes_meanwhile(operator):
     entries = [record().id for _ in range(5)]
     first = listed(operator, "limit=2")
@@ -105,16 +94,6 @@ def test_a_file_of_cells_holds_no_formula(operator):
     for column in ("reason", "group", "by", "selection"):
         assert [row[head.index(column)] for row in rows] == guarded
     assert [json.loads(row[-1]) for row in rows] == [{"to": text} for text in reversed(HOSTILE)]
-
-
-def test_a_file_of_lines_tells_what_pages_tell(operator):
-    for text in HOSTILE:
-        record(reason=text)
-    answer = operator.http.get("/audit?format=ndjson&by=ann&limit=1")
-    assert answer.headers["Content-Type"] == "application/x-ndjson"
-    lines = [json.loads(line) for line in answer.getvalue().split(b"\n") if line]
-    assert lines == listed(operator, "by=ann")["entries"]
-    assert list(lines[0]) == list(audited.COLUMNS)
 
 
 def test_a_file_is_read_in_pages_of_which_none_is_kept(operator, monkeypatch):

@@ -38,15 +38,6 @@ def test_what_a_worker_says_of_itself_is_listed(api):
     assert 0 <= listed["age"] < 60_000
 
 
-def test_the_next_heartbeat_takes_the_place_of_the_last(api):
-    put(api, 1, SAID)
-    grow_older(5_000)
-    put(api, 1, {"name": "reporter"})
-    [listed] = api.get("/clients")[1]
-    assert (listed["name"], listed["groups"], listed["info"]) == ("reporter", [], {})
-    assert listed["age"] < 5_000
-
-
 def test_it_is_told_how_much_each_has_done_lately(api):
     put(api, 1, {}), put(api, 2, {})
     minute = Task.objects.now_ms() // 60_000
@@ -54,16 +45,6 @@ def test_it_is_told_how_much_each_has_done_lately(api):
         WorkDone.objects.create(minute=minute - minutes_ago, client=2, tasks=tasks)
     listed = api.get("/clients")[1]
     assert {client["clientid"]: client["done_per_minute"] for client in listed} == {1: 0.0, 2: 1.5}
-
-
-def test_it_is_kept_for_a_day_after_its_last_heartbeat(api):
-    put(api, 1, {})
-    grow_older(DAY_MS - 60_000)
-    assert len(api.get("/clients")[1]) == 1
-    grow_older(60_001)
-    assert api.get("/clients") == (200, [])
-    put(api, 2, {})
-    assert [client.id for client in Client.objects.all()] == [2]
 
 
 def test_a_foreign_group_is_forbidden(db):

@@ -16,7 +16,7 @@ from tasks_app.reading.exporting import Export, Format, guarded, pieces_of
 from tasks_app.reading.parts import LONG_BYTES
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.grammar import parse
-from tests.console.store import BOB, add, claim, fail
+from tests.console.store import add, claim, fail
 
 from .api import Api
 
@@ -124,14 +124,6 @@ def test_all_of_it_comes_in_order_and_once_page_by_page(api, small_pages, q):
     assert max(piece.count(b"\n") for piece in pieces) <= 2
     ids = [json.loads(line)["id"] for line in b"".join(pieces).splitlines()]
     assert ids == sorted([task.id for task in tasks], reverse=not q)
-
-
-def test_a_page_is_read_when_it_is_asked_for(api, small_pages):
-    tasks = add(count=20)
-    pieces = exported(Format.NDJSON)
-    next(pieces)
-    Task.objects.commit(owner=BOB, deletes=[task.id for task in tasks[4:]])
-    assert b"".join(pieces).count(b"\n") == 4
 
 
 def test_it_ends_though_tasks_are_added_faster_than_it_reads(api, small_pages):

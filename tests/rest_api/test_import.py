@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks_app.core.operations import TaskRecord
-from tasks_app.models import Scope, Task
+from tasks_app.models import Task
 from tasks_app.reading import importing
 from tasks_app.reading.exporting import as_ndjson
 from taskstore.errors import InvalidInput
 from taskstore.types.scalars import INT64_MAX, LATEST_MS
 from tests.console.store import one_of_each_state
 
-from .api import Api, answered
+from .api import answered
 
 
 def send(api, body, status=200, path="/import", **headers):
@@ -111,15 +111,6 @@ def test_limits_of_bodies_and_data_hold(api, settings):
     settings.TASKSTORE_MAX_REQUEST_BYTES = 10
     send(api, lines({"group": "mail"}), 413)
     assert send(api, "\n \n", 400)["errors"] == {"lines": ["must have at least one task, one per line"]}
-
-
-@pytest.mark.django_db
-def test_a_token_imports_into_its_groups_only(db):
-    api = Api(Scope.WORK, ("mail",))
-    answer = send(api, lines({"group": "mail"}, {"group": "pay"}), 403)
-    assert answer == {"detail": 'This token has no access to the group "pay".'}
-    assert not Task.objects.exists()
-    send(api, lines({"group": "pay"}), path="/import?group=mail")
 
 
 @pytest.mark.django_db

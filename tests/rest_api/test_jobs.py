@@ -2,9 +2,9 @@
 
 import pytest
 
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import AuditEntry
 
-from ..jobs_store.jobs import begun, enqueued, failed, one_of_each, succeeded
+from ..jobs_store.jobs import begun, enqueued, one_of_each, succeeded
 from .api import Api
 
 pytestmark = pytest.mark.django_db
@@ -27,15 +27,6 @@ def test_a_job_is_enqueued_and_found(api):
         3, 60_000, None,
     )  # fmt: skip
     assert api.get(f"/jobs/{job['id']}") == (200, job)
-
-
-def test_a_request_that_is_sent_again_enqueues_once(api):
-    body = {"function": "mail.send", "key": "one"}
-    first = api.post("/jobs", body)
-    assert first[0] == 200
-    assert api.post("/jobs", body) == first
-    assert api.post("/jobs", {**body, "kwargs": {"a": None}})[0] == 409
-    assert Task.objects.count() == 1
 
 
 @pytest.mark.parametrize(
@@ -87,15 +78,6 @@ def test_only_what_is_finished_is_deleted_and_it_says_why(api):
     status, answer = api.get(f"/jobs/{done}")
     assert (status, "deleted" in answer["detail"]) == (404, True)
     assert not AuditEntry.objects.exists()
-
-
-def test_an_operator_requeues_with_other_parameters_and_the_audit_says_so(operator):
-    job_id = failed(args=[1])
-    status, job = operator.post(f"/jobs/{job_id}/requeue", {"args": [None], "reason": "fixed"})
-    assert (status, job["id"], job["status"], job["args"], len(job["attempts"])) == (200, job_id, "pending", [None], 1)
-    assert operator.post(f"/jobs/{job_id}/requeue", {})[0] == 409
-    [entry] = AuditEntry.objects.all()
-    assert (entry.actor, entry.action, entry.reason) == ("token:Ann", "requeue", "fixed")
 
 
 def test_a_task_that_is_no_job_says_so(api):

@@ -46,14 +46,6 @@ def test_a_large_update_does_what_a_small_one_does(api, everything_is_large):
     assert api.get(f"/tasks/{first['id']},{second['id']}") == (200, [None, None])
 
 
-def test_a_large_request_is_refused_with_the_names_of_its_fields(api, everything_is_large):
-    asked = {"clientid": ANN, "adds": [{"group": "mail", "priority": 101}], "updates": [{"id": "1"}]}
-    status, answer = api.post("/update", asked)
-    assert (status, list(answer["errors"])) == (400, ["adds[0].priority", "updates[0].id"])
-    status, answer = api.post("/update", {"clientid": ANN, "adds": [{"group": "mail"}] * 10_001})
-    assert (status, list(answer["errors"])) == (413, ["body"])
-
-
 def test_large_claims_imports_and_jobs_do_what_small_ones_do(api, everything_is_large):
     assert api.send("/import", b'{"group": "mail"}\n{"group": "mail"}\n')[1]["imported"] == 2
     assert len(api.claimed(groups=["mail", "reports"], group=None, limit=2)) == 2

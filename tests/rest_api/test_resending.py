@@ -41,15 +41,6 @@ def test_it_does_not_matter_in_which_order_a_version_has_the_fields():
     assert digest(task) == digest(task[::-1])
 
 
-def test_a_refusal_stays_one_though_it_would_be_granted_now(api):
-    config = api.add("reports")["id"]
-    claim = {"clientid": BOB, "group": "mail", "depends": [config + 1]}
-    first = post(api, "/claim", claim, "a")
-    assert first[1]["error"]["depends"] == [config + 1]
-    assert api.add("mail")["id"] == config + 1
-    assert post(api, "/claim", claim, "a") == first
-
-
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -142,20 +133,5 @@ def test_a_waiting_claim_can_be_sent_again_when_its_connection_broke(server):
         first = await again
         assert len(first[1]["tasks"]) == 1
         assert await worker.begin_claim(key="a") == first
-
-    story()
-
-
-def test_two_waiting_claims_with_one_key_take_one_task(server):
-    worker = Worker(server.url, Api(Scope.WORK).secret)
-
-    @on_a_loop
-    async def story():
-        claims = [worker.begin_claim(key="a") for _ in range(2)]
-        await until_waiting(2)
-        await worker.post("/update", ADD | {"adds": [{"group": "mail"}] * 2})
-        answers = await asyncio.gather(*claims)
-        assert answers[0] == answers[1]
-        assert len(answers[0][1]["tasks"]) == 1
 
     story()

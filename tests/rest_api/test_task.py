@@ -51,19 +51,3 @@ def test_an_id_that_is_not_known_any_more_says_why(api, settings, kept, why):
     [between] = api.claimed(duration=0)
     api.claimed()
     assert api.get(f"/task/{between['id']}") == (404, {"detail": unknown(between["id"], why)})
-
-
-@pytest.mark.parametrize("kept", ["finished", "off"])
-def test_the_first_id_of_a_task_tells_the_newest_with_less_history_too(api, settings, kept):
-    settings.TASKSTORE_HISTORY = kept
-    first = api.add()["id"]
-    [held] = api.claimed(owner=BOB)
-    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} is now task {held['id']}"})
-
-
-def test_the_first_id_of_a_task_that_ended_tells_how_with_less_history_too(api, settings):
-    settings.TASKSTORE_HISTORY = "finished"
-    first = api.add()["id"]
-    [held] = api.claimed(owner=BOB)
-    api.committed(clientid=BOB, deletes=[held["id"]])
-    assert api.get(f"/task/{first}") == (404, {"detail": f"task {first} became task {held['id']}, which was deleted"})

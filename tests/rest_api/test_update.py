@@ -129,20 +129,6 @@ def test_an_add_with_keep_moves_the_task_that_the_commit_deletes(api, named):
     assert [step["ended"] and step["ended"]["how"] for step in steps] == ["claimed", "moved", None]
 
 
-def test_a_move_can_renew_the_lease_or_give_the_task_back(api):
-    api.add(data="1")
-    [task] = api.claimed()
-    [renewed] = api.committed(
-        adds=[{"group": "reports", "id": task["id"], "keep": True, "timespec": -60_000}], deletes=[task["id"]]
-    )
-    assert Task.objects.get(id=renewed["id"]).leased
-    [released] = api.committed(
-        adds=[{"group": "mail", "id": renewed["id"], "keep": True, "timespec": -60_000, "release": True}],
-        deletes=[renewed["id"]],
-    )
-    assert (released["ownerid"], Task.objects.get(id=released["id"]).leased) == (0, False)
-
-
 def test_keep_and_release_of_an_add_need_the_task_that_they_are_about(api):
     first, second = (api.add(data=data)["id"] for data in "12")
     adds = [

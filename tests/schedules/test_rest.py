@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tasks_app.models import AuditEntry, Scope, Task
+from tasks_app.models import Scope, Task
 from tests.rest_api.api import Api, answered
 
-from .schedules import added, put, task_of
+from .schedules import put, task_of
 
 PLAN = {"cron": "@hourly", "task": {"group": "mail", "data": "hello"}}
 
@@ -19,32 +19,6 @@ def operator(db):
 
 def send(api, method, path, body=None):
     return answered(api.http.generic(method, path, json.dumps(body) if body is not None else ""))
-
-
-def test_it_is_made_changed_listed_and_deleted_by_its_name(operator, clock):
-    status, made = send(operator, "PUT", "/schedules/digest", PLAN)
-    assert (status, made["name"], made["state"], made["cron"], made["zone"]) == (200, "digest", "on", "@hourly", "UTC")
-    assert (made["in_words"], made["catch_up"], made["last"]) == ("At the start of every hour", "skip", None)
-    assert made["next"] == clock.now_ms // 3_600_000 * 3_600_000 + 3_600_000
-    assert operator.get("/schedules/digest") == (200, made)
-    _, changed = send(operator, "PUT", "/schedules/digest", {**PLAN, "cron": "@daily", "reason": "less"})
-    assert (changed["origin"], changed["cron"]) == (made["origin"], "@daily")
-    assert operator.get("/schedules") == (200, [changed])
-    assert send(operator, "DELETE", "/schedules/digest") == (200, changed)
-    assert operator.get("/schedules") == (200, [])
-    trail = list(AuditEntry.objects.order_by("id").values_list("actor", "action", "reason"))
-    assert trail == [
-        ("token:Ann", "put schedule", ""), ("token:Ann", "put schedule", "less"), ("token:Ann", "delete schedule", ""),
-    ]  # fmt: skip
-
-
-def test_the_arguments_of_a_job_are_kept_as_they_are(operator):
-    job = {"function": "reports.build", "args": [None, 2**70], "kwargs": {"to": None}, "queue": "slow"}
-    _, made = send(operator, "PUT", "/schedules/report", {"cron": "@daily", "job": job, "zone": None})
-    assert (made["job"]["args"], made["job"]["kwargs"]) == ([None, 2**70], {"to": None})
-    operator.post("/schedules/report/run", {})
-    [task] = added("jobs/slow")
-    assert json.loads(bytes(task.data))["kwargs"] == {"to": None}
 
 
 @pytest.mark.parametrize(

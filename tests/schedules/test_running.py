@@ -69,20 +69,6 @@ def test_what_was_missed_is_made_up_for_as_was_chosen(clock, catch_up, due):
     assert now().next_ms == first_ms + 4 * HOUR_MS
 
 
-def test_who_is_a_little_late_has_missed_nothing(clock):
-    advance_to(clock, due_of(put()) + 59_000)
-    look()
-    assert len(added()) == 1
-
-
-def test_of_very_many_that_were_missed_the_newest_are_made_up_for(clock, monkeypatch):
-    monkeypatch.setattr("tasks_app.schedules.record.MOST_CAUGHT_UP", 5)
-    first_ms = due_of(put(cron="every 1min", catch_up=CatchUp.ALL))
-    advance_to(clock, first_ms + 100 * 60_000)
-    look()
-    assert [task.labels["due"] for task in added()] == [iso(first_ms + n * 60_000) for n in range(96, 101)]
-
-
 def test_who_lost_the_lease_adds_nothing(clock):
     advance_to(clock, due_of(put()))
     [first] = map(Task.of, Task.objects.perform(due_claim()))

@@ -14,7 +14,7 @@ import pytest
 
 from lab.testing import PROJECT
 from taskstore_project.__main__ import main
-from taskstore_project.command_table import LAB_COMMANDS, SECTIONS, SERVERS_COMMANDS, names
+from taskstore_project.command_table import names
 from taskstore_project.program import unknown_variables
 
 from .harness import END_SECONDS, Store
@@ -72,14 +72,6 @@ def test_help_lists_the_commands_of_this_program(empty_place):
     assert "usage:" in empty_place.manage("help", "token").stdout
     assert empty_place.manage("completion", "fish").stdout.startswith("function ")
     assert empty_place.manage("--version").stdout.startswith("taskstore 0.")
-
-
-def test_every_command_has_its_place_in_the_help():
-    ours, labs = (PROJECT / package / "management" / "commands" for package in ("taskstore_project", "lab"))
-    # Django's own `migrate` is ours only to leave nothing behind.
-    assert {*SERVERS_COMMANDS, "migrate"} == {file.stem for file in ours.glob("[a-z]*.py")}
-    assert LAB_COMMANDS.keys() == {file.stem for file in labs.glob("[a-z]*.py")}
-    assert sorted(name for section in SECTIONS.values() for name in section) == sorted(names())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import signal
 import socket
 import time
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,24 +97,6 @@ def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-@pytest.mark.once
-def test_it_tells_how_it_is_to_whoever_asks_and_what_it_has_for_a_token(lasting_server, lasting_store, lasting_port):
-    with client_of(lasting_port) as client:
-        assert (client.status(), client.status(SERVICE)) == (SERVING, SERVING)
-        with pytest.raises(grpc.RpcError) as refused:
-            client.status("mail")
-        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-        asked = [ServerReflectionRequest(list_services=""), ServerReflectionRequest(file_containing_symbol=SERVICE)]
-        with pytest.raises(grpc.RpcError) as refused:
-            next(client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S))
-        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
-        bearer = [("authorization", f"Bearer {lasting_store.token}")]
-        listed, described = client.reflection.ServerReflectionInfo(iter(asked), timeout=PATIENCE_S, metadata=bearer)
-        assert SERVICE in [service.name for service in listed.list_services_response.service]
-        [first, *_] = described.file_descriptor_response.file_descriptor_proto
-        assert b"QueryRequest" in first
-
-
 def test_nobody_who_waits_or_watches_holds_up_its_end(server, client):
     requests: queue.Queue[ServerReflectionRequest | None] = queue.Queue()
     requests.put(ServerReflectionRequest(list_services=""))
@@ -147,20 +128,6 @@ def test_it_answers_what_it_was_asked_before_it_ends(server, client, store):
     assert len(asked.result().created_ids) == 1
     assert server.process.wait(END_SECONDS) == 0
     assert server.complaints == ""
-
-
-def test_it_ends_at_once_when_it_is_told_twice(server, client, store):
-    with store.nobody_can_write():
-        asked = client.update(ADD)
-        assert client.status() == SERVING
-        told_s = time.monotonic()
-        server.tell(signal.SIGINT)
-        wait_for(lambda: is_refused(client), "the end of new calls")
-        server.tell(signal.SIGINT)
-        assert server.process.wait(END_SECONDS) == 1
-        assert time.monotonic() - told_s < 5
-        assert asked.code() is grpc.StatusCode.UNAVAILABLE
-    assert "Traceback" not in server.complaints
 
 
 def is_refused(client):
@@ -217,16 +184,6 @@ def listeners(port):
     return sum(1 for line in lines if line[1].endswith(f":{int(port):04X}") and line[3] == "0A")
 
 
-@pytest.mark.once
-def test_it_needs_no_token_when_it_is_told_so_and_takes_no_message_beyond_its_limit(sqlite_store, port):
-    limit = {"TASKSTORE_GRPC_MAX_MESSAGE_BYTES": "1000"}
-    with sqlite_store.up("--no-auth", "--grpc-port", port, **limit), client_of(port) as client:
-        assert len(client.add()) == 1
-        with pytest.raises(grpc.RpcError) as refused:
-            client.update(UpdateRequest(created=[Task(group="mail", error="x" * 1_000)])).result()
-    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     return make_certificate(tmp_path_factory.mktemp("certificate"))
@@ -273,16 +230,6 @@ def test_a_store_begins_with_one_task_in_the_group_that_is_named(empty_place):
             asked = {"clientid": 1, "deletes": found, "adds": [{"group": "mail"}]}
             assert server.ask("POST", "/update", store.token, json=asked).json()["error"] is None
             assert server.end() == 0
-
-
-def test_no_task_is_put_into_a_store_that_has_had_one(store):
-    with store.up() as server:
-        update = partial(server.ask, "POST", "/update", store.token)
-        [task] = update(json={"clientid": 1, "adds": [{"group": "mail"}]}).json()["tasks"]
-        assert update(json={"clientid": 1, "deletes": [task["id"]]}).json()["error"] is None
-        assert server.end() == 0
-    with store.up(TASKSTORE_BOOTSTRAP_GROUP="start") as server:
-        assert server.ask("GET", "/groups", store.token).json() == []
 
 
 @pytest.mark.once

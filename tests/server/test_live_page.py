@@ -215,17 +215,6 @@ def test_a_folder_follows_what_the_filter_finds(page, place):
 
 
 @pytest.mark.once
-def test_a_filter_that_is_typed_begins_anew(page, place):
-    place.add("mail")
-    open_overview(page, place)
-    place.add("reports")
-    expect(page.locator("[data-live-news]")).to_have_text("1 new group Refresh")
-    page.locator("#filter").press_sequentially("rep")
-    expect(count(page, "reports", "ready")).to_have_text("1")
-    expect(page.locator("[data-live-news]")).to_be_hidden()
-
-
-@pytest.mark.once
 def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
     place.add("mail", 3)
     place.add("reports")
@@ -233,16 +222,6 @@ def test_the_row_of_a_group_that_is_gone_stays_with_zeros(page, place):
     place.finish("mail")
     expect(count(page, "mail", "ready")).to_have_text("0")
     expect(page.locator("[data-live-news]")).to_have_text("1 group removed Refresh")
-
-
-def test_the_tabs_of_a_group_follow_too(page, place):
-    place.add("mail", 3)
-    open_overview(page, place, "/console/group?name=mail")
-    place.claim("mail", 1)
-    tabs = page.locator('.tabs[data-live-group="mail"]')
-    expect(tabs.locator('[data-live-count="ready"]')).to_have_text("2")
-    expect(tabs.locator('[data-live-count="claimed"]')).to_have_text("1")
-    expect(tabs.locator('[data-live-count="total"]')).to_have_text("3")
 
 
 @pytest.mark.once
@@ -278,18 +257,6 @@ def test_what_fails_is_news_where_nothing_had_failed(page, place):
 
 
 @pytest.mark.once
-def test_very_many_groups_are_counted(page, place):
-    # Their counts are more than one message of the socket may carry.
-    tasks = place.commit(adds=[{"group": f"mail/{number}/{'x' * 100}"} for number in range(2_000)])
-    open_overview(page, place)
-    place.add("reports", 3)
-    expect(total(page, "ready")).to_have_text("2\N{NARROW NO-BREAK SPACE}003")
-    expect(page.locator('[data-live-groups="total"]').first).to_have_text("2\N{NARROW NO-BREAK SPACE}001")
-    place.commit(deletes=tasks)
-    expect(total(page, "ready")).to_have_text("3")
-
-
-@pytest.mark.once
 def test_the_numbers_stand_still_when_they_are_told_to(page, place):
     place.add("mail")
     open_overview(page, place)
@@ -311,20 +278,6 @@ def test_a_page_asks_for_everything_when_its_tab_comes_into_sight(page, place):
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.wait_for_timeout(100)
     assert [json.loads(frame)["type"] for frame in sent] == ["full", "full"]
-
-
-@pytest.mark.once
-def test_a_change_flashes_only_for_those_who_do_not_mind(page, place):
-    place.add("mail")
-    open_overview(page, place)
-    flashes = "async () => { await new Promise(requestAnimationFrame); return document.getAnimations().length > 0 }"
-    place.add("mail")
-    page.wait_for_function(flashes)
-    page.emulate_media(reduced_motion="reduce")
-    page.wait_for_function("() => document.getAnimations().length === 0")
-    place.add("mail")
-    expect(count(page, "mail", "ready")).to_have_text("3")
-    assert page.evaluate("document.getAnimations().length") == 0
 
 
 def test_a_page_comes_back_by_itself_when_the_server_does(page, place):

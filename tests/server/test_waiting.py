@@ -49,13 +49,6 @@ def post(server, token, path, body):
     return response.json()
 
 
-def test_a_waiting_claim_takes_what_another_client_adds(serving, lasting_store):
-    with closing(ask(serving, lasting_store.token, "/claim", CLAIM | {"wait": 60_000})) as waiting:
-        [added] = post(serving, lasting_store.token, "/update", ADD)["tasks"]
-        status, answer = answer_to(waiting)
-        assert (status, answer["tasks"][0]["origin"]) == (200, added["id"])
-
-
 def test_a_client_that_has_gone_takes_no_task(serving, lasting_store):
     with ExitStack() as connections:
         for _ in range(5):
@@ -96,12 +89,3 @@ def test_a_request_whose_answer_was_lost_can_be_sent_to_the_next_server(store, c
         assert post(server, token, "/update", body) == kept
         assert kept["tasks"][0]["id"] != first["tasks"][0]["id"]
         assert len(server.ask("GET", "/group/mail", token).json()) == 2
-
-
-def test_a_request_that_was_cut_before_its_answer_can_be_sent_again(serving, lasting_store):
-    body = ADD | {"key": "a"}
-    with lasting_store.nobody_can_write():
-        ask(serving, lasting_store.token, "/update", body).close()
-        assert serving.ask("GET", "/healthz").status_code == 200
-    tasks = post(serving, lasting_store.token, "/update", body)["tasks"]
-    assert [task["id"] for task in serving.ask("GET", "/group/mail", lasting_store.token).json()] == [tasks[0]["id"]]

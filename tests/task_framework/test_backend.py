@@ -18,7 +18,6 @@ from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobError, JobOptions, JobStatus, OnLost
 from tests.jobs_store.jobs import enqueued, finished, started
 
-from .framework import TaskResultMismatch
 from .tasks import report, send, which
 
 pytestmark = pytest.mark.django_db
@@ -61,15 +60,6 @@ def test_the_async_words_do_the_same(backend):
     assert async_to_sync(backend.aget_result)(result.id) == async_to_sync(report.aget_result)(result.id) == result
     with pytest.raises(TaskResultDoesNotExist):
         async_to_sync(backend.aget_result)("123")
-
-
-def test_it_is_enqueued_within_the_callers_transaction(backend):
-    with transaction.atomic():
-        result = send.enqueue("ann")
-        assert backend.get_result(result.id).status == TaskResultStatus.READY
-        transaction.set_rollback(True)
-    with pytest.raises(TaskResultDoesNotExist):
-        backend.get_result(result.id)
 
 
 def test_a_deferred_task_waits_for_its_time(backend):
@@ -149,12 +139,6 @@ def test_a_job_of_a_queue_that_is_no_longer_there_is_none_of_the_project(setting
     settings.TASKS = {"default": {"BACKEND": BACKEND}}
     with pytest.raises(TaskResultDoesNotExist, match="reports"):
         of_alias("default").get_result(result.id)
-
-
-def test_a_result_of_another_function_is_refused():
-    result = report.enqueue(5)
-    with pytest.raises(TaskResultMismatch):
-        send.get_result(result.id)
 
 
 @pytest.mark.parametrize("argument", [datetime.now(UTC), {1, 2}, float("nan")], ids=["time", "set", "nan"])

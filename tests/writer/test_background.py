@@ -73,26 +73,6 @@ def test_it_is_woken_from_its_rest():
 
 
 @pytest.mark.once
-def test_it_is_woken_by_what_came_while_its_step_was_under_way():
-    async def story():
-        went_on, steps = asyncio.Event(), Steps()
-
-        async def step() -> float:
-            await steps()
-            await went_on.wait()
-            return HOUR_S
-
-        loop = BackgroundLoop("counts", step)
-        await steps.next()
-        loop.wake()
-        went_on.set()
-        await steps.next()
-        await stopped(loop)
-
-    play(story)
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("least_rest_s", [0.0, HOUR_S])
 @pytest.mark.parametrize("first_in_s", [0.0, HOUR_S])
 def test_it_ends_at_once_amid_its_rest(first_in_s, least_rest_s):
@@ -132,29 +112,6 @@ def test_at_its_end_it_finishes_its_step_and_begins_no_other():
         may_go.set()
         await ending
         assert done == ["whole"]
-
-    play(story)
-
-
-@pytest.mark.once
-def test_a_long_step_is_told_of_the_end_also_when_its_loop_is_cancelled():
-    async def story():
-        begun, ended = threading.Event(), threading.Event()
-
-        def work() -> None:
-            begun.set()
-            if loop.stopping.wait(20):
-                ended.set()
-
-        async def step() -> float:
-            await loop.aside(work)
-            return 0.0
-
-        loop = BackgroundLoop("counts", step)
-        await asyncio.to_thread(begun.wait)
-        loop._work.cancel()  # As a server does with all that is left when its patience is at its end.
-        await loop.ended()
-        assert await asyncio.to_thread(ended.wait, 20)
 
     play(story)
 

@@ -46,23 +46,6 @@ def test_everybody_gets_the_own_answer(play):
     play(scenario)
 
 
-def test_operations_of_a_batch_see_what_the_ones_before_them_left(play):
-    async def scenario(writer):
-        [first], [second] = await writer.submit(adding(b"1")), await writer.submit(adding(b"2"))
-        operations = [
-            Commit(owner=ANN, deletes=(first.id,)),
-            Commit(owner=BOB, deletes=(first.id,), depends=(second.id,)),
-            Claim(groups=("mail",), owner=BOB),
-        ]
-        answers: list[Any] = await asyncio.gather(*map(writer.submit, operations), return_exceptions=True)
-        deleted, refused, claimed = answers
-        assert deleted == []
-        assert refused.refusal.deletes == (first.id,)
-        assert [task.origin for task in claimed] == [second.id]
-
-    play(scenario)
-
-
 def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
     async def scenario(writer):
         look = writer._connection.dialect.look
@@ -287,17 +270,6 @@ def kill(way):
 
 def claiming(limit=1):
     return Claim(groups=("mail",), owner=BOB, limit=limit, order=Order.OLDEST)
-
-
-def test_a_task_with_an_old_time_is_the_oldest_at_once(play):
-    async def scenario(writer):
-        await writer.submit(adding(b"1", b"2", b"3"))
-        await writer.submit(claiming())
-        [old] = await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail", timespec_ms=1),)))
-        [claimed] = await writer.submit(claiming())
-        assert claimed.origin == old.id
-
-    play(scenario)
 
 
 def test_a_task_that_somebody_else_adds_with_an_old_time_is_found_when_nothing_else_is_left(play, monkeypatch):

@@ -13,10 +13,9 @@ from django.db import connection
 from tasks_app import database
 from tasks_app.core.operations import Claim, Commit, Query, Supply
 from tasks_app.models import Client, PausedGroup, Task
-from tasks_app.writer import waiting_claims
 from taskstore.errors import CommitRefused
 from taskstore.types.groups import LATE_MS
-from taskstore.types.tasks import Change, NewTask
+from taskstore.types.tasks import NewTask
 from tests.behaviour.databases import only_sqlite
 from tests.behaviour.people import ANN, BOB
 
@@ -71,36 +70,12 @@ def test_the_time_of_a_scheduled_task_wakes_it(play):
     play(scenario)
 
 
-def test_a_time_that_comes_to_be_known_while_it_waits_wakes_it(play, monkeypatch):
-    monkeypatch.setattr(waiting_claims, "LOOK_EVERY_S", 60.0)
-
-    async def scenario(writer):
-        waits = await parked(writer, claiming())
-        # Behind the first look, which knows of nothing: looks take turns.
-        await writer._connection.read(writer._connection.dialect.supply_of(["mail"], (), ()))
-        await writer.submit(adding(timespec_ms=-50))
-        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
-
-    play(scenario)
-
-
 def test_the_end_of_a_lease_wakes_it(play):
     async def scenario(writer):
         await writer.submit(adding())
         [leased] = await writer.submit(claiming(duration_ms=300))
         [again] = await writer.submit(claiming())
         assert (again.origin, again.claims) == (leased.origin, 2)
-
-    play(scenario)
-
-
-def test_a_task_that_is_given_back_wakes_it(play):
-    async def scenario(writer):
-        await writer.submit(adding())
-        [leased] = await writer.submit(claiming())
-        waits = await parked(writer, claiming())
-        await writer.submit(Commit(owner=BOB, updates=(Change(id=leased.id, release=True),)))
-        assert len(await waits) == 1
 
     play(scenario)
 
