@@ -49,11 +49,6 @@ def test_a_body_counts_as_it_comes(few_bytes):
     second.end()
 
 
-def test_small_bodies_are_not_counted(few_bytes):
-    charges = [Charge("Ann") for _ in range(1_000)]
-    assert all(charge.raise_to(LEAST_BYTES) for charge in charges)
-
-
 def test_a_token_counts_for_itself_and_others_by_their_address(db):
     _, secret = tokens.create("Ann", "work")
     assert sender_of(f"Bearer {secret}", "10.0.0.1", "") == "address 10.0.0.1"  # Nobody has looked it up yet.

@@ -48,11 +48,6 @@ def test_durability_is_one_of_two(complaints, settings):
     assert complaints() == ["tasks_app.E003"]
 
 
-def test_history_is_one_of_three(complaints, settings):
-    settings.TASKSTORE_HISTORY = "some"
-    assert complaints() == ["tasks_app.E005"]
-
-
 def test_descriptor_sets_are_read_at_the_start(settings, tmp_path):
     (tmp_path / "text").write_text("message Order {}")
     (tmp_path / "empty").write_bytes(b"")

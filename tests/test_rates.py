@@ -36,17 +36,6 @@ def test_a_span_ends_with_the_last_minute_that_is_over(clock, span):
     assert {len(line) for line in series.per_minute.values()} == {len(starts)}
 
 
-def test_events_are_told_by_the_minute(clock):
-    happen(NOW, entered=100)  # Under way.
-    happen(NOW - 1, entered=6, left=3, failures=1)
-    happen(NOW - 60, entered=5)
-    happen(NOW - 61, entered=100)  # Too long ago.
-    series = series_of("mail", Span.HOUR)
-    assert (series.per_minute["entered"][0], series.per_minute["entered"][-1]) == (5, 6)
-    assert (series.per_minute["left"][-1], series.per_minute["failures"][-1]) == (3, 1)
-    assert sum(series.per_minute["entered"]) == 11
-
-
 def test_times_are_told_by_percentiles(clock):
     happen(NOW - 1, waits=f"{bucket_of(100)}:98 {bucket_of(5_000)}:1 {bucket_of(60_000)}:1")
     series = series_of("mail", Span.HOUR)
@@ -78,15 +67,6 @@ def test_what_happens_in_the_store_comes_into_the_charts(clock):
     assert (series.per_minute["entered"][-1], series.per_minute["failures"][-1], series.backlog[-1]) == (3, 1, 3)
     assert series.waits[-1] is not None
     assert 2_000 <= series.waits[-1][0] <= 4_000
-
-
-def test_backlogs_of_some_groups(clock):
-    happen(NOW - 5, entered=100)  # What went before is in no number.
-    happen(NOW - 2, entered=5)
-    happen(NOW - 1, "reports", left=9)
-    happen(NOW - 1, "other", entered=1)
-    happen(NOW, "quiet", entered=1)  # Under way: of no number yet.
-    assert backlogs([(["mail"], 8), (["reports"], 0), (["quiet"], 1)], 4) == [[3, 3, 8, 8], [9, 9, 9, 0], []]
 
 
 def test_backlogs_of_groups_together(clock):

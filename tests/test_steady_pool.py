@@ -8,7 +8,7 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from taskstore_project.postgresql import base
-from taskstore_project.postgresql.base import AGAIN_S, JITTER_S, Connection, SteadyPool, SteadyTries, ping
+from taskstore_project.postgresql.base import Connection, SteadyPool, ping
 from tests.server.clusters import cluster
 from tests.server.harness import wait_for
 
@@ -51,19 +51,6 @@ def pool(postgresql, failed_checks):
     with chosen(url, min_size=1, max_size=8, timeout=PATIENCE_S) as made:
         made.wait(PATIENCE_S)
         yield made
-
-
-def test_it_tries_as_often_after_an_hour_as_at_once(pool):
-    tries = SteadyTries(pool)
-    for _ in range(7_200):
-        tries.update_delay(time.monotonic())
-        assert tries.delay <= AGAIN_S + JITTER_S
-    tries.update_delay(time.monotonic() - 2)
-    assert tries.delay == 0
-
-
-def test_it_gives_up_no_try_that_somebody_waits_for(pool):
-    assert not SteadyTries(pool).time_to_give_up(time.monotonic())  # It has no more than it always keeps.
 
 
 def test_many_broken_connections_cost_one_try(pool, postgresql, failed_checks):

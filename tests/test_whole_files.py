@@ -65,15 +65,6 @@ def test_a_failure_leaves_the_file_before(place):
     assert [each.name for each in place.iterdir()] == ["file"]
 
 
-def test_a_link_stays_one(place):
-    (place / "link").symlink_to("other/file")
-    (place / "other").mkdir()
-    for content in (b"first", b"second"):
-        write(place / "link", content)
-        assert (place / "link").is_symlink()
-        assert (place / "other" / "file").read_bytes() == content
-
-
 def test_a_pipe_is_written_through(pipe):
     assert read_beside(pipe, lambda: write(pipe, b"content")) == b"content"
     assert pipe.is_fifo()

@@ -66,10 +66,3 @@ def test_an_action_is_confirmed_in_the_console(operator, verb):
     assert page.status_code == 200
     assert "2 tasks" in text_of(page)
     assert ids() == {task.id for task in tasks}
-
-
-@pytest.mark.parametrize("selected", ["nonsense", "9" * 30, "-1", ""])
-def test_a_selection_that_makes_no_sense_is_refused(operator, selected):
-    task = add()
-    response = operator.post(TASKS, {"action": "purge", "_selected_action": [selected, task.id]})
-    assert messages_of(response) == ["Nothing was done: select rows on the page."]

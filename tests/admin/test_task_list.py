@@ -9,14 +9,6 @@ from taskstore.types.tasks import NewTask
 from .pages import ANN, TASKS, add, ids_in, text_of
 
 
-def test_it_shows_the_newest_first(viewer):
-    first, second = add(), add("reports", error="no such recipient", priority=7)
-    response = viewer.get(TASKS)
-    assert ids_in(response) == [second.id, first.id]
-    assert "ready, failed" in text_of(response)
-    assert "no such recipient" in text_of(response)
-
-
 @pytest.mark.parametrize("where", ["", "group=mail", "q=mail", "group=mail&state=failed", "group=mail&state=ready"])
 def test_it_pages_without_skipping_or_repeating(viewer, where):
     # All of one moment, so that the id decides.

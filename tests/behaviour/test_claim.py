@@ -16,14 +16,6 @@ def add(store, *tasks):
     return store.commit(owner=ANN, adds=tasks)
 
 
-def test_a_claim_gives_the_task_a_new_id(store):
-    [old] = add(store, NewTask(group="mail", data=b"1"))
-    [new] = store.claim("mail", owner=BOB, duration_ms=30_000)
-    assert new.id > old.id
-    assert new.origin == old.origin
-    assert store.find([old.id, new.id]) == [None, new]
-
-
 def test_a_claim_keeps_everything_but_id_owner_time_and_claims(store, clock):
     labels = {"to": "Bob"}
     [old] = add(
@@ -50,12 +42,6 @@ def test_nobody_claims_what_is_leased_until_the_lease_ends(store, clock):
     clock.advance(1_000)
     [taken] = store.claim("mail", owner=BOB)
     assert (taken.origin, taken.claims) == (held.origin, 2)
-
-
-def test_each_task_is_handed_out_once(store):
-    added = add(store, *[NewTask(group="mail")] * 20)
-    claimed = [task.origin for _ in added for task in store.claim("mail", owner=BOB)]
-    assert sorted(claimed) == [task.id for task in added]
 
 
 def test_random_is_the_rule_and_chooses_evenly(store):

@@ -1,7 +1,5 @@
 """What a commit does with what it adds, updates and deletes."""
 
-from dataclasses import replace
-
 from taskstore.types.tasks import Change, NewTask
 
 from .people import ANN, BOB
@@ -85,26 +83,6 @@ def test_the_new_owner_is_who_commits(store):
     [old] = store.commit(owner=ANN, adds=[NewTask(group="mail")])
     [new] = store.commit(owner=BOB, updates=[Change(id=old.id)])
     assert (old.owner, new.owner) == (ANN, BOB)
-
-
-def test_keep_leaves_data_type_and_error_as_they_are(store, clock):
-    [old] = store.commit(
-        owner=ANN, adds=[NewTask(group="mail", data=b"1\xff", data_type="example/Letter", error="torn")]
-    )
-    [claimed] = store.claim("mail", owner=ANN)
-    clock.advance(30_000)
-    [new] = store.commit(owner=ANN, updates=[Change(id=claimed.id, timespec_ms=-60_000)])
-    assert new == replace(claimed, id=new.id, available_at_ms=clock.now_ms + 60_000)
-    assert (new.data, new.data_type, new.error) == (old.data, old.data_type, old.error)
-
-
-def test_release_gives_the_task_back(store, clock):
-    store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
-    [claimed] = store.claim("mail", owner=ANN)
-    [released] = store.commit(owner=ANN, updates=[Change(id=claimed.id, data=b"1", release=True)])
-    assert (released.owner, released.available_at_ms) == (0, clock.now_ms)
-    [again] = store.claim("mail", owner=BOB)
-    assert (again.origin, again.claims) == (claimed.origin, 2)
 
 
 def test_release_can_keep_the_data_and_wait(store, clock):

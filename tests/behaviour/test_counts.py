@@ -159,20 +159,6 @@ def test_counts_are_true_after_batches(transactional_db):
     assert_counts_are_true()
 
 
-@pytest.mark.parametrize("state", ["leased_since_ms > 0", "leased_since_ms = 0"])
-def test_the_future_is_counted_without_looking_at_a_row(transactional_db, state):
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 5_000)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", timespec_ms=-3_600_000)] * 100)
-    now_ms = Task.objects.now_ms()
-    asked = f"SELECT ({totals._future_of(state)}) FROM (SELECT 'mail' AS name, {now_ms} AS now_ms) AS asked"  # noqa: S608
-    explain, words = PLANS[connection.vendor]
-    with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            cursor.execute("VACUUM ANALYZE tasks_app_task")  # As autovacuum does all the time.
-        cursor.execute(f"{explain} {asked}")
-        assert words in str(cursor.fetchall())
-
-
 PLANS = {
     "postgresql": ("EXPLAIN", "Index Only Scan using task_listing"),
     "sqlite": ("EXPLAIN QUERY PLAN", "COVERING INDEX task_listing"),

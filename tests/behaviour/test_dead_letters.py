@@ -73,11 +73,3 @@ def test_an_operator_who_only_moves_a_failed_task_makes_no_dead_letter():
     assert moved.failed_from == ""
     [failed] = Task.objects.commit(owner=0, updates=[Change(id=moved.id, group="x", error="no")], operator=ann)
     assert failed.failed_from == "archive"
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("group", ["jobs/default/failed", "commands/x/failed_count", "commands/x/open_stashed"])
-def test_jobs_and_commands_that_ended_are_no_dead_letters(group):
-    [task] = Task.objects.commit(owner=0, adds=[NewTask(group="jobs/default")])
-    [ended] = Task.objects.commit(owner=0, adds=[NewTask(id=task.id, group=group, error="boom")], deletes=[task.id])
-    assert ended.labels == {}

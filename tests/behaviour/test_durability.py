@@ -21,14 +21,6 @@ def statements_of_a_commit():
     return [statement for sql in said for statement in sql.split("; ")]
 
 
-@pytest.mark.parametrize("durability", ["strict", "opportunistic"])
-def test_the_store_works_alike_in_both(store, settings, durability):
-    settings.TASKSTORE_DURABILITY = durability
-    [old] = store.commit(owner=ANN, adds=[NewTask(group="mail", data=b"1")])
-    [new] = store.claim("mail", owner=ANN)
-    assert store.find([old.id, new.id]) == [None, new]
-
-
 @only_postgresql
 def test_strict_leaves_the_servers_own_promise_alone(transactional_db, settings):
     settings.TASKSTORE_DURABILITY = "strict"

@@ -1,6 +1,5 @@
 """An id is used once, for ever, and a successor's is larger."""
 
-from collections import defaultdict
 from contextlib import suppress
 
 import pytest
@@ -35,13 +34,6 @@ def test_ids_rise(store):
     ids += [task.id for task in store.claim("mail", owner=BOB, limit=2)]
     ids += [add(store)]
     assert ids == sorted(set(ids))
-
-
-def test_the_id_of_a_deleted_task_is_not_used_again(store, monkeypatch):
-    newest = add(store)
-    store.commit(owner=ANN, deletes=[newest])
-    monkeypatch.setattr(database.SQLite, "_given_out", defaultdict(int))  # As in another process.
-    assert add(store) > newest
 
 
 def test_an_id_of_a_transaction_that_was_rolled_back_is_not_given_out_again(transactional_db):

@@ -80,16 +80,6 @@ def test_the_database_itself_refuses_an_update(transactional_db, model):
     assert list(model.objects.values()) == before
 
 
-def test_an_upsert_is_an_update_too(task):
-    columns = ", ".join(f'"{field.column}"' for field in Task._meta.fields)
-    sql = f"""
-        INSERT INTO tasks_app_task ({columns}) SELECT {columns} FROM tasks_app_task WHERE id = %s
-        ON CONFLICT (id) DO UPDATE SET error = 'changed'
-    """  # noqa: S608 - our own names
-    with pytest.raises(DatabaseError, match="immutable"), connection.cursor() as cursor:
-        cursor.execute(sql, [task.id])
-
-
 @pytest.fixture
 def rows(transactional_db):
     """One in each table whose rows never change, and a unique index beside the key."""

@@ -34,25 +34,6 @@ def test_successors_share_large_data(store):
     assert store.group("mail", owned=True) == [renewed]
 
 
-def test_many_at_once_keep_their_own(store):
-    large = [bytes([letter]) * PAYLOAD_BYTES for letter in b"abc"]
-    tasks = store.commit(
-        owner=ANN, adds=[NewTask(group="mail", data=data) for each in large for data in (each, each[:9])]
-    )
-    claimed = store.claim("mail", owner=BOB, limit=6)
-    assert sorted(task.data for task in claimed) == sorted(task.data for task in tasks)
-    assert {task.data for task in tasks} == {*large, *(each[:9] for each in large)}
-    assert kept() == [tasks[0].id, tasks[2].id, tasks[4].id]
-
-
-def test_whoever_reads_rows_with_django_gets_it_whole(transactional_db):
-    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=LARGE)])
-    assert bytes(Task.objects.get(id=task.id).data) == LARGE
-    assert [bytes(data) for data in Task.objects.values_list("data", flat=True)] == [LARGE]
-    [deferred] = Task.objects.get_queryset().defer("data")
-    assert bytes(deferred.data) == LARGE
-
-
 def test_the_database_refuses_to_change_it(transactional_db):
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=LARGE)])
     with pytest.raises(DatabaseError, match="immutable"), connection.cursor() as cursor:

@@ -66,13 +66,6 @@ def test_what_another_owner_leases_is_not_taken_before_its_lease_ends(perform, c
     assert origins(perform(Query(groups=("mail",), duration_ms=1, at_ms=owned.available_at_ms))) == [task.id]
 
 
-def test_many_tasks_of_other_owners_do_not_hide_the_next_one(perform, clock):
-    add(*[{}] * 5)
-    perform(Claim(groups=("mail",), owner=BOB, limit=5, duration_ms=1_000))
-    [task] = add({"timespec_ms": clock.now_ms + 5_000})
-    assert origins(perform(Query(groups=("mail",), duration_ms=1, at_ms=clock.now_ms + 5_000))) == [task.id]
-
-
 def test_a_successor_goes_on_with_lease_priority_and_large_data(perform, clock):
     large = b"x" * PAYLOAD_BYTES
     [task] = add({"priority": 7, "data": large})

@@ -57,16 +57,3 @@ def test_what_an_operator_purged_is_kept(transactional_db, finished):
         "ada",
         "a test",
     )
-
-
-def test_nothing_is_kept(store, off):
-    ids = live(store)
-    store.commit(owner=BOB, deletes=[ids[-1]])
-    assert not EndedTask.objects.exists()
-    assert [store.history(task_id) for task_id in ids] == [None] * len(ids)
-
-
-def test_a_scope_hides_what_it_hides_with_more_history(store, reduced):
-    ids = live(store)
-    assert store.within("mail").history(ids[0]) is None
-    assert store.within("reports").history(ids[0]) is not None

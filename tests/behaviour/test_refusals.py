@@ -53,13 +53,6 @@ def held(store):
     return held
 
 
-def test_what_another_client_holds(store, held):
-    with refused(owned=(held.id,)):
-        store.commit(owner=BOB, updates=[Change(id=held.id)])
-    with refused(owned=(held.id,)):
-        store.commit(owner=BOB, deletes=[held.id])
-
-
 def test_every_reason_at_once(store, gone, task, held):
     before = everything()
     with pytest.raises(CommitRefused) as error:

@@ -34,12 +34,6 @@ def test_a_task_of_another_group_is_not_there(store, tasks):
     assert store.find(foreign) == [tasks[name] for name in FOREIGN]
 
 
-def test_a_claim_can_not_depend_on_a_task_of_another_group(store, tasks):
-    with pytest.raises(CommitRefused) as error:
-        store.within("pay").claim("pay", owner=ANN, depends=[tasks["payroll"].id])
-    assert error.value.refusal == Refusal(depends=(tasks["payroll"].id,))
-
-
 def test_a_prefix_is_told_by_case(store, tasks):
     mine = store.within("pay/*")
     asked = [tasks[name].id for name in ("pay/x", "PAY/x", "pay", "payroll")]

@@ -35,12 +35,6 @@ def test_a_claimed_task_expires_when_its_lease_ends(task, clock):
     assert state(again, clock) is State.CLAIMED
 
 
-def test_a_failed_task_is_that_beside_its_state(clock):
-    [failed] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", error="torn")])
-    assert state(failed, clock) is State.READY
-    assert failed.is_failed
-
-
 @pytest.mark.parametrize(
     ("patterns", "expected"),
     [

@@ -80,16 +80,6 @@ def test_a_refused_commit_leaves_the_transaction_usable(task, ledger):
     assert Task.objects.find([new.id]) == [new]
 
 
-def test_a_savepoint_of_the_caller_can_be_taken_back(task, ledger):
-    with transaction.atomic():
-        note()
-        with pytest.raises(ZeroDivisionError):
-            fails_after(lambda: Task.objects.commit(owner=ANN, deletes=[task.id]))
-        [new] = Task.objects.commit(owner=ANN, updates=[Change(id=task.id)])
-    assert ledger.count() == 1
-    assert Task.objects.find([new.id]) == [new]
-
-
 def test_on_commit_hooks_run_after_the_callers_commit(task, ledger):
     seen = []
     with transaction.atomic():

@@ -36,15 +36,6 @@ def test_an_equal_add_creates_nothing_and_shows_the_task_that_holds_the_key(stor
     assert [task.id for task in store.group("mail", owned=True)] == [first.id]
 
 
-def test_of_two_equal_keys_in_one_commit_the_second_is_the_duplicate(store):
-    adds = [letter(data=b"1"), NewTask(group="mail", data=b"2"), letter(data=b"3"), letter("Ann", data=b"4")]
-    [first, plain, again, other] = store.commit(owner=ANN, adds=adds)
-    assert [task.duplicate for task in (first, plain, again, other)] == [False, False, True, False]
-    assert (again.id, again.data) == (first.id, b"1")
-    assert (plain.data, other.data) == (b"2", b"4")
-    assert len(store.group("mail", owned=True)) == 3
-
-
 def test_successors_keep_the_key_and_a_duplicate_shows_the_living_one(store):
     store.commit(owner=ANN, adds=[letter()])
     [claimed] = store.claim("mail", owner=BOB)
@@ -66,13 +57,6 @@ def test_a_key_is_free_once_its_task_has_ended(store):
     assert held_keys() == []
     [second] = store.commit(owner=ANN, adds=[letter()])
     assert not second.duplicate
-    assert held_keys() == [("mail", "Bob", second.id, 0)]
-
-
-def test_deletes_of_a_commit_count_before_its_adds(store):
-    [first] = store.commit(owner=ANN, adds=[letter()])
-    [second] = store.commit(owner=ANN, adds=[letter(data=b"second")], deletes=[first.id])
-    assert (second.duplicate, second.data, second.origin) == (False, b"second", second.id)
     assert held_keys() == [("mail", "Bob", second.id, 0)]
 
 
@@ -98,15 +82,6 @@ def test_a_kept_key_holds_in_the_commit_that_ends_its_task(store):
     [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
     [again] = store.commit(owner=ANN, adds=[letter()], deletes=[first.id])
     assert (again.id, again.duplicate, again.ending) == (first.id, True, "deleted")
-
-
-def test_a_living_task_holds_its_key_also_when_its_time_is_over(store):
-    [first] = store.commit(owner=ANN, adds=[letter(unique_for_ms=DAY_MS)])
-    UniqueKey.objects.update(until_ms=1)
-    [again] = store.commit(owner=ANN, adds=[letter()])
-    assert (again.id, again.duplicate) == (first.id, True)
-    store.commit(owner=ANN, deletes=[first.id])
-    assert held_keys() == []
 
 
 def test_a_task_out_of_scope_is_not_shown(store):

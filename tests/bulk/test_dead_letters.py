@@ -85,15 +85,6 @@ def test_an_undo_makes_them_dead_letters_again():
     assert now(there).group == "mail"
 
 
-def test_who_may_not_touch_the_target_sends_nothing_there():
-    there = letter()
-    with pytest.raises(Forbidden, match='"mail"'):
-        requeue(Selection(group="mail/failed", scope=GroupScope(("mail/failed",))))
-    assert now(there).id == there.id
-    scoped = Selection(group="mail/failed", scope=GroupScope(("mail/failed",)))
-    assert requeue(scoped, here=True).done == 1
-
-
 def test_of_several_targets_those_are_left_alone_that_may_not_be_touched():
     allowed, forbidden = letter("mail", "all/failed"), letter("commands/x/open", "all/failed")
     operation = requeue(Selection(group="all/failed", scope=NO_COMMANDS))

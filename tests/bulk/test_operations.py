@@ -134,15 +134,6 @@ def test_it_moves_into_a_group_that_is_there_or_may_be_created():
     assert len(tasks_of("new")) == 3
 
 
-def test_it_spreads_what_it_requeues_over_time():
-    for task in add(count=5):
-        fail(task)
-    at_ms = Task.objects.now_ms() + 3_600_000
-    begin(Requeue, at=at_ms, spread_minutes=10)
-    times = sorted(task.available_at_ms - at_ms for task in tasks_of())
-    assert times == [0, 120_000, 240_000, 360_000, 480_000]
-
-
 @pytest.mark.parametrize(
     ("verb", "parameters"),
     [

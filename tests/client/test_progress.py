@@ -16,15 +16,6 @@ def fake() -> FakeStore:
     return FakeStore()
 
 
-def test_only_the_last_report_is_sent(fake):
-    reports = Reports(fake)
-    for page in range(1, 4):
-        reports.note(17, page / 4, f"page {page}")
-    reports.send()
-    reports.send()
-    assert fake.reports == [(17, 0.75, "page 3")]
-
-
 def test_what_could_not_be_sent_is_sent_later_unless_there_is_news(fake):
     reports = Reports(fake)
     reports.note(17, 0.1, "")

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from taskstore import Change, NewTask, Result, Save, Task
-from taskstore.worker.functions import attempt_of, given_back, verdict
+from taskstore.worker.functions import verdict
 from taskstore.worker.handlers import Handler, How, Outcome, as_result
 from taskstore.worker.retries import Retries
 
@@ -57,18 +57,6 @@ def test_anything_else_is_a_mistake(returned):
         as_result(returned)
 
 
-def test_a_failed_attempt_is_counted_and_comes_again_later():
-    [later] = ended(Outcome.of(ValueError("no\0 address"), 2, handler().retries)).updates
-    assert later == Change(
-        id=ID,
-        timespec_ms=-1_000,
-        error="ValueError: no\N{REPLACEMENT CHARACTER} address",
-        labels={"tier": "gold", "attempts": "2"},
-        release=True,
-    )
-    assert attempt_of(Task.make(id=1, group="mail", labels=later.labels)) == 3
-
-
 def test_the_last_attempt_moves_it_as_it_is_and_it_starts_anew_there():
     failed = ended(Outcome.of(ValueError("no address"), 2, handler().retries), attempt=3)
     there = NewTask(
@@ -93,11 +81,6 @@ def test_it_is_saved_at_once_where_the_function_says():
         ("mail/odd", "who is that?"),
         ("odd", "KeyError: 'name'"),
     ]
-
-
-def test_what_is_given_back_has_one_attempt_less():
-    [change] = given_back(MAIL, 1).updates
-    assert change == Change(id=ID, labels={"tier": "gold"}, release=True)
 
 
 @pytest.mark.parametrize("wrong", [{"failed_group": "mail"}, {"max_attempts": 0}])

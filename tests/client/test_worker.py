@@ -18,11 +18,9 @@ from lab.testing import PROJECT
 from taskstore import (
     Change,
     Client,
-    Discard,
     NewTask,
     Result,
     Retry,
-    Save,
     Snooze,
     UnexpectedAnswer,
     Worker,
@@ -213,20 +211,6 @@ def test_the_task_of_dead_workers_fails_at_last(store, worker):
     with Running(worker):
         gone(store)
     assert [task.error for task in store.group("mail/failed")] == ["WorkerDied: in attempt 5"]
-
-
-def test_functions_say_what_becomes_of_a_task(store, worker):
-    @worker.handle("mail")
-    def send(task):
-        if task.text == "spam":
-            raise Discard("nobody wants it")
-        raise Save("mail/odd") from KeyError("name")
-
-    store.add("mail", "spam"), store.add("mail", "hello")
-    with Running(worker):
-        gone(store)
-    assert [(task.text, task.error) for task in store.group("mail/odd")] == [("hello", "KeyError: 'name'")]
-    assert store.groups() == ["mail/odd"]
 
 
 def test_what_can_not_be_committed_is_a_failure(store, worker):

@@ -188,16 +188,6 @@ def test_a_search_finds_what_was_written_and_where_it_stood(monkeypatch):
     assert results("default", text="nothing like it").commands == ()
 
 
-def test_a_search_that_looked_into_enough_says_where_to_go_on(monkeypatch):
-    monkeypatch.setattr("tasks_app.commands.paging.LOOKED_AT", 2)
-    finished(2, out=b"fine")
-    finished(2)
-    first = results("default", text="fine")
-    assert (first.commands, first.after is None) == ((), False)
-    second = results("default", text="fine", after=first.after)
-    assert (len(second.commands), second.after) == (2, None)
-
-
 def test_a_page_has_the_beginning_of_what_was_written():
     [made, _] = finished(2, out="ä".encode() * 5_000)
     assert not results("default").commands[0].is_whole

@@ -14,7 +14,7 @@ from tasks_app.commands import make_lists, process_closed, projects
 from tasks_app.commands.import_export import entries_in, export_project, import_project
 from tasks_app.core.actors import PROGRAM, Actor
 from tasks_app.core.operations import GroupScope
-from tasks_app.models import Client, Task
+from tasks_app.models import Task
 from taskstore.commands.files import ProjectContent
 from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
 from taskstore.types.command_lines import Line
@@ -88,15 +88,6 @@ def test_all_that_is_known_of_a_live_project_goes_into_another_store(settings):
         for status, record in exported()
     ]
     assert exported("reports") == sorted(reopened, key=lambda entry: (entry[0], str(entry[1])))
-
-
-def test_a_running_list_is_exported_with_its_worker_and_its_start():
-    imported("mail", lines(("open", CommandList(name="5", commands=(COMMAND,)))))
-    [task] = Task.objects.claim(group_of("mail", CommandStatus.OPEN), owner=BOB)
-    [(status, made)] = exported()
-    assert (status, made.directory) == ("running", f"5_client_2_{task.leased_since_ms // 1_000}")
-    Client.objects.create(id=BOB, name="bob/7 ü", groups=[], seen_at_ms=0)
-    assert exported()[0][1].worker == "bob-7-ü"
 
 
 def test_an_import_that_is_sent_again_adds_nothing_though_the_commands_have_moved_on(settings):

@@ -221,15 +221,6 @@ def test_at_its_end_it_kills_what_runs_and_gives_back_what_is_not_done(project, 
     assert project.store.claim(group_of(NAME, OPEN))
 
 
-def test_at_its_end_what_runs_may_come_to_its_end(project, tmp_path):
-    project.add_list("echo $$ >pids; sleep 2; echo a", "echo b")
-    with project.worker(cwd=str(tmp_path), grace_s=60):
-        assert eventually(lambda: pids(tmp_path))
-    [closed] = project.lists(CLOSED)
-    assert [command.run.out.text for command in closed.commands] == ["a\n"]
-    assert [command.id for [command] in [project.lists(OPEN)[0].commands]] == ["1001_0"]
-
-
 # ---- The store
 
 

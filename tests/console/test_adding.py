@@ -21,11 +21,6 @@ def test_it_adds_a_task_and_shows_it(operator):
     assert f"Added task {task.id} to mail." in operator.get(answer.headers["Location"]).content.decode()
 
 
-def test_it_keeps_data_as_it_was_typed(operator):
-    send(operator, text="  a\r\nb \u2028 é\n")
-    assert bytes(Task.objects.get().data).decode() == "  a\nb \u2028 é\n"
-
-
 @pytest.mark.parametrize(
     ("field", "value", "error"),
     [

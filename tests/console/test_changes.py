@@ -66,16 +66,6 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
     assert form["expected"] == ["5"]
 
 
-def test_it_asks_as_a_page_without_scripts_and_as_a_part_with_them(operator):
-    add()
-    query = {"verb": "purge", "name": "mail", "all": 1}
-    page = operator.get("/console/confirm", query).content.decode()
-    part = operator.get("/console/confirm", query, headers={"HX-Request-Type": "partial"}).content.decode()
-    assert "<title>Purge" in page
-    assert "<html" not in part
-    assert 'id="dialog-title"' in part
-
-
 @pytest.mark.parametrize(
     ("to", "error"),
     [

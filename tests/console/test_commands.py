@@ -50,13 +50,6 @@ def test_a_fresh_store_says_what_a_command_is_and_how_to_submit_one(submitter, v
     assert 'href="/console/commands/submit"' not in text_of(viewer, "commands")
 
 
-@pytest.mark.parametrize("name", ["..", "submit", "a b%/"[:-1], "x" * 200])
-def test_a_project_may_have_any_name(submitter, name):
-    submitted(1, name)
-    address = submitter.get("/console/commands").content.decode().split('class="what"><a href="')[1].split('"')[0]
-    assert f">{name}</bdi></h1>" in submitter.get(address.replace("&amp;", "&")).content.decode()
-
-
 @pytest.mark.parametrize(
     ("query", "told"),
     [
@@ -72,19 +65,6 @@ def test_a_project_says_what_makes_no_sense(submitter, query, told):
 
 
 # ---- A project
-
-
-@pytest.mark.parametrize(
-    ("err", "told"),
-    [
-        (b"Traceback:\nno such film\nended with 3\n", "no such film"),
-        (b"ended with 3\n", "ended with 3"),
-        (b"frame 1\ntook longer than 5 s and was killed\n", "took longer than 5 s and was killed"),
-    ],
-)
-def test_a_result_shows_the_last_that_was_written_to_stderr(submitter, err, told):
-    ended("1_0", CommandStatus.FAILED_COUNT, exit_code=3, err=Output.of(err))
-    assert f'<code class="error">{told}</code>' in text_of(submitter, PROJECT)
 
 
 @pytest.mark.parametrize("status", sorted(set(CommandStatus)))
@@ -159,13 +139,6 @@ def test_a_command_that_was_never_run_says_so(submitter):
     assert "This command has not run yet" in text_of(submitter, "commands/command?project=default&id=1_0")
     assert "has no command with this id" in text_of(submitter, "commands/command?project=default&id=2_0", 404)
     assert "must be the id of a command" in text_of(submitter, "commands/command?project=default", 400)
-
-
-def test_what_is_missing_of_an_output_is_told_where_it_is_missing(submitter):
-    completed("1_0", out=Output.of(b"beginning" + b"end", cut_at=9, missing=5_000_000))
-    text = text_of(submitter, "commands/command?project=default&id=1_0")
-    head, _, tail = text.partition("5.0 MB missing here")
-    assert ("beginning</pre>" in head, "end</pre>" in tail) == (True, True)
 
 
 def test_an_output_that_is_too_long_for_a_page_is_cut_in_the_middle(submitter):

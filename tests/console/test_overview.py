@@ -4,8 +4,6 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tasks_app.alerts.attention import Kind, Notice
@@ -98,24 +96,6 @@ def test_it_shows_many_groups_page_by_page(viewer, monkeypatch):
     assert groups(page(viewer, "?sort=name&page=3")) == ["c"]  # The last, when there are not so many any more.
 
 
-# What is read once in a while, such as rates, may be read again for the second page.
-READ_NOW_AND_THEN = 8
-
-
-def queries_of(viewer, search=""):
-    with CaptureQueriesContext(connection) as queries:
-        page(viewer, search)
-    return len(queries)
-
-
-def test_it_asks_the_database_as_often_for_many_groups_as_for_few(viewer):
-    add("group")
-    for_one = queries_of(viewer)
-    for name in range(30):
-        add(f"group {name}")
-    assert queries_of(viewer) <= for_one + READ_NOW_AND_THEN
-
-
 def test_its_tiles_draw_how_it_was(viewer, clock):
     add()
     assert "<polyline" not in page(viewer)
@@ -131,19 +111,6 @@ def test_its_tiles_draw_how_it_was(viewer, clock):
     told = flow(viewer)["tiles"]
     assert {name: told[f"{name}-level"] for name in lines} == lines
     assert (told["workers"], told["workers-note"]) == ("0", "no workers reporting")
-
-
-def test_names_that_begin_alike_fold(viewer):
-    for name in ("mail/in", "mail/out/a", "mail/out/b", "mail", "reports/a"):
-        add(name)
-    assert lines(page(viewer, "?view=tree&sort=name")) == ["mail", "mail/", "reports/a"]
-    opened = ["mail", "mail/", "1 mail/in", "1 mail/out/", "reports/a"]
-    assert lines(page(viewer, "?view=tree&sort=name&open=mail/")) == opened
-    # What it lies in is open with it, and what lies in it is closed with it.
-    everything = ["mail", "mail/", "1 mail/in", "1 mail/out/", "2 mail/out/a", "2 mail/out/b", "reports/a"]
-    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/")) == everything
-    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/&close=mail/out/")) == opened
-    assert lines(page(viewer, "?view=tree&sort=name&open=mail/out/&close=mail/")) == ["mail", "mail/", "reports/a"]
 
 
 def test_a_folder_has_the_numbers_of_all_below(viewer, clock):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tasks_app.control import pauses
-from tasks_app.core.actors import Actor
 from tasks_app.models import Task
 
 from .store import ANN, add
@@ -29,13 +27,3 @@ def test_it_asks_with_what_waits_and_what_is_held(operator):
     html = operator.get("/console/pause?name=mail").content.decode()
     assert "<strong>2</strong> ready tasks will wait." in html
     assert "Workers can still finish the <strong>1</strong> task they hold" in html
-
-
-@pytest.mark.parametrize(("is_paused", "offered"), [(False, "Pause…"), (True, "Resume")])
-def test_a_page_offers_what_can_be_done(operator, viewer, is_paused, offered):
-    add()
-    if is_paused:
-        pauses.pause("mail", Actor("Ann"))
-    assert f">{offered}<" in operator.get("/console/group?name=mail").content.decode()
-    seen_by_viewer = viewer.get("/console/group?name=mail").content.decode()
-    assert not any(f">{word}<" in seen_by_viewer for word in ("Pause…", "Resume"))

@@ -89,17 +89,6 @@ async def test_the_first_message_has_the_counts_of_every_group_on_the_page():
 
 
 @in_event_loop
-async def test_later_messages_have_only_what_changed():
-    store = Store(mail=Counts(ready=3), reports=Counts(ready=1))
-    async with Viewer(Broadcaster(store.read)) as viewer:
-        first = await viewer.hears_counts()
-        store.groups["mail"] = Counts(ready=2, claimed=1)
-        second = await viewer.hears_counts()
-    assert second["delta"] == {"groups": {"mail": [2, 1, 0, 0, 0]}}
-    assert second["seq"] == first["seq"] + 1
-
-
-@in_event_loop
 async def test_without_a_change_only_heartbeats_are_sent():
     store = Store(mail=Counts(ready=3))
     async with Viewer(Broadcaster(store.read)) as viewer:

@@ -86,16 +86,6 @@ def clock(monkeypatch):
 # ---- Tokens and limits
 
 
-def test_the_token_is_looked_up_as_often_as_on_the_long_way(clock, worker):
-    assert worker.is_taken()
-    clock.now_s += tokens.TRUSTED_S + 0.1
-    worker.token.__class__.objects.update(last_used_at=None)
-    assert not worker.is_taken()
-    worker.token.refresh_from_db()
-    assert worker.token.last_used_at
-    assert worker.is_taken()
-
-
 @pytest.mark.parametrize("setting", ["TASKSTORE_TOKEN_RATE", "TASKSTORE_ADDRESS_RATE"])
 def test_where_rates_are_limited_all_are_counted(worker, settings, setting):
     assert worker.is_taken()
@@ -123,12 +113,6 @@ def test_it_refuses_a_key_that_occurs_twice_in_a_body(worker):
     assert status == 400, answer
     assert "deletes" in answer["errors"]["body"][0]
     assert Task.objects.count() == 2
-
-
-def test_it_knows_a_head_again_whatever_changes_with_each_request(worker):
-    ids = (b"X-Request-ID: 17\r\n", b"traceparent: 00-ab-cd-01\r\nX-Forwarded-For: 10.1.2.3\r\n")
-    for more in (*ids, b"Idempotency-Key: k1\r\n"):
-        assert worker.is_taken(more=more)
 
 
 @pytest.mark.parametrize(

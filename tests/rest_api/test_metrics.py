@@ -55,12 +55,6 @@ def by(**labels: str) -> Labels:
 
 
 @pytest.mark.once
-def test_a_program_of_this_machine_needs_no_token(machine):
-    assert machine.get("/metrics").status_code == 200
-    assert machine.get("/stats").status_code == 401
-
-
-@pytest.mark.once
 @pytest.mark.parametrize(
     "headers",
     [

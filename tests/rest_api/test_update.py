@@ -166,25 +166,6 @@ def test_duration_is_another_name_for_timespec(api, sent, expected_ms):
             assert before + expected_ms <= task["timespec"] <= Task.objects.now_ms() + expected_ms
 
 
-def test_duration_and_timespec_that_differ_are_refused(api):
-    task = api.add()
-    adds, updates = (
-        [{"group": "mail", "timespec": 0, "duration": 1}],
-        [{"id": task["id"], "timespec": 5, "duration": 0}],
-    )
-    status, answer = api.post("/update", {"clientid": ANN, "adds": adds, "updates": updates})
-    assert (status, answer["errors"].keys()) == (400, {"adds[0].duration", "updates[0].duration"})
-    assert api.get("/group/mail")[1] == [task]
-
-
-def test_the_body_is_json_whatever_its_content_type(api):
-    body = '{"clientid": 1, "adds": [{"group": "mail"}]}'
-    for content_type in ("", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        status, _ = api.send("/update", body, content_type)
-        assert status == 200
-    assert len(api.get("/group/mail")[1]) == 4
-
-
 def test_it_names_every_wrong_field_of_values_and_of_types(api):
     status, answer = api.post(
         "/update",
