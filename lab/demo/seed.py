@@ -78,7 +78,7 @@ class Seed:
         totals.fold_here()
         # Otherwise the charts would show only that a million tasks arrived within a minute.
         Rate.objects.filter(minute__gte=self._now_ms // MINUTE_MS).delete()
-        self._remember_levels(list(sizes)[:BUSY_GROUPS])
+        self._remember_levels()
         self._remember_work()
 
     def _names(self) -> list[str]:
@@ -227,25 +227,21 @@ class Seed:
             runs=runs,
         )
 
-    def _remember_levels(self, busy: Sequence[str]) -> None:
-        """Write the levels of a day, which follow the backlogs of the busy groups and end at the present counts."""
-        rates = Rate.objects.filter(group__in=busy, minutes=1)
-        backlogs = dict(rates.values_list("minute").annotate(Sum("tasks")).order_by("minute"))
-        Level.objects.all().delete()
-        Level.objects.bulk_create(self._levels(backlogs), ignore_conflicts=True)
-
-    def _levels(self, backlogs: dict[int, int]) -> Iterator[Level]:
+    def _remember_levels(self) -> None:
+        """Write the levels of a day, which end at the present counts. Lost workers were heard until a while ago."""
         numbers, end = totals.numbers_of_all(), Task.objects.now_ms() // MINUTE_MS
-        last = backlog = [*backlogs.values()][-1]
-        for minute in range(end - DAY, end):
-            backlog, ago = backlogs.get(minute, backlog), end - minute
-            means = (getattr(numbers, state) * backlog / max(last, 1) for state in COUNTED)
-            counts = (self._many(mean * up_and_down(ago, place)) for place, mean in enumerate(means))
-            yield Level(minute=minute, **dict(zip(COUNTED, counts, strict=True)), workers=self._heard(ago))
-
-    def _heard(self, minutes_ago: int) -> int:
-        """Return the number of workers at a time, including lost ones for some time after their last heartbeat."""
-        return self.workers - (len(self._lost) if minutes_ago * MINUTE_MS < SILENT_MS - LOST_MS else 0)
+        Level.objects.all().delete()
+        Level.objects.bulk_create(
+            Level(
+                minute=end - ago,
+                workers=self.workers - (len(self._lost) if ago * MINUTE_MS < SILENT_MS - LOST_MS else 0),
+                **{
+                    state: self._many(getattr(numbers, state) * up_and_down(ago, place))
+                    for place, state in enumerate(COUNTED)
+                },
+            )
+            for ago in range(DAY, 0, -1)
+        )
 
     def _remember_work(self) -> None:
         """Write the work of an hour: each worker did its share of what left the groups, until it was lost."""
