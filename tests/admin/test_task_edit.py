@@ -20,18 +20,6 @@ def only_task():
     return Task.objects.get_queryset().get()
 
 
-def test_it_makes_a_successor_and_shows_its_id(operator):
-    old = add(data=b"hello", labels={"colour": "red"}, priority=3)
-    response = save(operator, old, content="hello Bob", reason="a typo")
-    new = only_task()
-    assert new.id > old.id
-    assert new.origin == old.origin
-    assert (new.group, bytes(new.data), new.labels, new.priority) == ("mail", b"hello Bob", {"colour": "red"}, 3)
-    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">View it</a>.']
-    [step] = trail_of(old)
-    assert (step.ending, step.successor, step.operator, step.reason) == ("changed", new.id, "olaf", "a typo")
-
-
 @pytest.mark.parametrize(
     ("typed", "changed"),
     [

@@ -72,12 +72,6 @@ def test_missing_depends_are_an_error(store):
     assert store.find([task.id]) == [task]
 
 
-def test_missing_depends_are_an_error_also_when_there_is_nothing_to_claim(store):
-    with pytest.raises(CommitRefused) as error:
-        store.claim("mail", owner=BOB, depends=[2**53])
-    assert error.value.refusal == Refusal(depends=(2**53,))
-
-
 @with_each(
     "group, asked, field",
     [

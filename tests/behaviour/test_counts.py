@@ -149,16 +149,6 @@ def run(operations: Sequence[Operation]) -> None:
         dialect.drive(transact(operations, dialect))
 
 
-def test_counts_are_true_after_batches(transactional_db):
-    chance = random.Random(1)
-    run([Commit(owner=ANN, adds=tuple(NewTask(group=group) for group in GROUPS * 20))])
-    for _ in range(20):
-        operations = [random_operation(chance, []) for _ in range(10)]
-        run([operation for operation in operations if isinstance(operation, Claim) or operation.adds])
-    assert Task.objects.filter(leased_since_ms__gt=0).exists()
-    assert_counts_are_true()
-
-
 PLANS = {
     "postgresql": ("EXPLAIN", "Index Only Scan using task_listing"),
     "sqlite": ("EXPLAIN QUERY PLAN", "COVERING INDEX task_listing"),

@@ -3,7 +3,6 @@
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import DatabaseError, connection
-from django.db.models import QuerySet
 
 from tasks_app.access import audit
 from tasks_app.core.actors import Actor
@@ -45,13 +44,6 @@ def test_a_queryset_changes_nothing_and_names_the_verbs(task, start, name, asked
 
 async def as_coroutine(method, asked):
     return await method(**asked)
-
-
-def test_every_method_that_django_marks_as_writing_is_among_these():
-    marked = {name for name in dir(QuerySet) if getattr(getattr(QuerySet, name), "alters_data", False)}
-    public = {name for name in marked if not name.startswith("_")}
-    assert public
-    assert public <= {form for name in ON_QUERYSETS for form in (name, f"a{name}")}
 
 
 def test_a_task_does_not_delete_itself(task):

@@ -42,17 +42,6 @@ def test_whoever_is_late_is_told_so(store, clock):
     assert store.find([taken.id]) == [taken]
 
 
-def test_a_renewed_lease_starts_anew(store, clock):
-    add(store)
-    [held] = store.claim("mail", owner=ANN, duration_ms=1_000)
-    clock.advance(900)
-    [renewed] = store.commit(owner=ANN, updates=[Change(id=held.id, timespec_ms=-1_000)])
-    clock.advance(999)
-    assert is_owned(store, renewed, by=BOB)
-    clock.advance(1)
-    assert [task.origin for task in store.claim("mail", owner=BOB)] == [held.origin]
-
-
 def test_a_released_future_task_is_for_owner_zero_only(store):
     add(store)
     [held] = store.claim("mail", owner=ANN)

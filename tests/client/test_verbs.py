@@ -23,7 +23,6 @@ from taskstore.client.calls import Call
 from taskstore.client.operating import AskedPreview
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.bulk import BulkPreviewRequest, ByState
-from taskstore.types.tasks import Ending
 
 
 class Calls(Client):
@@ -99,29 +98,6 @@ def test_both_clients_have_every_call(kind):
         assert (
             inspect.signature(getattr(kind, name)).parameters.keys() == inspect.signature(CALLS[name]).parameters.keys()
         )
-
-
-def test_a_task_on_its_way(store):
-    added = store.add("mail", "héllo", labels={"tier": "gold"}, priority=3)
-    assert (added.text, added.labels, added.priority, added.owner) == ("héllo", {"tier": "gold"}, 3, store.id)
-    [claimed] = store.claim("mail", duration_ms=10_000)
-    assert (claimed.origin, claimed.claims) == (added.id, 1)
-    renewed = store.renew(claimed, 100_000)
-    assert renewed.available_at_ms > claimed.available_at_ms + 80_000
-    released = store.release(renewed, error="not yet")
-    assert (released.data, released.error, released.owner) == (added.data, "not yet", 0)
-    [again] = store.claim(["reports", "mail"])
-    moved = store.move(again, "mail/failed", error="no such address")
-    assert (moved.data, moved.priority, moved.origin) == (added.data, 3, added.id)
-    assert moved.labels == {"tier": "gold", "failed_from": "mail"}
-    assert store.groups() == ["mail/failed"]
-    store.delete(moved)
-    assert store.task(moved.id) is None
-    assert store.tasks([added.id, moved.id]) == [None, None]
-    found = store.history(added.id)
-    endings = ["claimed", "renewed", "given back", "claimed", "moved", "deleted"]
-    assert [step.ended.how for step in found.steps] == list(map(Ending, endings))
-    assert store.history(10**12) is None
 
 
 def test_a_commit_answers_adds_then_updates_and_refuses_whole(store):

@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, Submission
+from taskstore import AsyncClient, Client, CommandStatus, InvalidInput
 
 from .stages import completed, is_in, open_list, run, running_list, writes
 
@@ -25,20 +25,6 @@ def secret(served, settings):
 def client(served, secret):
     with Client(served.url, token=secret) as client:
         yield client
-
-
-def test_commands_are_submitted_and_found(client):
-    asked = ["echo A", Submission(cmd="echo B", expected_duration=5, until=2_000_000_000, max_fails=1)]
-    first, second = client.commands.submit("nightly", asked)
-    assert (first.cmd, first.status, first.project, first.expected_duration) == (
-        "echo A", CommandStatus.NEW, "nightly", 60,
-    )  # fmt: skip
-    assert (second.expected_duration, second.until, second.max_fails) == (5, 2_000_000_000, 1)
-    found = client.commands.get("nightly", first.first_id)
-    assert (found.newest, found.earlier, found.tail) == (first, (), None)
-    assert client.commands.get("nightly", "17_0") is None
-    [project] = client.commands.projects()
-    assert (project.project, project.counts["new"]) == ("nightly", 2)
 
 
 def test_what_is_wrong_is_named(client):

@@ -42,18 +42,6 @@ class Elsewhere:
 OPEN, CLOSED = CommandStatus.OPEN, CommandStatus.CLOSED
 
 
-def test_it_closes_a_list_with_the_results(project):
-    project.add_list("echo A; sleep 0.1; echo B", "exit 3")
-    with project.worker():
-        [first, second] = project.ended(2)
-    for closed, command in zip(project.lists(CLOSED), (first, second), strict=True):
-        assert (closed.name, closed.worker, closed.commands) == ("1000", "ann", (command,))
-        assert closed.started <= command.run.started <= command.run.ended <= closed.finished
-    assert (first.run.out.text, first.run.exit_code, first.run.worker) == ("A\nB\n", 0, "ann")
-    assert (second.run.err.text, second.run.exit_code) == ("ended with 3\n", 3)
-    assert project.tasks(OPEN) == project.live() == []
-
-
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
@@ -107,13 +95,6 @@ def test_it_shows_what_a_line_has_written_so_far(project):
         [task] = project.tasks(OPEN)
         assert live.task == task.origin
     assert project.live() == []
-
-
-def test_outputs_of_up_to_ten_mebibytes_are_whole(project):
-    project.add_list("yes 'a line of some length' | head -c 10485760; yes fail | head -c 10000000 >&2")
-    with project.worker():
-        [command] = project.ended()
-    assert (len(command.run.out.kept), len(command.run.err.kept), command.run.missing) == (10 * 2**20, 10**7, 0)
 
 
 def test_a_longer_output_is_cut_and_everybody_says_so(project, caplog):

@@ -18,18 +18,6 @@ def last_minute() -> int:
     return Task.objects.now_ms() // 60_000 - 1
 
 
-def test_charts_are_drawn_and_say_their_newest_numbers(person):
-    add()
-    for minute in (last_minute(), last_minute() + 1):  # Whichever is over when the page asks.
-        happen(minute, entered=6, left=4, tasks=1_204, waits="8:2")
-    person.go("/console/group?name=mail")
-    expect(person.page.locator("[data-chart] canvas")).to_have_count(4)
-    expect(person.page.locator("[data-line=entered] [data-value]")).to_have_text("6")
-    expect(person.page.locator("[data-line=backlog] [data-value]")).to_have_text("1\u202f204")
-    expect(person.page.locator("[data-line=wait50] [data-value]")).to_have_text("24 ms")
-    expect(person.page.get_by_role("img", name="Tasks per minute: in 6, out 4, failed 0")).to_be_visible()
-
-
 def test_a_chart_says_the_time_and_the_numbers_at_the_pointer(person):
     add()
     happen(last_minute() - 30, entered=9)

@@ -129,23 +129,6 @@ def press_until(person, key, selector):
     raise AssertionError(f"{selector} is not reached by {key}")
 
 
-def test_it_goes_by_keyboard_alone(person):
-    [task] = claimed(1)
-    fail(task)
-    person.go("/console/")
-    press_until(person, "Tab", "th.name a[href='/console/group?name=mail']")
-    person.page.keyboard.press("Enter")
-    expect(person.page.get_by_role("heading", name="mail")).to_be_visible()
-    press_until(person, "Tab", "tbody input[name=id]")
-    person.page.keyboard.press("Space")
-    press_until(person, "Shift+Tab", "button[value=requeue]")
-    person.page.keyboard.press("Enter")
-    expect(person.link("Cancel")).to_be_focused()
-    person.page.keyboard.press("Tab")
-    person.page.keyboard.press("Enter")
-    expect(person.page.get_by_text("Requeued 1 task in mail.")).to_be_visible()
-
-
 def test_it_selects_asks_and_purges_without_scripts(without_scripts):
     person = without_scripts
     [first, second] = add(count=2)

@@ -86,15 +86,6 @@ def test_it_goes_to_the_search_by_a_key_that_can_be_turned_off(person):
     expect(find).not_to_be_focused()
 
 
-def test_it_takes_no_key_from_somebody_who_types(person):
-    add()
-    person.go("/console/")
-    name = person.page.get_by_label("Filter groups by name")
-    name.focus()
-    person.page.keyboard.type("a/b")
-    expect(name).to_have_value("a/b")
-
-
 def test_it_copies_a_command(person):
     person.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     person.go("/console/")

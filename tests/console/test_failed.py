@@ -32,15 +32,6 @@ def test_it_has_a_row_for_each_signature(viewer):
     assert '<a href="/console/group?name=reports&amp;state=failed">' in html
 
 
-def test_every_number_leads_to_its_tasks(viewer):
-    for number in range(3):
-        add(error=f'no "{number}" here')
-    found = links(page(viewer))
-    assert len(found) == 5
-    for link in found:
-        assert page(viewer, link).count('class="task-id"><a') == 3
-
-
 def test_on_the_page_of_a_group_it_is_about_that_group(viewer):
     add(error="timed out"), add("reports", error="refused")
     html = page(viewer, "/console/group?name=mail&state=failed")

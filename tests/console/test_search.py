@@ -57,14 +57,6 @@ def test_each_term_can_be_taken_out(viewer):
     ]
 
 
-def test_every_mistake_is_told_and_the_text_stays(viewer):
-    html = search(viewer, "state:redy timeout", status=400)
-    assert "state:redy: must be one of ready, claimed, expired, scheduled, failed" in html
-    assert "timeout: specify where to search" in html
-    assert 'value="state:redy timeout"' in html
-    assert 'aria-invalid="true"' in html
-
-
 def test_data_is_searched_and_shown_for_those_alone_who_may_see_it(viewer, operator):
     [task] = add(data=b"hello kim")
     html = search(operator, "data:kim")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tasks_app.bulk import Move, Purge, Requeue, Selection
+from tasks_app.bulk import Move, Requeue, Selection
 from tasks_app.models import EndedTask, Task
 from tasks_app.reading.history import chain_of
 from taskstore.types.tasks import Change
@@ -134,20 +134,6 @@ def test_it_tells_what_happened(viewer, clock):
     )]  # fmt: skip
     assert places == sorted(places)
     assert claimed.id < failed.id
-
-
-def test_it_tells_of_moves_renewals_and_the_end(viewer):
-    task = claimed_task("mail")
-    [renewed] = Task.objects.commit(owner=BOB, updates=[Change(id=task.id, timespec_ms=-90_000)])
-    [back] = Task.objects.commit(owner=BOB, updates=[Change(id=renewed.id, release=True)])
-    change_all(Move, Selection(group="mail", ids=(back.id,)), by="admin", to="reports", create=True)
-    change_all(Purge, Selection(group="reports"), by="ada", typed="reports", reason="a test")
-    story = text(page(viewer, task.id))
-    for words in (
-        "Lease renewed by 2624", "lease 1 min 30 s", "Given back by 2624", "Moved to reports", "by admin",
-        "Purged by ada", "“a test”",
-    ):  # fmt: skip
-        assert words in story
 
 
 def test_it_tells_what_a_task_became_whose_past_is_not_known(viewer):

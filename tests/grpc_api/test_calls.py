@@ -44,19 +44,6 @@ def test_without_a_valid_token_nobody_gets_in(serving, writer, method, secret):
     client.close()
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("scope", Scope)
-def test_a_scope_allows_what_it_says(connect, method, scope):
-    client = connect(scope)
-    client_may = METHODS[method] in ENOUGH[scope]
-    try:
-        client.call(method, asking(method))
-        code = StatusCode.OK
-    except Exception as error:
-        code = error.code()  # type: ignore[attr-defined]
-    assert (code is not StatusCode.PERMISSION_DENIED) == client_may
-
-
 def test_without_tokens_everybody_may_everything(serving, writer, settings):
     settings.TASKSTORE_NO_AUTH = True
     client = Client(serving.address)

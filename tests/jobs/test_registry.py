@@ -4,12 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from lab.testing import PROJECT
-from taskstore import InvalidInput, JobStatus, job
+from taskstore import InvalidInput, job
 from taskstore.types.job_record import JobOptions, OnLost
 
 from . import sample
@@ -112,15 +112,6 @@ def test_a_duration_may_be_in_seconds():
         timeout_ms=60_000, backoff_ms=2_000
     )
     assert function.using(timeout=None).options == JobOptions()
-
-
-def test_it_is_enqueued_and_its_result_is_read(queue):
-    enqueued = sample.add.enqueue(queue.store, 1, b=2)
-    later = sample.add.using(at=datetime.now(UTC) + timedelta(hours=1), priority=7).enqueue(queue.store, 1)
-    assert (later.status, later.priority) == (JobStatus.SCHEDULED, 7)
-    with queue.worker():
-        assert queue.store.jobs.wait(enqueued.id, timeout_s=30).result == 3
-    assert queue.store.jobs.get(later.id).status == JobStatus.SCHEDULED
 
 
 def test_arguments_may_have_any_name(queue):

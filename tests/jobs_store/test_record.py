@@ -13,11 +13,9 @@ from taskstore.types.job_record import (
     JobStatus,
     NotAJob,
     OnLost,
-    group_to_wait_in,
     new_task,
     queue_of,
     status_of,
-    why_no_queue,
 )
 from taskstore.types.tasks import State
 
@@ -38,12 +36,6 @@ WHOLE = JobRecord(
 
 def test_what_was_written_is_read_again():
     assert JobRecord.decode(WHOLE.encode()) == WHOLE
-
-
-def test_a_function_is_enough_and_what_is_null_or_unknown_is_left_out():
-    assert JobRecord.decode(b'{"function": "a", "args": null, "later": 1, "options": {"new": 2}}') == JobRecord(
-        function="a", args=()
-    )
 
 
 @pytest.mark.parametrize(
@@ -78,12 +70,6 @@ def test_what_is_no_job_is_refused_by_the_name_of_what_is_wrong(tree, wrong):
     assert wrong in str(refused.value)
 
 
-def test_a_requeued_job_keeps_its_attempts_and_counts_them_no_longer():
-    again = JobRecord(function="a", args=[1], attempts=(FAILED,), result=1, log="x").requeued(args=[2])
-    assert (again.args, again.result, again.log, again.counted) == ([2], None, "", ())
-    assert [attempt.how for attempt in again.attempts] == [How.FAILED]
-
-
 def test_a_job_is_a_task_of_its_queue_that_bears_its_function():
     task = new_task(WHOLE, queue="mail", at_ms=-5, priority=7)
     assert (task.group, task.labels, task.timespec_ms, task.priority) == (
@@ -108,14 +94,3 @@ def test_the_group_tells_queue_and_status(group, queue, status):
     assert queue_of(group) == queue
     if queue:
         assert status_of(group, State.CLAIMED) == status
-
-
-def test_a_finished_job_waits_in_the_group_of_its_queue_again():
-    groups = ("jobs/mail/failed", "jobs/mail/succeeded", "jobs/mail", "mail")
-    assert [group_to_wait_in(group) for group in groups] == ["jobs/mail", "jobs/mail", None, None]
-
-
-def test_names_that_make_no_group_are_no_queues():
-    assert [bool(why_no_queue(name)) for name in ("mail", "", "a/b", "a\0", "a" * 241)] == [
-        False, True, True, True, True,
-    ]  # fmt: skip

@@ -80,15 +80,6 @@ class Viewer:
 
 
 @in_event_loop
-async def test_the_first_message_has_the_counts_of_every_group_on_the_page():
-    store = Store(mail=Counts(ready=3, claimed=2, expired=1, scheduled=5, failed=4), reports=Counts(ready=1))
-    async with Viewer(Broadcaster(store.read)) as viewer:
-        message = await viewer.hears_counts()
-    assert message["full"] == {"groups": {"mail": [3, 2, 1, 5, 4], "reports": [1, 0, 0, 0, 0]}}
-    assert message["at"] == 1_000_000
-
-
-@in_event_loop
 async def test_without_a_change_only_heartbeats_are_sent():
     store = Store(mail=Counts(ready=3))
     async with Viewer(Broadcaster(store.read)) as viewer:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tasks_app.core.operations import TaskRecord
 from tasks_app.models import Task
 from tasks_app.reading import importing
-from tasks_app.reading.exporting import as_ndjson
 from taskstore.errors import InvalidInput
 from taskstore.types.scalars import INT64_MAX, LATEST_MS
 from tests.console.store import one_of_each_state
@@ -30,16 +29,6 @@ def lines(*tasks):
 
 def facts(task):
     return {name: value for name, value in task.items() if name not in ("id", "ownerid", "origin", "claims", "created")}
-
-
-@pytest.mark.django_db
-def test_it_adds_a_task_for_each_line(api):
-    body = lines({"group": "mail", "data": "a", "priority": -3}, {"group": "reports", "labels": {"a": "b"}})
-    answer = send(api, f"\ufeff{body}\r\n\n")
-    first, second = Task.objects.order_by("id")
-    assert answer == {"imported": 2, "skipped": 0, "ids": [first.id, second.id]}
-    assert (first.group, bytes(first.data), first.priority, first.owner) == ("mail", b"a", -3, 0)
-    assert (second.group, second.labels) == ("reports", {"a": "b"})
 
 
 @pytest.mark.django_db
@@ -148,17 +137,6 @@ NEARLY = st.lists(
     st.sampled_from(['{"group": "mail"', "}", "\n", "\r\n", '"priority"', ":", ",", "1e999", "-7", "null", '"\\ud800"'])
     | st.text(max_size=3)
 ).map("".join)
-
-
-@pytest.mark.once
-@given(st.lists(TASKS, min_size=1, max_size=4))
-def test_every_task_survives_export_and_import(tasks):
-    file = b"".join(part for each in tasks for part in as_ndjson(each, "", with_data=True))
-    for task, add in zip(tasks, importing.read(file), strict=True):
-        new = add.new_task()
-        assert (new.group, new.data, new.data_type) == (task.group, task.data, task.data_type)
-        assert (new.timespec_ms, new.error) == (task.available_at_ms, task.error)
-        assert (new.labels, new.priority) == (task.labels, task.priority)
 
 
 @pytest.mark.once

@@ -1,5 +1,3 @@
-import re
-
 import pytest
 from django.test import Client
 
@@ -37,12 +35,6 @@ def test_it_names_the_types_that_are_read_and_answered_with(schema):
     assert update["requestBody"]["content"] == {"application/json": {"schema": reference}}
     assert update["responses"].keys() == {"200", "400", "401", "403", "413", "429", "503"}
     assert update["security"] == [{"token": []}]
-
-
-def test_every_reference_leads_somewhere(schema):
-    references = set(re.findall(r"#/components/schemas/(\w+)", str(schema)))
-    assert references
-    assert references <= schema["components"]["schemas"].keys()
 
 
 def test_it_gives_the_bounds_that_hold(schema):

@@ -69,18 +69,6 @@ async def test_it_is_refused_when_what_it_depends_on_goes(worker):
     assert (status, answer["error"]["depends"]) == (200, [configuration["id"]])
 
 
-@on_a_loop
-async def test_who_has_gone_takes_no_task(worker):
-    gone = worker.begin_claim()
-    await until_waiting(1)
-    gone.cancel()
-    await until_waiting(0)
-    task = await worker.add()
-    _, answer = await worker.claim()
-    assert answer["tasks"][0]["origin"] == task["id"]
-    assert answer["tasks"][0]["claims"] == 1
-
-
 @pytest.fixture
 def worker_of_mail(server):
     return Worker(server.url, Api(Scope.WORK, ("mail",)).secret)

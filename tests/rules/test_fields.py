@@ -1,6 +1,5 @@
 """The one list of a task's fields, and all that has to agree with it."""
 
-import ast
 import json
 from dataclasses import fields, replace
 from functools import partial
@@ -9,9 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import fields as members_of
 
-from lab.testing import PROJECT
 from tasks_app.core import idempotency
-from tasks_app.core.operations import Claim, Commit, TaskRecord, Update
+from tasks_app.core.operations import TaskRecord, Update
 from tasks_app.core.rules import World, decide
 from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
@@ -82,29 +80,6 @@ def test_an_answer_that_an_older_version_kept_can_still_be_read():
 # ---- What becomes of them in a successor
 
 
-def test_an_add_brings_its_content():
-    [draft] = drafts_of(Commit(owner=ANN, adds=(NewTask(**WRITTEN),)))
-    assert content_of(draft) == WRITTEN
-
-
-def test_a_change_brings_each_field_that_it_names_and_keeps_the_others():
-    others: dict[str, Any] = {"smallint": 14, "text": "other", "bytea": b"other", "jsonb": {"to": "Ann"}}
-    for field in FIELDS:
-        if field.kept is Kept.CONTENT:
-            named = {field.name: others[field.column]}
-            [draft] = drafts_of(Commit(owner=11, updates=(Change(id=11, **named),)), RECORD)
-            assert content_of(draft) == {**WRITTEN, **named} | ({"data_type": ""} if field.name == "data" else {})
-
-
-def test_a_claim_keeps_content_and_chain():
-    task = RECORD._replace(available_at_ms=1)
-    [draft] = drafts_of(Claim(groups=("letter",), owner=BOB), candidates={"letter": [task]})
-    for field in FIELDS:
-        if field.kept is not Kept.NOTHING and field.name != "claims":
-            assert getattr(draft, field.name) == getattr(task, field.name)
-    assert draft.claims == task.claims + 1
-
-
 def test_a_successor_through_masstasker_keeps_what_its_messages_cannot_say():
     add = NewTask(id=11, group="letter", data=b"other")
     [draft] = drafts_of(Update(adds=(add,), deletes=(11,)), RECORD)
@@ -116,27 +91,6 @@ def test_a_copy_leaves_no_field_out():
     assert content_of(copy) == WRITTEN
     assert copy == NewTask(id=RECORD.id, **WRITTEN)
     assert NewTask.successor_of(RECORD, id=0, error="") == replace(copy, id=0, error="")
-
-
-@pytest.mark.parametrize("package", ["taskstore", "tasks_app", "taskstore_project", "lab"])
-def test_no_task_is_copied_field_by_field(package):
-    copies = [
-        f"{path.relative_to(PROJECT)}:{call.lineno}"
-        for path in (PROJECT / package).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("NewTask") and is_copy(call)
-    ]
-    assert copies == []
-
-
-def is_copy(call):
-    """Whether it takes from another task what no message of another protocol has."""
-    return any(
-        isinstance(keyword.value, ast.Attribute)
-        and keyword.arg == keyword.value.attr in (*PLAIN, "data_type")
-        and ast.unparse(keyword.value.value) != "self"
-        for keyword in call.keywords
-    )
 
 
 # ---- What crosses the wire

@@ -34,9 +34,3 @@ def test_with_an_empty_list_of_patterns_it_allows_none(name):
 def test_a_pattern_allows_the_name_or_what_begins_like_it(pattern, allowed, refused):
     scope = GroupScope((pattern,))
     assert [name for name in allowed + refused if scope.allows(name)] == allowed
-
-
-@given(st.lists(NAMES, min_size=1, max_size=3), NAMES)
-def test_several_patterns_allow_what_one_of_them_allows(patterns, name):
-    each = [GroupScope((pattern,)).allows(name) for pattern in patterns]
-    assert GroupScope(tuple(patterns)).allows(name) == any(each)

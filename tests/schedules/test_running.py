@@ -29,12 +29,6 @@ def advance_to(clock, at_ms):
     clock.advance(at_ms - clock.now_ms)
 
 
-def test_it_adds_nothing_before_it_is_due(clock):
-    due_ms = due_of(put())
-    advance_to(clock, due_ms - 1)
-    assert (look(), added()) == (0, [])
-
-
 def test_it_adds_its_task_when_it_is_due_and_is_due_again_later(clock):
     due_ms = due_of(put())
     advance_to(clock, due_ms + 40)

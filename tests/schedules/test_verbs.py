@@ -14,14 +14,7 @@ from tasks_app.schedules import verbs
 from taskstore.errors import InvalidInput
 from taskstore.types.schedules import ScheduleState
 
-from .schedules import HOUR_MS, added, due_of, look, now, pause_of, plan, put, record_of, task_of, there
-
-
-def test_it_is_a_task_that_is_available_when_it_is_due(clock):
-    made = put()
-    assert (task_of(made).group, task_of(made).labels) == ("schedules", {"name": "digest"})
-    assert task_of(made).available_at_ms == made.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS
-    assert [each.name for each in schedules.schedules()] == ["digest"]
+from .schedules import HOUR_MS, added, due_of, look, now, pause_of, plan, put, record_of, there
 
 
 def test_another_one_of_the_name_takes_its_place(clock):

@@ -1,12 +1,10 @@
 """The commands that ask a server, as whoever types them on its machine notices: real processes."""
 
 import gc
-import json
 import os
 import pty
 import re
 import shlex
-import signal
 import subprocess
 import sys
 
@@ -17,7 +15,7 @@ from taskstore_project.__main__ import main
 from taskstore_project.command_table import names
 from taskstore_project.program import unknown_variables
 
-from .harness import END_SECONDS, Store
+from .harness import Store
 
 pytestmark = pytest.mark.once
 
@@ -133,26 +131,6 @@ def test_every_variable_that_is_read_is_known():
     code = [*(PROJECT / "tasks_app").rglob("*.py"), *(PROJECT / "taskstore_project").rglob("*.py")]
     read = {name for file in code for name in re.findall(r'"(TASKSTORE_[A-Z_]+)"', file.read_text())}
     assert list(unknown_variables(dict.fromkeys(read - {"TASKSTORE_NO_AUTH"}, "1"))) == []
-
-
-def test_a_function_is_enqueued_run_and_its_result_read(store):
-    with store.up():
-        worker = store.begin("work", "tests.jobs.sample", "--processes", "1", "--name", "ann")
-        try:
-            done = store.manage("job", "enqueue", "tests.jobs.sample.add", "1", "--with", "b=41", "--wait")
-            assert (done.returncode, done.stdout) == (0, "42\n")
-            failed = store.manage("job", "enqueue", "tests.jobs.sample.fail", "no luck", "--wait")
-            assert (failed.returncode, failed.stderr.endswith("failed: ValueError: no luck\n")) == (1, True)
-            [job] = map(json.loads, store.manage("job", "list", "--status", "failed", "--json").stdout.splitlines())
-            told = store.manage("job", "show", str(job["id"])).stdout
-            assert re.search(r"^worker +ann *$", told, re.MULTILINE)
-            assert "raise ValueError(text)\nValueError: no luck\n\nOutput:\nabout to fail\n" in told
-            worker.send_signal(signal.SIGTERM)
-            assert worker.wait(END_SECONDS) == 0
-            assert "ann is processing jobs/default, at most 1 at a time" in worker.stdout.read()
-        finally:
-            worker.kill()
-            worker.communicate()
 
 
 def test_what_a_command_wrote_reaches_a_terminal_escaped_and_a_pipe_as_it_is(store, tmp_path):

@@ -86,17 +86,6 @@ def lasting_port(lasting_server, lasting_store):
     empty(lasting_server, lasting_store.token)
 
 
-def test_its_clients_see_what_others_see(lasting_server, lasting_store, lasting_port):
-    token = lasting_store.token
-    assert lasting_store.grpc in lasting_server.said
-    with client_of(lasting_port, token) as client:
-        [task_id] = client.add()
-    assert lasting_server.ask("GET", f"/task/{task_id}", token).json()["group"] == "mail"
-    with client_of(lasting_port) as stranger, pytest.raises(grpc.RpcError) as refused:
-        stranger.add()
-    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
-
-
 def test_nobody_who_waits_or_watches_holds_up_its_end(server, client):
     requests: queue.Queue[ServerReflectionRequest | None] = queue.Queue()
     requests.put(ServerReflectionRequest(list_services=""))

@@ -49,19 +49,6 @@ def post(server, token, path, body):
     return response.json()
 
 
-def test_a_client_that_has_gone_takes_no_task(serving, lasting_store):
-    with ExitStack() as connections:
-        for _ in range(5):
-            connections.enter_context(closing(ask(serving, lasting_store.token, "/claim", CLAIM | {"wait": 60_000})))
-        # They have been read and wait.
-        assert serving.ask("GET", "/healthz").status_code == 200
-    # What was sent after the ends of those connections is read after them.
-    assert serving.ask("GET", "/healthz").status_code == 200
-    [added] = post(serving, lasting_store.token, "/update", ADD)["tasks"]
-    [claimed] = post(serving, lasting_store.token, "/claim", CLAIM)["tasks"]
-    assert (claimed["origin"], claimed["claims"]) == (added["id"], 1)
-
-
 def test_claims_that_wait_are_answered_when_the_server_ends(server, store):
     with ExitStack() as connections:
         waiting = [

@@ -1,7 +1,6 @@
 """What the writer makes of many operations at once, and of what goes wrong among them."""
 
 import asyncio
-import gc
 import random
 import sqlite3
 import threading
@@ -31,19 +30,6 @@ from tests.behaviour.people import ANN, BOB
 
 def adding(*data, group="mail"):
     return Commit(owner=ANN, adds=tuple(NewTask(group=group, data=each) for each in data))
-
-
-def test_everybody_gets_the_own_answer(play):
-    async def scenario(writer):
-        answers = await asyncio.gather(*(writer.submit(adding(str(n).encode())) for n in range(300)))
-        assert [task.data for [task] in answers] == [str(n).encode() for n in range(300)]
-        ids = [task.id for [task] in answers]
-        assert ids == sorted(set(ids))
-        claimed = await asyncio.gather(*(writer.submit(Claim(groups=("mail",), owner=n)) for n in range(300)))
-        assert sorted(task.origin for [task] in claimed) == ids
-        assert [task.owner for [task] in claimed] == list(range(300))
-
-    play(scenario)
 
 
 def test_what_fails_for_an_unexpected_reason_fails_alone(play, monkeypatch):
@@ -82,14 +68,6 @@ def test_who_has_gone_before_the_turn_came_changes_nothing(play):
 
     play(scenario)
     assert [bytes(task.data) for task in Task.objects.all()] == [b"there"]
-
-
-def test_a_verb_in_a_thread_goes_through_it(play):
-    async def scenario(writer):
-        [task] = await sync_to_async(Task.objects.commit)(owner=ANN, adds=[NewTask(group="mail")])
-        assert await sync_to_async(Task.objects.find)([task.id]) == [task]
-
-    play(scenario)
 
 
 def test_a_verb_in_the_callers_transaction_does_not(play):
@@ -375,26 +353,6 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
     asyncio.run(asyncio.wait_for(scenario(), timeout=30))
 
 
-def test_an_idle_writer_keeps_nothing_of_its_last_batch(play):
-    def kept():
-        return [
-            each for each in gc.get_objects() if type(each) in (Awaited, Done)
-        ]  # isinstance() would ask lazy objects.
-
-    async def scenario(writer):
-        await writer.submit(adding(*[b"1"] * 400))
-        async with asyncio.timeout(5):  # The thread that worked on it may still be about to let go of it.
-            while kept():  # noqa: ASYNC110 - Nothing tells.
-                await asyncio.sleep(0.01)
-
-    gc.collect()  # Of earlier tests.
-    gc.disable()  # Not by a collection, which would come too late.
-    try:
-        play(scenario)
-    finally:
-        gc.enable()
-
-
 def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
     monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
 
@@ -430,15 +388,3 @@ def test_a_batch_is_answered_when_its_connection_can_not_be_replaced(play, monke
     play(scenario)
     assert Task.objects.count() == 402
     assert "could not be replaced" in caplog.text
-
-
-@only_sqlite
-def test_an_old_connection_is_replaced(play, monkeypatch):
-    async def scenario(writer):
-        await writer.submit(adding(b"1"))
-        first = writer._connection._connection
-        monkeypatch.setattr("tasks_app.writer.connection.KEPT_S", 0.0)
-        await writer.submit(adding(b"2"))
-        assert writer._connection._connection is not first
-
-    play(scenario)

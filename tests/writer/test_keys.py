@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.core.operations import Claim, Commit, ResendKey
 from tasks_app.models import Task
-from taskstore.errors import CommitRefused, KeyReused
+from taskstore.errors import CommitRefused
 from taskstore.types.tasks import NewTask
 from tests.behaviour.people import ANN, BOB
 
@@ -15,17 +15,6 @@ KEY = ResendKey("ann/1", "the digest of the request")
 
 def adding(key=KEY, **more):
     return Commit(owner=ANN, adds=(NewTask(group="mail", **more), NewTask(group="mail")), key=key)
-
-
-def test_the_second_gets_the_answer_of_the_first(play):
-    async def scenario(writer):
-        request = adding(data=b"\0\xff", labels={"to": "Bob"}, error="torn", priority=3)
-        first = await writer.submit(request)
-        assert await writer.submit(request) == first
-        assert [task.id for task in first] == [task.id for task in await writer.submit(request)]
-
-    play(scenario)
-    assert Task.objects.count() == 2
 
 
 def test_also_within_one_batch(play):
@@ -70,16 +59,6 @@ def test_a_claim_that_found_nothing_is_not_kept(play):
         assert await writer.submit(request) == first
 
     play(scenario)
-
-
-def test_another_request_with_the_key_is_an_error(play):
-    async def scenario(writer):
-        await writer.submit(adding())
-        with pytest.raises(KeyReused):
-            await writer.submit(adding(key=ResendKey(KEY.key, "another digest")))
-
-    play(scenario)
-    assert Task.objects.count() == 2
 
 
 def test_it_holds_without_the_writer(transactional_db):

@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import time
 from contextlib import closing
-from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -12,7 +11,7 @@ from django.db import connection
 
 from tasks_app import database
 from tasks_app.core.operations import Claim, Commit, Query, Supply
-from tasks_app.models import Client, PausedGroup, Task
+from tasks_app.models import Client, Task
 from taskstore.errors import CommitRefused
 from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import NewTask
@@ -42,24 +41,6 @@ async def waiting(writer, count):
     """Return when so many claims wait. The writer has no event for that: nobody but a test wants to know."""
     while len(writer._waiting) != count:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-
-
-def test_a_commit_wakes_it(play):
-    async def scenario(writer):
-        waits = await parked(writer, claiming("reports", "mail"))
-        [added] = await writer.submit(adding())
-        assert [task.origin for task in await waits] == [added.id]
-
-    play(scenario)
-
-
-def test_it_finds_nothing_when_the_time_is_over(play):
-    async def scenario(writer):
-        began = time.monotonic()
-        assert await writer.submit(claiming(wait_ms=150)) == []
-        assert time.monotonic() - began >= 0.15
-
-    play(scenario)
 
 
 def test_the_time_of_a_scheduled_task_wakes_it(play):
@@ -207,18 +188,6 @@ def test_who_waits_again_asks_for_as_much_as_before(play):
     play(scenario)
 
 
-def test_who_has_gone_takes_nothing(play):
-    async def scenario(writer):
-        gone = await parked(writer, claiming())
-        gone.cancel()
-        await asyncio.sleep(0)
-        assert len(writer._waiting) == 0
-        [added] = await writer.submit(adding())
-        assert [task.origin for task in await writer.submit(claiming())] == [added.id]
-
-    play(scenario)
-
-
 @pytest.mark.parametrize("claim", [Claim(groups=("mail",), owner=BOB), Query(groups=("mail",), duration_ms=LONG_MS)])
 def test_who_goes_while_the_transaction_is_under_way_takes_nothing(play, monkeypatch, claim):
     async def scenario(writer):
@@ -241,18 +210,6 @@ def test_who_goes_while_the_transaction_is_under_way_takes_nothing(play, monkeyp
     play(scenario)
 
 
-def test_it_ends_when_something_that_it_depends_on_goes(play):
-    async def scenario(writer):
-        [config] = await writer.submit(adding("config"))
-        waits = await parked(writer, claiming(depends=(config.id,)))
-        await writer.submit(Commit(owner=ANN, deletes=(config.id,)))
-        with pytest.raises(CommitRefused) as refused:
-            await waits
-        assert refused.value.refusal.depends == (config.id,)
-
-    play(scenario)
-
-
 def test_it_ends_when_that_goes_beside_the_writer(play):
     async def scenario(writer):
         [config] = await writer.submit(adding("config"))
@@ -262,25 +219,3 @@ def test_it_ends_when_that_goes_beside_the_writer(play):
             await asyncio.wait_for(waits, timeout=5)
 
     play(scenario)
-
-
-def test_a_paused_group_gives_nothing_until_it_goes_on(play):
-    async def scenario(writer):
-        paused = await PausedGroup.objects.acreate(group="mail", by="Ann", reason="deploy")
-        await writer.submit(adding())
-        assert await writer.submit(claiming(wait_ms=0)) == []
-        waits = await parked(writer, claiming())
-        await paused.adelete()
-        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
-
-    play(scenario)
-
-
-def test_the_end_of_the_server_ends_it(play):
-    answers: list[asyncio.Future[Any]] = []
-
-    async def scenario(writer):
-        answers.append(await parked(writer, claiming()))
-
-    play(scenario)
-    assert [answer.result() for answer in answers] == [[]]
