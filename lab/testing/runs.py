@@ -29,7 +29,6 @@ PORTABILITY = {
         "(once or foreign) and not stress",
         "client/test_breaking.py",
         "client/test_worker.py",
-        "commands/test_command_line.py",
         "commands/test_worker.py",
         "foreign",
         "jobs",

@@ -18,16 +18,21 @@ from lab.testing import PROJECT
 from taskstore import (
     Change,
     Client,
+    Context,
+    InvalidInput,
     NewTask,
     Result,
     Retry,
     Snooze,
+    StoreUnavailable,
     UnexpectedAnswer,
     Worker,
 )
+from taskstore.errors import NotHeld
 from taskstore.worker import engine, functions
 from taskstore.worker.children import NotPrepared
 from taskstore.worker.functions import Functions
+from taskstore.worker.heartbeat import Reports
 
 from . import deadly
 from .fakes import FakeStore
@@ -400,3 +405,44 @@ def test_what_was_claimed_ahead_is_left_to_others_when_a_function_is_slow(store,
         wait_for(lambda: sum(task.owner != 0 for task in all_of(store, "mail")) == 1, "that the others are free")
         events[0].set()
         gone(store)
+
+
+# ---- Functions of a worker say how far they are
+
+
+@pytest.fixture
+def fake() -> FakeStore:
+    return FakeStore()
+
+
+def test_what_could_not_be_sent_is_sent_later_unless_there_is_news(fake):
+    reports = Reports(fake)
+    reports.note(17, 0.1, "")
+    reports.note(18, 0.2, "")
+    fake.problem = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        reports.send()
+    reports.note(17, 0.5, "")
+    fake.problem = None
+    reports.send()
+    assert sorted(fake.reports) == [(17, 0.5, ""), (18, 0.2, "")]
+
+
+def test_the_report_of_a_lost_task_is_dropped(fake):
+    reports = Reports(fake)
+    reports.note(17, 0.1, "")
+    fake.problem = NotHeld("task 17 is leased to client 8")
+    reports.send()
+    fake.problem = None
+    reports.send()
+    assert fake.reports == []
+
+
+def test_a_function_without_a_worker_reports_to_nobody():
+    Context(1, "mailer").progress(0.5, "half")
+
+
+@pytest.mark.parametrize(("done", "text"), [(1.5, ""), (float("nan"), ""), ("half", ""), (0.5, "x" * 256)])
+def test_a_wrong_report_fails_where_it_is_made(done, text):
+    with pytest.raises(InvalidInput):
+        Context(1, "mailer").progress(done, text)

@@ -1,5 +1,8 @@
 """A worker of commands: real shells, a real server."""
 
+import json
+import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +18,9 @@ from taskstore.types.tasks import NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
 from tests.client.patience import wait_for_last_requests
+from tests.command_files.test_round_trip import files
 from tests.jobs.workers import eventually
+from tests.server.harness import wait_for
 from tests.worker.children import is_alive
 
 from .projects import NAME
@@ -292,3 +297,119 @@ def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(proje
     assert command.run.out.text == "a\n"
     assert "no server makes lists of them: start one with --commands" in caplog.text
     assert len(asked) < 60  # It rests between two looks.
+
+
+# ---- `taskstore commands worker`, as whoever types it notices: real processes
+
+
+SEEDS_EXAMPLE = "echo 'A'; sleep 2; echo 'B'"
+
+
+@pytest.fixture
+def begin(store):
+    """Commands under way."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments):
+        begun.append(store.begin("commands", "worker", *arguments))
+        return begun[-1]
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.communicate()
+
+
+def results(store):
+    """Exit code 1: there is none yet."""
+    told = store.manage("commands", "results", "--json")
+    assert told.returncode in (0, 1), told.stderr
+    return [json.loads(line) for line in told.stdout.splitlines()]
+
+
+def test_from_submit_to_results(store, begin):
+    with store.up("--commands"):
+        worker = begin("default", "--name", "ann", "--env", "COLOUR=red")
+        assert store.manage("commands", "submit", SEEDS_EXAMPLE, "echo $COLOUR").returncode == 0
+        wait_for(lambda: len(results(store)) == 2, "the end of the commands")
+        outputs = {result["cmd"]: result["run"]["out"]["text"] for result in results(store)}
+        assert outputs == {SEEDS_EXAMPLE: "A\nB\n", "echo $COLOUR": "red\n"}
+        worker.send_signal(signal.SIGTERM)
+        said, _ = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert said.startswith("This worker runs shell commands of the project default as the user ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["a/b"], "projects[0]: must not be empty or contain / or NUL"),
+        (["a", "--name", "b/c"], "--name: must have 1 to 100 characters"),
+        (["a", "--shell", "/no/such/shell"], "--shell: must be an executable program, not /no/such/shell"),
+        (["a", "--cwd", "/no/such/folder"], "--cwd: must be an existing directory, not /no/such/folder"),
+        (["a", "--memory", "3"], "must be a size such as 256KiB, 512MiB or 2GiB, not 3"),
+        (["a", "--output-limit", "2GiB"], "--output-limit: must be between 1024 and 67108864"),
+    ],
+)
+def test_what_makes_no_sense_is_told(store, arguments, said):
+    told = store.manage("commands", "worker", *arguments)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert said in told.stderr
+
+
+# ---- The example of TDF2's README on its whole way: submitted, in a list, run, and as files that are as documented
+
+
+PATIENCE_S = 120
+LINE = "echo 'A'; sleep 2; echo 'B'"
+
+
+def test_the_example_goes_from_submit_to_files_and_back(store, tmp_path):
+    with store.up("--commands", TASKSTORE_COMMAND_LISTS="*=2/1h/1h"):
+        [submitted] = told(store, "submit", LINE, "--expected", "120s", "--max-fails", "5")
+        told(store, "export", str(tmp_path / "before"))
+        [failing] = told(store, "submit", "printf '\\377'; echo no >&2", "--max-fails", "1")
+        worker = store.begin("commands", "worker", "default", "--name", "worker_123")
+        try:
+            assert eventually(lambda: len(finished(store)) == 2, PATIENCE_S)
+        finally:
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=PATIENCE_S)
+        runs = {each["id"]: each["run"] for each in finished(store)}
+        told(store, "export", str(tmp_path / "after"))
+        told(store, "results", "--to", str(tmp_path / "results"))
+        told(store, "import", str(tmp_path / "after"), "--project", "again")
+        told(store, "export", str(tmp_path / "again"), "--project", "again")
+
+    id, created, until = submitted["id"], submitted["created"], submitted["until"]
+    seven = f"{id}\n{created}\n{until}\n120\n5\n0\n{LINE}\n"
+    assert files(tmp_path / "before") == {f"new/{id}.task": seven.encode()}
+    run = runs[id]
+    assert run["ended"] - run["started"] >= 1  # The clock may be anywhere within its second.
+    ten = f"{seven}worker_123\n{run['started']}\n{run['ended']}\n"
+    written = files(tmp_path / "after")
+    assert written.keys() == {
+        f"completed/{id}.task",
+        f"completed/{id}.out",
+        f"failed_count/{failing['id']}.task",
+        f"failed_count/{failing['id']}.out",
+        f"failed_count/{failing['id']}.err",
+    }
+    assert written[f"completed/{id}.task"] == ten.encode()
+    assert written[f"completed/{id}.out"] == b"A\nB\n"
+    assert written[f"failed_count/{failing['id']}.out"] == b"\xff"
+    assert written[f"failed_count/{failing['id']}.err"] == b"no\n"
+    assert files(tmp_path / "again") == written
+    assert files(tmp_path / "results") == {path.split("/")[1]: content for path, content in written.items()}
+
+
+def finished(store):
+    """Those that have a result; the list of none is a failure."""
+    done = store.manage("commands", "results", "--json", patience_s=PATIENCE_S)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def told(store, *arguments):
+    done = store.manage("commands", *arguments, "--json", patience_s=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]

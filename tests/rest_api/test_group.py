@@ -80,3 +80,15 @@ def test_a_group_larger_than_a_snapshot_comes_in_consecutive_pages(api, monkeypa
 def test_more_than_fits_in_a_piece_comes_whole(api):
     tasks = api.committed(adds=[{"group": "mail", "data": "ä" * 50_000} for _ in range(40)])
     assert api.get("/group/mail")[1] == tasks
+
+
+# ----
+
+
+@pytest.mark.parametrize("path", ["/groups", "/group"])
+def test_it_lists_the_groups_that_hold_a_task(api, path):
+    for name in ("reports", "mail", "Zeta", "ärger"):
+        api.add(name)
+    gone = api.add("gone")
+    api.committed(deletes=[gone["id"]])
+    assert api.get(path) == (200, ["Zeta", "mail", "reports", "ärger"])

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasks_app.core import validation
-from tasks_app.core.operations import Claim, Commit, Query, Update
+from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Query, Update
 from tasks_app.core.validation import validate
 from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types import sentences
 from taskstore.types.scalars import LATEST_MS, Limits
 from taskstore.types.tasks import FAILED_FROM, FIELDS, Change, Kept, NewTask
 
@@ -176,3 +179,63 @@ def test_the_checker_knows_the_limits_of_every_field(field, like, path, monkeypa
 
 def test_what_is_sent_of_the_label_of_the_rules_is_never_wrong():
     validate(commit(adds=(replace(ADD, labels={FAILED_FROM: "x" * 1_000}),)), Limits())
+
+
+# ---- What is said about a wrong field, whichever way in it came
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (sentences.between(1, 1_000, 5_000), "must be between 1 and 1000, not 5000"),
+        (sentences.between(1, 1_000, "5"), "must be an integer between 1 and 1000, not a string"),
+        (sentences.between(1, 1_000, True), "must be an integer between 1 and 1000, not a boolean"),
+        (sentences.between(1, 1_000, 1.0), "must be an integer between 1 and 1000, not a floating-point number"),
+        (sentences.between(1, 1_000), "must be an integer between 1 and 1000"),
+        (sentences.between(1, 1_000, 10**20), "must be between 1 and 1000"),
+        (sentences.int64(2**63), "must be a 64-bit integer, not 9223372036854775808"),
+        (sentences.int64([]), "must be a 64-bit integer, not a list"),
+        (sentences.at_most(64, "labels", 65), "must have at most 64 labels, not 65"),
+        (sentences.one_of(["random", "oldest"], "newest"), 'must be one of random, oldest, not "newest"'),
+        (sentences.one_of(["random", "oldest"], "\ud800"), 'must be one of random, oldest, not "\\ud800"'),
+        (sentences.one_of(["random", "oldest"], "x" * 99), "must be one of random, oldest"),
+        (sentences.one_of(["random", "oldest"], {}), "must be one of random, oldest, not an object"),
+        (sentences.unknown("field", ["reason"]), "is not a known field; use reason"),
+        (sentences.unknown("field", ["ids", "reason"]), "is not a known field; use one of ids, reason"),
+        (sentences.unknown("parameter", []), "is not a known parameter; none are allowed here"),
+        (sentences.not_together("state", "q"), "must not be given together with state or q"),
+    ],
+)
+def test_it_says_what_would_be_right(said, sentence):
+    assert said == sentence
+
+
+# ---- Which groups a scope allows
+
+
+NAMES = st.text(alphabet="pay/rol*P", max_size=8)
+
+
+@given(NAMES)
+def test_without_patterns_it_allows_every_group(name):
+    assert EVERY_GROUP.allows(name)
+
+
+@given(NAMES)
+def test_with_an_empty_list_of_patterns_it_allows_none(name):
+    assert not GroupScope(()).allows(name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "allowed", "refused"),
+    [
+        ("pay", ["pay"], ["payroll", "pay/x", "Pay", "pa", "", "pay*"]),
+        ("pay/*", ["pay/", "pay/x", "pay/x/y"], ["pay", "payroll", "PAY/x", "xpay/"]),
+        ("pay*", ["pay", "payroll", "pay/x"], ["Pay", "pa"]),
+        ("*", ["pay", "", "anything"], []),
+        ("", [""], ["pay"]),
+    ],
+)
+def test_a_pattern_allows_the_name_or_what_begins_like_it(pattern, allowed, refused):
+    scope = GroupScope((pattern,))
+    assert [name for name in allowed + refused if scope.allows(name)] == allowed

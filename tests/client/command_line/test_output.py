@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from lab.testing import PROJECT
+from taskstore.cli.tables import Column, table
 from taskstore_project import __main__ as program
 
 pytestmark = pytest.mark.once
@@ -43,3 +45,34 @@ def test_an_encoding_that_lacks_a_character_is_named(monkeypatch, capfd, encodin
     assert error.count("\n") == 1
     assert error.startswith("taskstore: the output can't be written: its encoding")
     assert error.endswith(f"{encoding}, has no '\\u2192': set PYTHONIOENCODING=utf-8\n")
+
+
+# ---- What is shown of a table where the terminal is narrow
+
+
+COLUMNS = (
+    Column(title="group", is_long=True, is_folded=True),
+    Column(title="worker", is_spare=True),
+    Column(title="error", is_long=True),
+)
+ROWS = [("jobs/default/failed", "ann", "x" * 40), ("jobs/default/succeeded", "", "")]
+
+
+def shown(width):
+    output = io.StringIO()
+    Console(file=output, width=width).print(table(COLUMNS, ROWS))
+    return [line.split() for line in output.getvalue().splitlines()]
+
+
+def test_all_of_it_is_shown_where_there_is_room():
+    assert shown(100) == [["group", "worker", "error"], ["jobs/default/failed", "ann", "x" * 40], [ROWS[1][0]]]
+
+
+def test_what_can_be_spared_is_left_out_where_there_is_none():
+    assert shown(60)[0] == ["group", "error"]
+
+
+def test_the_end_of_a_long_group_is_not_cut():
+    lines = shown(30)
+    assert [line[0] for line in lines] == ["group", "jobs/default/", "failed", "jobs/default/", "succeeded"]
+    assert lines[1][1].endswith("x…")

@@ -119,3 +119,67 @@ def test_an_id_that_was_replaced_names_its_successor(command, ann, served, argum
         1,
         "taskstore: task 999999 does not exist, or its history has expired, so nothing was changed\n",
     )
+
+
+# ---- Commands about jobs. That a worker runs them is in tests/server/test_command_line.py
+
+
+def test_a_job_is_enqueued_with_its_parameters(command):
+    told = command(
+        "job", "enqueue", "reports.build", "2026", "draft", "--with", 'to=["ann"]', "--priority", "3", "--json"
+    )
+    [job] = told.records
+    assert (job["args"], job["kwargs"], job["priority"]) == ([2026, "draft"], {"to": ["ann"]}, 3)
+    later = command("job", "enqueue", "reports.build", "--at", "+1h", "--queue", "slow", "--max-attempts", "3")
+    assert later.out.endswith(" is scheduled in the queue slow\n")
+    assert [line.split()[1:3] for line in command("job", "list").words[1:]] == [
+        ["scheduled", "reports.build"],
+        ["pending", "reports.build"],
+    ]
+    [scheduled] = command("job", "list", "--status", "scheduled", "--json").records
+    assert scheduled["options"]["max_attempts"] == 3
+    shown = command("job", "show", str(job["id"])).words
+    assert {'args 2026 "draft"', 'kwargs to=["ann"]', "queue default"} <= {*shown}
+
+
+def test_only_a_finished_job_is_deleted_or_runs_again(command):
+    [job] = command("job", "enqueue", "reports.build", "--json").records
+    for verb in ("delete", "requeue"):
+        told = command("job", verb, str(job["id"]))
+        assert (told.code, told.out) == (1, "")
+    assert command("job", "wait", str(job["id"]), "--timeout", "1ms").code == 1
+    gone = command("job", "show", "999999")
+    assert (gone.code, gone.err) == (1, "taskstore: job 999999 does not exist; it may have been deleted\n")
+    assert command("job", "list", "--queue", "nothing").code == 1
+
+
+# ---- Commands about schedules. What comes of them when they are due is in tests/schedules
+
+
+def test_a_schedule_is_made_changed_paused_run_and_deleted(command, ann):
+    told = command(
+        "schedule", "put", "nightly", "0 3 * * *", "2026", "--job", "reports.build", "--zone", "Europe/Berlin"
+    )
+    assert told.out.startswith("nightly adds job reports.build: ")
+    [schedule] = command("schedule", "show", "nightly", "--json").records
+    assert (schedule["job"]["args"], schedule["zone"]) == ([2026], "Europe/Berlin")
+    command("schedule", "put", "nightly", "@hourly", "hello", "--group", "mail", "--label", "tier=gold")
+    assert command("schedule", "list").words[1].startswith("nightly ")
+    assert "adds task in mail" in command("schedule", "show", "nightly").words
+    assert command("schedule", "pause", "nightly").out == "nightly is paused\n"
+    assert command("schedule", "list").words[1].endswith(" paused")
+    assert command("schedule", "resume", "nightly").out.startswith("nightly is resumed, next in ")
+    assert command("schedule", "run", "nightly").out.endswith(" to mail\n")
+    assert [task.data for task in ann.group("mail")] == [b"hello"]
+    assert command("schedule", "delete", "nightly").code == 0
+    for verb in ("show", "delete", "pause", "run"):
+        assert command("schedule", verb, "nightly").code == 1
+
+
+def test_what_makes_no_sense_is_told(command):
+    for wrong in ([], ["--job", "a.b", "--group", "mail"], ["one", "two", "--group", "mail"]):
+        told = command("schedule", "put", "nightly", "0 3 * * *", *wrong)
+        assert told.code == 2
+    told = command("schedule", "put", "nightly", "0 3 * *", "--group", "mail")
+    assert (told.code, "cron" in told.err) == (2, True)
+    assert command("schedule", "list").code == 1
