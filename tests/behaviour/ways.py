@@ -3,10 +3,15 @@
 A new way in is one more class, here or beside, and one more entry in the table of ways.
 """
 
+import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
+from urllib.parse import quote
 
+import httpx
+import pytest
 from asgiref.sync import async_to_sync
 from django.db import connection
 
@@ -18,9 +23,9 @@ from tasks_app.models import EndedTask, Scope, Task
 from tasks_app.reading import history
 from taskstore import Client
 from taskstore.client.errors import NotAllowed, NotFound
-from taskstore.errors import Forbidden
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, LimitExceeded, NotHeld
 from taskstore.types import history as wire_history
-from taskstore.types.tasks import Change, Ending, NewTask, Order
+from taskstore.types.tasks import Change, Ending, NewTask, Order, Refusal
 from tests.served import Served
 
 
@@ -185,8 +190,91 @@ def ended_step(ended: EndedTask) -> Step:
     return Step(ending=Ending(ended.ending), **{name: getattr(ended, name) for name in names})
 
 
+class Rest:
+    """HTTP and JSON over a socket, with a token that may work; from the server of `up`."""
+
+    needs = "served"
+
+    def __init__(self, served: Served, *patterns: str) -> None:
+        self.served, self.patterns = served, patterns
+        _, secret = tokens.create("the suite", Scope.WORK, patterns)
+        self.headers = {"Authorization": f"Bearer {secret}"}
+
+    def commit(self, *, owner, adds=(), updates=(), deletes=(), depends=()) -> list[Seen]:
+        return self.post(
+            "/update",
+            clientid=owner,
+            adds=[add_on_the_wire(add) for add in adds],
+            updates=[change_on_the_wire(change) for change in updates],
+            deletes=list(deletes),
+            depends=list(depends),
+        )
+
+    def claim(self, group, *, owner, duration_ms=60_000, limit=1, order=Order.RANDOM, depends=()) -> list[Seen]:
+        asked = {"group": group, "duration": duration_ms, "limit": limit, "order": order, "depends": list(depends)}
+        return self.post("/claim", clientid=owner, **asked)
+
+    def find(self, ids: Iterable[int]) -> list[Seen | None]:
+        answer = self.ask("POST", "/tasks", json={"ids": list(ids)})
+        return [task and seen_on_the_wire(task) for task in content(answer)]
+
+    def group(self, name: str, *, owned: bool = False, limit: int | None = None) -> list[Seen]:
+        query = f"owned={owned}" + ("" if limit is None else f"&limit={limit}")
+        # A path can't carry dots alone: they would lead elsewhere.
+        has_dots = not {".", ".."}.isdisjoint(name.split("/"))
+        path = f"/group?name={quote(name, safe='')}&{query}" if has_dots else f"/group/{quote(name)}?{query}"
+        return [seen_on_the_wire(task) for task in content(self.ask("GET", path))]
+
+    def groups(self) -> list[str]:
+        names: list[str] = content(self.ask("GET", "/groups"))
+        return names
+
+    def history(self, task_id: int) -> list[Step] | None:
+        answer = self.ask("GET", f"/history/{task_id}")
+        return None if answer.status_code == 404 else [step_on_the_wire(step) for step in content(answer)["steps"]]
+
+    def report_progress(self, task_id: int, *, owner: int, done: float, text: str = "") -> None:
+        said = {"clientid": owner, "done": done, "text": text}
+        # Not the JSON of httpx, which refuses NaN before it is sent.
+        answer = self.ask("PUT", f"/progress/{task_id}", content=json.dumps(said))
+        if answer.status_code == 404:
+            raise LookupError(answer.json()["detail"])
+        if answer.status_code == 409:
+            assert answer.json()["code"] == NotHeld.code
+            raise NotHeld(answer.json()["detail"])
+        if answer.status_code == 403:
+            raise Forbidden(answer.json()["detail"])
+        told = content(answer)
+        assert (told["done"], told["text"]) == (done, text)
+
+    def progress(self, task_id: int) -> tuple[float, str] | None:
+        found = content(self.ask("GET", f"/task/{task_id}")).get("progress")
+        return found and (found["done"], found["text"])
+
+    def within(self, *patterns: str) -> Self:
+        return type(self)(self.served, *patterns)
+
+    def post(self, path: str, **body: Any) -> list[Seen]:
+        answer = content(self.ask("POST", path, json=body))
+        if answer["error"]:
+            lists = {name: tuple(which) for name, which in answer["error"].items()}
+            raise CommitRefused(Refusal(**lists))
+        said = {task["id"]: task for task in answer["tasks"] if "data" in task}
+        # The data of a duplicate comes once.
+        return [seen_on_the_wire(said.get(task["id"], {}) | task) for task in answer["tasks"]]
+
+    def ask(self, method: str, path: str, **asked: Any) -> httpx.Response:
+        return self.served.request(method, path, headers=self.headers, **asked)
+
+
+class RestOfServe(Rest):
+    """The same from the server of `serve`, which is for PostgreSQL only."""
+
+    needs = "served_by_uvicorn"
+
+
 class ThroughClient:
-    """REST by the Python client, with a token that may work; from the server of `up`."""
+    """The Python client, with a token that may work; from the server of `up`."""
 
     needs = "served"
 
@@ -241,6 +329,98 @@ class ThroughClient:
         return Client(self.served.url, token=self.secret, client_id=owner)
 
 
+def content(answer: httpx.Response) -> Any:
+    """The JSON of an answer. Raises InvalidInput when the request was not understood."""
+    if answer.status_code in (400, 413):
+        kind = LimitExceeded if answer.status_code == 413 else InvalidInput
+        raise kind(answer.json()["errors"])
+    assert answer.status_code == 200, (answer.status_code, answer.text)
+    return answer.json()
+
+
+def add_on_the_wire(add: NewTask) -> dict[str, Any]:
+    return {
+        "group": add.group,
+        "labels": add.labels,
+        "priority": add.priority,
+        "id": add.id,
+        **fields_on_the_wire(add),
+    } | ({"unique_for": add.unique_for_ms} if add.unique_for_ms else {})
+
+
+def change_on_the_wire(change: Change) -> dict[str, Any]:
+    if change.group is not None:
+        pytest.skip("an update over REST never changes the group: an add with `keep` does")
+    stay = {"labels": change.labels, "priority": change.priority}
+    said = {name: value for name, value in stay.items() if value is not None}
+    return {"id": change.id, "release": change.release, "keep": True, **fields_on_the_wire(change), **said}
+
+
+def fields_on_the_wire(item: NewTask | Change) -> dict[str, Any]:
+    said = {"timespec": item.timespec_ms, "error": item.error, "data_type": item.data_type, "unique": item.unique}
+    if item.data is not None:
+        said |= {"data": item.data.decode()} if is_text(item.data) else {"data_base64": in_base64(item.data)}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def seen_on_the_wire(task: dict[str, Any]) -> Seen:
+    if task.get("duplicate") and "group" not in task:
+        return not_shown(**task)
+    data = base64.b64decode(task["data_base64"]) if task["data"] is None else task["data"].encode()
+    return Seen(
+        id=task["id"],
+        group=task["group"],
+        available_at_ms=task["timespec"],
+        owner=task["ownerid"],
+        data=data,
+        data_type=task.get("data_type", ""),
+        error=task["error"],
+        labels=task["labels"],
+        priority=task["priority"],
+        origin=task["origin"],
+        claims=task["claims"],
+        created_at_ms=task["created"],
+        unique=task.get("unique", ""),
+        duplicate=task.get("duplicate", False),
+    )
+
+
+def not_shown(id: int | None, duplicate: bool, ending: str = "") -> Seen:
+    """A duplicate that has ended, or that the client can't see: that is all there is in the answer."""
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("available_at_ms", "owner", "priority", "origin", "claims", "created_at_ms"), 0
+    ) | dict.fromkeys(("group", "data_type", "error", "unique"), "")
+    return Seen(id=id or 0, data=b"", labels={}, duplicate=duplicate, ending=ending, **nothing)
+
+
+def step_on_the_wire(step: dict[str, Any]) -> Step:
+    living = Step(id=step["id"], group=step["group"], owner=step["ownerid"], made_by_commit=step["made_by_commit"])
+    end = step["ended"]
+    if end is None:
+        return living
+    return replace(
+        living,
+        ending=Ending(end["how"]),
+        ended_by=end["clientid"],
+        ended_by_commit=end["commit"],
+        successor=end["successor"],
+        operator=end["operator"],
+        reason=end["reason"],
+    )
+
+
 def seen_by_client(task: taskstore.Task) -> Seen:
     values = {name: getattr(task, name) for name in Seen.__dataclass_fields__}
     return Seen(**values)
@@ -262,17 +442,12 @@ def step_by_client(step: wire_history.Step) -> Step:
     )
 
 
-class ThroughClientOfServe(ThroughClient):
-    """The same from the server of `serve`, which is for PostgreSQL only."""
-
-    needs = "served_by_uvicorn"
-
-
 WAYS: dict[str, Any] = {
     "manager": Manager,
     "async": AsyncManager,
     "server": ManagerInServer,
-    "client-daphne": ThroughClient,
+    "rest-daphne": Rest,
+    "client": ThroughClient,
 }
 if connection.vendor == "postgresql":
-    WAYS["client-uvicorn"] = ThroughClientOfServe
+    WAYS["rest-uvicorn"] = RestOfServe
