@@ -104,6 +104,15 @@ def test_who_waited_may_delete_when_the_first_takes_it_back(ann, bob, task):
     assert Task.objects.groups() == []
 
 
+def test_what_a_commit_depends_on_stays_until_it_is_done(ann, bob, task):
+    with ann.transaction() as hers:
+        ann.do(lambda: commit(ANN, adds=[MAIL], depends=[task.id]))
+        asked = bob.start(lambda: commit(BOB, deletes=[task.id]))
+        wait_until_held_up(bob, asked)
+        hers.commit()
+    assert asked.result(20) == []
+
+
 def test_crossing_depends_and_updates_let_one_through(ann, bob, task):
     """Each depends on what the other replaces: in no order can both happen."""
     [other] = Task.objects.commit(owner=ANN, adds=[MAIL])
