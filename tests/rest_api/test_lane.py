@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tasks_app.access import tokens
 from tasks_app.core.operations import Claim
@@ -91,6 +93,31 @@ def test_where_rates_are_limited_all_are_counted(worker, settings, setting):
     assert worker.is_taken()
     setattr(settings, setting, 1)
     assert [worker.ask()[0] for _ in range(2)] == [200, 429]
+
+
+def test_a_revoked_token_opens_nothing_after_the_same_time(clock, worker):
+    assert worker.is_taken()
+    tokens.revoke(worker.token)
+    assert worker.is_taken()
+    clock.now_s += tokens.TRUSTED_S + 0.1
+    assert worker.ask()[0] == 401
+
+
+def test_an_expired_token_opens_nothing_at_once(worker, monkeypatch):
+    worker.token, worker.secret = tokens.create("Bob", Scope.WORK, expires_at=timezone.now() + timedelta(hours=1))
+    worker.ask()
+    assert worker.is_taken()
+    later = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr("django.utils.timezone.now", lambda: later)
+    assert worker.ask()[0] == 401
+
+
+def test_what_a_token_may_do_follows_its_next_look_up(clock, worker):
+    assert worker.is_taken()
+    worker.token.__class__.objects.update(groups=["reports"])
+    clock.now_s += tokens.TRUSTED_S + 0.1
+    for _ in range(2):
+        assert worker.ask()[0] == 403
 
 
 def test_without_tokens_it_takes_nothing(worker, settings):
