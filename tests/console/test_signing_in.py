@@ -38,6 +38,12 @@ def sign_in(client, name, password, REMOTE_ADDR="127.0.0.1", **more):  # noqa: N
     return client.post("/console/login", {"username": name, "password": password, **more}, REMOTE_ADDR=REMOTE_ADDR)
 
 
+def test_it_names_the_themes_to_somebody_who_asks_for_another(client, db):
+    answer = client.post("/console/theme", {"theme": "pink"})
+    assert (answer.status_code, "must be one of" in answer.content.decode()) == (400, True)
+    assert client.post("/console/theme", {"theme": "dark"}).cookies["theme"].value == "dark"
+
+
 def test_it_goes_on_to_the_page_that_was_wanted(client, ada):
     answer = sign_in(client, "ada", PASSWORD, next="/console/group?name=mail")
     assert answer.headers["Location"] == "/console/group?name=mail"
@@ -97,6 +103,13 @@ def test_it_refuses_a_weak_password(first_admin, password):
     assert answer.status_code == 422
     assert 'class="field-error"' in answer.content.decode()
     assert not may(User.objects.get(), Action.SEE)
+
+
+def test_the_first_admin_chooses_a_password_and_may_enter_the_admin(first_admin):
+    assert first_admin.get("/admin/").status_code == 302
+    chosen = {"new_password1": "correct horse battery", "new_password2": "correct horse battery"}
+    assert first_admin.post("/console/password", chosen).status_code == 302
+    assert first_admin.get("/admin/").status_code == 200
 
 
 def test_it_refuses_the_one_time_password_as_ones_own(client):

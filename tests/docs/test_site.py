@@ -156,6 +156,17 @@ def test_what_a_browser_has_is_not_sent_again(client):
     assert client.get("/docs/client/", headers={"if-none-match": first["ETag"]}).status_code == 200
 
 
+def test_a_page_may_be_beside_the_index_and_have_two_titles_and_a_picture_that_is_none(client, library):
+    (library.root / "docs" / "stray.md").write_text("# A page\n\n# Another\n\n![a](a.png) ![b](b.png)\n")
+    (library.root / "docs" / "a.png").write_text("text")
+    html = client.get("/docs/stray/").content.decode()
+    assert '<h2 id="another"' in html
+    assert 'a.png"' in html
+    assert "width=" not in html.partition('a.png"')[2].partition(">")[0]
+    assert client.get("/docs/nothing/").status_code == 404
+    assert library.document("../stray") is None
+
+
 def test_a_page_that_has_changed_is_shown_anew(client, library):
     assert "Text." in client.get("/docs/page/").content.decode()
     (library.root / "docs" / "page.md").write_text("# A page\n\nAnother text.\n")

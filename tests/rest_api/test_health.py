@@ -52,3 +52,7 @@ def test_where_nothing_can_be_written_it_is_not_ready_and_says_why(monkeypatch, 
 def test_it_leaves_no_trace_of_the_question(django_assert_num_queries):
     assert Client().get("/readyz").status_code == 200
     assert not KeptAnswer.objects.exists()
+
+
+def test_a_server_that_writes_is_ready_however_often_it_is_asked(served):
+    assert [served.request("GET", "/readyz").status_code for _ in range(3)] == [200] * 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.models import AuditEntry
+from tasks_app.models import AuditEntry, Scope
 
 from ..jobs_store.jobs import begun, enqueued, one_of_each, succeeded
 from .api import Api
@@ -78,6 +78,11 @@ def test_only_what_is_finished_is_deleted_and_it_says_why(api):
     status, answer = api.get(f"/jobs/{done}")
     assert (status, "deleted" in answer["detail"]) == (404, True)
     assert not AuditEntry.objects.exists()
+
+
+def test_a_job_is_requeued_with_arguments_that_are_text(api):
+    status, answer = Api(Scope.OPERATE).post(f"/jobs/{succeeded()}/requeue", {"args": ["\ud800"]})
+    assert (status, list(answer["errors"])) == (400, ["args"])
 
 
 def test_a_task_that_is_no_job_says_so(api):

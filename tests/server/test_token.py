@@ -82,6 +82,7 @@ def test_it_asks_for_the_id_where_a_name_is_not_enough(token, refused):
     token("create", "ann", "--scope", "work")
     first, second = Token.objects.order_by("id")
     assert f"revoke them by id ({first.pk}, {second.pk})" in refused("revoke", "ann")
+    assert "is unknown or revoked" in refused("revoke", "bob")
 
 
 @pytest.mark.parametrize(
