@@ -23,7 +23,7 @@ from django.dispatch import receiver
 from taskstore.errors import Immutable, TaskStoreError, refuse
 from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
-from taskstore.types.tasks import Change, NewTask, Order, State
+from taskstore.types.tasks import Change, NewTask, Order, Standing, State
 
 from . import database
 from .core.meters import meters
@@ -68,8 +68,8 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(available_at_ms__lte=now_ms)
 
     def ready(self, now_ms: int) -> Self:
-        """Tasks whose available time has come and that no claim has touched since."""
-        return self.available(now_ms).filter(leased_since_ms=0)
+        """Tasks that wait for their first claim, or have been given back without an error."""
+        return self.available(now_ms).standing(Standing.OPEN)
 
     def expired(self, now_ms: int) -> Self:
         """Tasks whose lease ran out and that nobody has claimed since."""
@@ -78,15 +78,25 @@ class TaskQuerySet(models.QuerySet["Task"]):
     def claimed(self, now_ms: int) -> Self:
         return self.filter(available_at_ms__gt=now_ms, leased_since_ms__gt=0)
 
-    def scheduled(self, now_ms: int) -> Self:
+    def later(self, now_ms: int) -> Self:
+        """Tasks that nobody holds and nobody may claim yet, also after a failure."""
         return self.filter(available_at_ms__gt=now_ms, leased_since_ms=0)
 
-    def failed(self) -> Self:
+    def scheduled(self, now_ms: int) -> Self:
+        return self.filter(available_at_ms__gt=now_ms).standing(Standing.OPEN)
+
+    def standing(self, standing: Standing) -> Self:
+        """Tasks that are not leased, with this standing."""
+        # In the words of the index of failed tasks, which SQLite would not recognize else.
+        also = {"standing__gte": Standing.RETRYING} if standing >= Standing.RETRYING else {}
+        return self.filter(leased_since_ms=0, standing=standing, **also)
+
+    def with_error(self) -> Self:
         return self.exclude(error="")
 
     def in_state(self, state: State, now_ms: int) -> Self:
-        if state is State.FAILED:
-            return self.failed()
+        if state.name in Standing.__members__:
+            return self.standing(Standing[state.name])
         chosen: Self = getattr(self, state.value)(now_ms)
         return chosen
 

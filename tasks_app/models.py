@@ -13,7 +13,7 @@ from django.db import models
 
 from taskstore.errors import Immutable
 from taskstore.types.bulk import ItemOutcome, OperationState
-from taskstore.types.tasks import FAILED_FROM, Ending, State
+from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
 from .core.operations import Duplicate, GroupScope, TaskRecord
 from .database import collation_of
@@ -57,6 +57,14 @@ class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscripta
         return whole_data(table), params
 
 
+# Of what is not leased, whatever the time is.
+STANDING_STATES: dict[int, State] = {
+    Standing.FINISHED: State.FINISHED,
+    Standing.RETRYING: State.RETRYING,
+    Standing.FAILED: State.FAILED,
+}
+
+
 class Task(models.Model):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
@@ -77,6 +85,7 @@ class Task(models.Model):
     made_by_commit = models.BigIntegerField()
     payload = models.BigIntegerField(default=0)  # The number of its row in Payload; 0: the data is here.
     unique = models.TextField(default="")  # The key that its chain holds; empty: none. See UniqueKey.
+    standing = models.SmallIntegerField(default=0)  # What it is by its content; see Standing.
 
     # Of a task that `commit` returns in the place of an add whose key was taken.
     duplicate: bool = False
@@ -99,21 +108,27 @@ class Task(models.Model):
             models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
             # Listings of a group, the oldest available time first. With the lease also the
             # counts of what lies in the future, without looking at a row.
-            models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms"], name="task_listing"),
+            models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms", "standing"], name="task_listing"),
             # The living task of a chain, by its origin.
             models.Index(
                 fields=["origin"],
                 name="task_origin",
                 condition=~models.Q(origin=models.F("id")),
             ),
-            # Failed tasks of a group.
+            # Errors in a group, and of all groups, the newest first.
+            models.Index(fields=["group", "id"], name="task_error", condition=~models.Q(error="")),
+            models.Index(fields=["id"], name="task_error_newest", condition=~models.Q(error="")),
+            # What has failed, for now or for good, in a group and in all of them, the newest first.
             models.Index(
-                fields=["group", "id"],
+                fields=["group", "standing", "id"],
                 name="task_failed",
-                condition=~models.Q(error=""),
+                condition=models.Q(standing__gte=Standing.RETRYING),
             ),
-            # Failed tasks of all groups, the newest first.
-            models.Index(fields=["id"], name="task_failed_newest", condition=~models.Q(error="")),
+            models.Index(
+                fields=["standing", "id"],
+                name="task_failed_newest",
+                condition=models.Q(standing__gte=Standing.RETRYING),
+            ),
             # Those that bear a label.
             LabelIndex(fields=["id", "labels"], name="task_labels"),
         ]
@@ -130,10 +145,11 @@ class Task(models.Model):
         return task
 
     def state(self, now_ms: int) -> State:
-        """Ready, claimed, expired or scheduled. Whether it failed is beside that: `is_failed`."""
-        if self.available_at_ms > now_ms:
-            return State.CLAIMED if self.leased else State.SCHEDULED
-        return State.EXPIRED if self.leased else State.READY
+        """The state at that moment."""
+        is_available = self.available_at_ms <= now_ms
+        if self.leased:
+            return State.EXPIRED if is_available else State.CLAIMED
+        return STANDING_STATES.get(self.standing) or (State.READY if is_available else State.SCHEDULED)
 
     @property
     def leased(self) -> bool:
@@ -258,6 +274,9 @@ class CountDelta(models.Model):
     minute = models.BigIntegerField()  # Of the batch's time: minutes since the Epoch.
     tasks = models.IntegerField()
     leases = models.IntegerField()
+    errors = models.IntegerField()
+    finished = models.IntegerField()
+    retrying = models.IntegerField()
     failed = models.IntegerField()
     entered = models.IntegerField()
     left = models.IntegerField()
@@ -277,6 +296,9 @@ class GroupTotal(models.Model):
     group = NameField(max_length=255, primary_key=True)
     tasks = models.BigIntegerField()
     leases = models.BigIntegerField()  # Tasks that are leased, whether or not the lease runs.
+    errors = models.BigIntegerField()  # Tasks with an error.
+    finished = models.BigIntegerField()  # These three: of the tasks that are not leased.
+    retrying = models.BigIntegerField()
     failed = models.BigIntegerField()
 
     def __str__(self) -> str:
@@ -319,6 +341,7 @@ class Level(models.Model):
     claimed = models.BigIntegerField()
     expired = models.BigIntegerField()
     scheduled = models.BigIntegerField()
+    retrying = models.BigIntegerField()
     failed = models.BigIntegerField()
     workers = models.BigIntegerField()  # That were heard and not lost.
 

@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 
 from lab.testing import NO_TLS
 from tasks_app.database.rows import whole_data
+from taskstore.types.tasks import holds_results
 
 from .history import Row, Truth
 
@@ -56,7 +57,11 @@ def counts_of(server_url: str, token: str) -> dict[str, int]:
     # Ignore the environment's proxies, because the server is local.
     answer = httpx.get(f"{server_url}/stats", headers=headers, timeout=PATIENCE_S, trust_env=False, verify=NO_TLS)
     groups = answer.raise_for_status().json()["groups"]
-    return {stats["group"]: sum(stats.get(state, 0) for state in STATES) for stats in groups}
+    # A dead letter is counted beside its state as well, but for the records of failed jobs and commands.
+    kept = {stats["group"]: stats.get("dead", 0) for stats in groups if holds_results(stats["group"])}
+    return {
+        stats["group"]: sum(stats.get(state, 0) for state in STATES) + kept.get(stats["group"], 0) for stats in groups
+    }
 
 
 def read_sqlite(file: Path) -> list[list[Row]]:

@@ -21,7 +21,7 @@ from tasks_app.core.tally import bucket_of
 from tasks_app.jobs.queues import enqueue
 from tasks_app.models import Client, Level, Rate, Task, WorkDone
 from tasks_app.reading import clients
-from tasks_app.reading.counts import COUNTED, group_counts
+from tasks_app.reading.counts import group_counts
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from tasks_app.writer import totals
 from taskstore.types.groups import LOST_MS
@@ -190,7 +190,7 @@ class Seed:
         """Write rates of thirty days as housekeeping keeps them."""
         total, counts = len(sizes), group_counts()
         for number, group in enumerate(sizes):
-            size = counts[group].total if group in counts else 0
+            size = counts[group].tasks if group in counts else 0
             is_still = BUSY_GROUPS <= number < BUSY_GROUPS + STILL_GROUPS
             rates = list(self._rates(group, size, is_busy=number < BUSY_GROUPS, is_still=is_still))
             Rate.objects.bulk_create(leading_to(size, rates), RATES_AT_ONCE, ignore_conflicts=True)
@@ -237,7 +237,7 @@ class Seed:
                 workers=self.workers - (len(self._lost) if ago * MINUTE_MS < SILENT_MS - LOST_MS else 0),
                 **{
                     state: self._many(getattr(numbers, state) * up_and_down(ago, place))
-                    for place, state in enumerate(COUNTED)
+                    for place, state in enumerate(totals.LEVELS)
                 },
             )
             for ago in range(DAY, 0, -1)

@@ -17,8 +17,9 @@
 //   data-live-progress-at="<ms>" at that time, with a <progress>, and
 //   data-live-percent, data-live-text
 
-const STATES = ["ready", "claimed", "expired", "scheduled", "failed", "finished"]; // The last one only where it is not 0.
-const NONE = [0, 0, 0, 0, 0, 0];
+const STATES = ["ready", "claimed", "expired", "scheduled", "retrying", "failed", "finished"];
+const NUMBERS = [...STATES, "errors"]; // The last one of tasks in any state.
+const NONE = NUMBERS.map(() => 0);
 const MOST_WATCHED = 200; // As in tasks_app/live/consumer.py, and
 const MOST_PROGRESS = 100; // Tasks of a page.
 const LONGEST_WATCHED = 40_000; // bytes of names, which is less than it takes.
@@ -208,8 +209,8 @@ function writeCounts(place, numbers) {
 }
 
 function numberOf(numbers, state) {
-  if (state === "total") return numbers[0] + numbers[1] + numbers[2] + numbers[3] + (numbers[5] ?? 0);
-  return numbers[STATES.indexOf(state)] ?? 0;
+  if (state === "total") return STATES.reduce((sum, _, place) => sum + numbers[place], 0);
+  return numbers[NUMBERS.indexOf(state)];
 }
 
 function write(element, number) {

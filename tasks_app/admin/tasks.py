@@ -170,7 +170,7 @@ class TaskAdmin(KeyedAdmin):
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return the order of an index: in a group the longest available first, otherwise and for failed the newest."""
-        in_group = asked_group(request) and asked_state(request) is not State.FAILED
+        in_group = asked_group(request) and asked_state(request) not in (State.RETRYING, State.FAILED)
         return ("available_at_ms", "id") if in_group else ("-id",)
 
     def for_list(self, rows: QuerySet[Task]) -> QuerySet[Task]:

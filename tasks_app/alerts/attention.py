@@ -15,8 +15,8 @@ from taskstore.types.schedules import SCHEDULES
 from .. import schedules
 from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import Seen, holdings
-from ..reading.counts import counts_of_each, stats_of
-from ..writer.totals import most_ready
+from ..reading.counts import stats_of
+from ..writer.totals import most_ready, numbers_of_each
 
 MINUTE_MS = 60_000
 STILL_MINUTES = 10  # A group is stalled when its tasks are ready for so long without a claim.
@@ -115,7 +115,7 @@ def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
 
 def _paused(now_ms: int) -> Iterator[Notice]:
     long_ago = [paused for paused in PausedGroup.objects.all() if now_ms - paused.at_ms > LONG_PAUSE_MS]
-    counts = counts_of_each([paused.group for paused in long_ago]) if long_ago else {}
+    counts = numbers_of_each([paused.group for paused in long_ago]) if long_ago else {}
     for paused in long_ago:
         ready = counts[paused.group].ready if paused.group in counts else 0
         yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=ready, at_ms=paused.at_ms)
@@ -123,7 +123,7 @@ def _paused(now_ms: int) -> Iterator[Notice]:
 
 def _broken() -> Iterator[Notice]:
     """Find broken schedules, which add nothing until somebody repairs them."""
-    set_aside = Task.objects.get_queryset().in_group(SCHEDULES).failed().filter(available_at_ms=LATEST_MS)
+    set_aside = Task.objects.get_queryset().in_group(SCHEDULES).with_error().filter(available_at_ms=LATEST_MS)
     for task in set_aside.defer("data")[:MOST_GROUPS]:
         yield Notice(kind=Kind.BROKEN, name=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", tasks=0)
 

@@ -137,8 +137,7 @@ class Requeue(Action):
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
         if not (self.at or self.spread_minutes):
-            is_ready = state is State.READY and not task.is_failed and (self.here or not task.failed_from)
-            return Skip(READY_ALREADY) if is_ready else requeued(task, here=self.here)
+            return Skip(READY_ALREADY) if state is State.READY else requeued(task, here=self.here)
         spread_ms = self.spread_minutes * MINUTE_MS * turn.before // max(turn.of, 1)
         return requeued(task, here=self.here, at_ms=min((self.at or turn.began_at_ms) + spread_ms, LATEST_MS))
 

@@ -36,10 +36,6 @@ SAMPLES = 3
 COUNTING_S = 10.0  # A person waits for the number.
 
 
-READY_ALREADY = f"{IN_STATE[State.READY]} AND error = ''"
-STATES = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """The tasks with these ids, or all of the group, in the state, that match the search `q`.
@@ -149,8 +145,7 @@ class Preview:
 
     selection: Selection
     count: int
-    by_state: Mapping[State, int]  # Ready, claimed, expired, scheduled: they add up to count.
-    ready_already: int  # Tasks that a requeue would skip: ready, not failed, not dead letters.
+    by_state: Mapping[State, int]  # They add up to count.
     groups: Sequence[str]  # The first and last of their groups by name, or the only one.
     samples: Sequence[int] = field(default_factory=list)  # A few ids.
     targets: Sequence[Target] = ()  # Of a requeue, the largest first.
@@ -160,6 +155,11 @@ class Preview:
     @property
     def claimed(self) -> int:
         return self.by_state[State.CLAIMED]
+
+    @property
+    def ready_already(self) -> int:
+        """Return the number of tasks that a requeue would skip."""
+        return self.by_state[State.READY]
 
     @property
     def group(self) -> str:
@@ -197,12 +197,10 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
         while not scan.is_over:
             scan.step()
         found = one_of([place.id for place in scan.found])
-    counted = [f"count(*) FILTER (WHERE {IN_STATE[state].format(now_ms=now_ms)})" for state in STATES]
+    counted = [f"count(*) FILTER (WHERE {IN_STATE[state].format(now_ms=now_ms)})" for state in State]
     failed_from = dialect.label(FAILED_FROM)
-    is_ready_already = READY_ALREADY.format(now_ms=now_ms) + ("" if here else f" AND {failed_from} = ''")
-    ready_already = f"count(*) FILTER (WHERE {is_ready_already})"
-    [[ready, first, last, *numbers]] = _rows(
-        f'SELECT {ready_already}, min("group"), max("group"), {", ".join(counted)}'  # noqa: S608 - all words are ours
+    [[first, last, *numbers]] = _rows(
+        f'SELECT min("group"), max("group"), {", ".join(counted)}'  # noqa: S608 - all words are ours
         f" FROM tasks_app_task AS found WHERE {found.sql}",
         found,
         using,
@@ -221,7 +219,7 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
             FROM (
                 SELECT "group", {failed_from} AS failed_from, {is_claimed} AS is_claimed
                 FROM tasks_app_task AS found
-                WHERE {found.sql} AND NOT ({is_ready_already})
+                WHERE {found.sql} AND NOT ({IN_STATE[State.READY].format(now_ms=now_ms)})
             ) AS to_requeue
             GROUP BY "group", failed_from
             """,  # noqa: S608 - all words are ours
@@ -232,8 +230,7 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
     return Preview(
         selection=selection,
         count=sum(numbers),
-        by_state=dict(zip(STATES, numbers, strict=True)),
-        ready_already=ready,
+        by_state=dict(zip(State, numbers, strict=True)),
         groups=sorted({first, last} - {None}),
         samples=sorted(task_id for (task_id,) in samples),
         targets=found_targets.sorted,

@@ -91,7 +91,7 @@ def _count(pattern: str, scope: GroupScope) -> tuple[dict[str, Counting], list[R
         if place[1] in OF_LISTS:
             of_lists.append(group)
         else:
-            project.add(CommandStatus(place[1]), numbers.total)
+            project.add(CommandStatus(place[1]), numbers.tasks)
     return counted, _count_lists(of_lists, counted)
 
 

@@ -14,8 +14,9 @@ from taskstore.types.tasks import State
 from ..access.policy import Action
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
-from ..reading.counts import Counts, Stats, sum_of
+from ..reading.counts import Stats, sum_of
 from ..reading.rates import PERCENTILES, Percentiles, backlogs, series_of, series_of_all
+from ..writer.totals import Numbers
 from . import parameters, words
 from .name_tree import Folder, Node, below, prefix_above, tree_of
 from .pages import page
@@ -23,8 +24,7 @@ from .parameters import Arrangement, Order, View
 from .replica import from_replica
 
 WHOLE = 1_000  # The length of a bar.
-ORDER = (State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED)
-
+IN_BARS = tuple(state for state in State if state is not State.FINISHED)
 HEIGHT = 20
 LIMIT_S = 5.0
 
@@ -43,14 +43,14 @@ def part(number: int, total: int) -> int:
     return WHOLE * number // max(total, 1)
 
 
-def shares_of(counts: Counts) -> Sequence[Share]:
-    """Return the segments in the order of a task's life. Failed tasks have none: other states count them too."""
-    numbers = [getattr(counts, state) for state in ORDER]
+def shares_of(counts: Numbers) -> Sequence[Share]:
+    """Return the segments in the order of the states. Finished tasks have none: nobody waits for them."""
+    numbers = [getattr(counts, state) for state in IN_BARS]
     ends = [part(sum(numbers[: place + 1]), sum(numbers)) for place in range(len(numbers))]
     starts = [0, *ends]
     return [
         Share(state=state, start=start, length=end - start)
-        for state, start, end in zip(ORDER, starts, ends, strict=False)
+        for state, start, end in zip(IN_BARS, starts, ends, strict=False)
     ]
 
 
@@ -94,7 +94,7 @@ def rows_of(lines: Sequence[Line], table: Table, now_ms: int) -> list[Row]:
 
 def sparks_of(lines: Sequence[Line]) -> list[str]:
     """Return the sparkline of each group or folder: its number of tasks within the last half hour."""
-    numbers = backlogs([(line.names, line.stats.counts.total) for line in lines], SPARK_MINUTES)
+    numbers = backlogs([(line.names, line.stats.counts.tasks) for line in lines], SPARK_MINUTES)
     return [points_of(each) for each in numbers]
 
 

@@ -10,16 +10,17 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import State
+from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
 from ..control import pauses
 from ..control.pauses import pause_of
 from ..reading.clients import attending
-from ..reading.counts import Counts, counts_of, flow_of
+from ..reading.counts import counts_of, flow_of
 from ..reading.failures import failures
 from ..reading.listing import facts_of, page_of
 from ..reading.rates import Span
+from ..writer.totals import Numbers
 from . import links, parameters
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .replica import from_replica
@@ -38,9 +39,7 @@ def group(request: HttpRequest) -> HttpResponse:
     after, before = parameters.places_of(request.GET)
     user, counts = user_of(request), counts_of(name)
     sees_payloads = may(user, Action.SEE_PAYLOADS, name)
-    matching = counts.total if state is None else int(getattr(counts, state))
-    if state is State.READY:
-        matching += counts.finished  # Finished tasks are available, so the list of ready tasks has them.
+    matching = counts.tasks if state is None else int(getattr(counts, state))
     return render(
         request,
         "tasks_app/group.html",
@@ -52,7 +51,7 @@ def group(request: HttpRequest) -> HttpResponse:
             "tabs": tabs_of(counts),
             **_facts(name, counts),
             "pause": pause_of(name),
-            "failures": failures(name) if state is State.FAILED else None,
+            "failures": failures(name) if state in (State.RETRYING, State.FAILED) else None,
             "command": command_to_add(request, name),
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
@@ -72,7 +71,7 @@ def facts(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks_app/_facts.html", {"name": name, **_facts(name, counts_of(name))})
 
 
-def _facts(name: str, counts: Counts) -> dict[str, Any]:
+def _facts(name: str, counts: Numbers) -> dict[str, Any]:
     entered, left = flow_of(name)
     return {
         "facts": facts_of(name),
@@ -83,12 +82,10 @@ def _facts(name: str, counts: Counts) -> dict[str, Any]:
     }
 
 
-def tabs_of(counts: Counts) -> list[tuple[State | None, int]]:
-    """Return the tabs with their counts; None stands for all states. A group of finished tasks has no ready tab."""
-    states = [State.READY, State.CLAIMED, State.EXPIRED, State.SCHEDULED, State.FAILED]
-    if counts.finished:
-        states.remove(State.READY)
-    return [(None, counts.total), *((state, getattr(counts, state)) for state in states)]
+def tabs_of(counts: Numbers) -> list[tuple[State | None, int]]:
+    """Return the tabs with their counts; None stands for all states. Few groups hold finished tasks, and then only."""
+    states = [State.FINISHED, State.FAILED] if holds_results(counts.group) else [*State][:-1]
+    return [(None, counts.tasks), *((state, getattr(counts, state)) for state in states)]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -229,11 +229,11 @@ def _counts() -> dict[str, dict[JobStatus, int]]:
         numbers = by_queue.setdefault(queue, dict.fromkeys(JobStatus, 0))
         end = group.removeprefix(f"jobs/{queue}").removeprefix("/")
         if end:
-            numbers[JobStatus(end)] += counts.total
+            numbers[JobStatus(end)] += counts.tasks
         else:
-            numbers[JobStatus.SCHEDULED] += counts.scheduled
+            numbers[JobStatus.SCHEDULED] += counts.later
             numbers[JobStatus.STARTED] += counts.claimed
-            numbers[JobStatus.PENDING] += counts.ready + counts.expired
+            numbers[JobStatus.PENDING] += counts.available + counts.expired
     return by_queue
 
 

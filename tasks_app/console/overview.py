@@ -24,6 +24,7 @@ from ..reading.rates import LEVELS, Span, levels
 from ..writer.totals import Part, Summary, names_of, ranked, summary
 from . import parameters, words
 from .group_table import (
+    IN_BARS,
     ROWS,
     Line,
     Page,
@@ -42,7 +43,6 @@ from .replica import from_replica
 from .snippets import command_to_add
 
 LINE_MINUTES = 30  # The view boxes in _level.html are one less wide.
-STATES = (State.READY, State.CLAIMED, State.SCHEDULED, State.EXPIRED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def lines_of_tiles() -> dict[str, str]:
 def tiles_of(every: Summary, lines: Mapping[str, str]) -> list[Tile]:
     return [
         Tile(state=state, tasks=getattr(every.numbers, state), groups=every.holding[state], line=lines[state])
-        for state in STATES
+        for state in IN_BARS
     ]
 
 
@@ -96,6 +96,7 @@ COLUMNS = {
     Order.CLAIMED: "Claimed",
     Order.EXPIRED: "Expired",
     Order.SCHEDULED: "Scheduled",
+    Order.RETRYING: "Retrying",
     Order.FAILED: "Failed",
     Order.IN: "In/min",
     Order.OUT: "Out/min",

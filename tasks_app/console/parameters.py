@@ -50,6 +50,7 @@ class Order(StrEnum):
     CLAIMED = "claimed"
     EXPIRED = "expired"
     SCHEDULED = "scheduled"
+    RETRYING = "retrying"
     FAILED = "failed"
     IN = "in"
     OUT = "out"

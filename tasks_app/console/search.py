@@ -21,7 +21,7 @@ from ..reading.search import grammar
 from ..reading.search.finding import LIMIT_S, Found, find
 from ..reading.search.grammar import Key
 from ..reading.search.suggestions import suggest
-from ..writer.totals import failed_tasks
+from ..writer.totals import tasks_with_errors
 from . import links, parameters
 from .pages import page, user_of
 from .replica import from_replica
@@ -143,5 +143,5 @@ def _name_in(request: HttpRequest) -> str:
 @from_replica
 def failed(request: HttpRequest) -> HttpResponse:
     # The count first: a task that fails in between is then announced rather than missed.
-    context = {"tasks": failed_tasks(), "failures": failures(), "command": command_to_fail(request)}
+    context = {"tasks": tasks_with_errors(), "failures": failures(), "command": command_to_fail(request)}
     return render(request, "tasks_app/failed.html", context)

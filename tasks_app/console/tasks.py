@@ -82,9 +82,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "sees_payloads": may(user, Action.SEE_PAYLOADS, chain.group),
             "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
             "may_operate": may(user, Action.OPERATE, chain.group),
-            "is_ready_already": state is State.READY
-            and chain.living is not None
-            and not (chain.living.is_failed or chain.living.failed_from),
+            "is_ready_already": state is State.READY,
         },
     )
 

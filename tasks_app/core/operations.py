@@ -221,6 +221,7 @@ class TaskRecord(NamedTuple):
     made_by_commit: int  # The number of the commit that made it.
     payload: int = 0  # Under which number the data is kept, where successors share it; see rows.py.
     unique: str = ""  # The key that the chain holds; empty: none. Its group is only in HeldKey.
+    standing: int = 0  # What it is by its content, as in Standing.
 
     @property
     def leased(self) -> bool:

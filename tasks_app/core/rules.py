@@ -22,6 +22,7 @@ from taskstore.types.tasks import (
     Problem,
     Refusal,
     holds_results,
+    standing_of,
 )
 
 from .operations import (
@@ -349,8 +350,8 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
 
 def _leased(task: TaskRecord, now_ms: int, available_at_ms: int, owner: int) -> TaskRecord:
     # As `_successor` would make it, in a third of the time.
-    _, group, _, _, data, data_type, error, labels, priority, origin, claims, _, created_ms, _, _, payload, key = task
-    kept = (data, data_type, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload, key)
+    _, group, _, _, data, kind, error, labels, priority, origin, claims, _, created_ms, _, _, payload, key, is_ = task
+    kept = (data, kind, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload, key, is_)
     return record_made_of((0, group, available_at_ms, owner, *kept))
 
 
@@ -463,6 +464,7 @@ def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[i
 
 
 def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | None) -> TaskRecord:
+    labels = _with_source(add.labels, _source_of_add(add, replaces))
     draft = TaskRecord(
         id=0,
         group=add.group,
@@ -471,7 +473,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
         data=add.data,
         data_type=add.data_type,
         error=add.error,
-        labels=_with_source(add.labels, _source_of_add(add, replaces)),
+        labels=labels,
         priority=add.priority,
         origin=0,
         claims=0,
@@ -480,6 +482,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
         made_at_ms=world.now_ms,
         made_by_commit=0,
         unique=add.unique or "" if replaces is None else _key_in(add.group, replaces),
+        standing=standing_of(add.group, add.error, labels),
     )
     if replaces is not None and add.moving is not None:
         return _changed(replaces, add.moving, commit.owner, world.now_ms)
@@ -537,6 +540,7 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
     source = change.failed_from
     if source is None:
         source = _source(task, group, error, sets_error=change.error is not None)
+    labels = _with_source(labels, source)
     return _successor(
         task,
         now_ms,
@@ -547,9 +551,10 @@ def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskR
         data_type=_data_type(task, change),
         payload=task.payload if change.data is None else 0,
         error=error,
-        labels=_with_source(labels, source),
+        labels=labels,
         priority=task.priority if change.priority is None else change.priority,
         unique=_key_in(group, task),
+        standing=standing_of(group, error, labels),
         leased_since_ms=_lease_begin(task, owner, now_ms) if available_at_ms > now_ms and not change.release else 0,
     )
 

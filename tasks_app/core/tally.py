@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from taskstore.types.tasks import Ending
+from taskstore.types.tasks import Ending, Standing
 
 from .operations import Effect, Removal, TaskRecord
 
 # The same error again is a new failure when a worker brings it, not when a task is moved or claimed.
 REPORTS = (Ending.CHANGED, Ending.GIVEN_BACK)
 
-NUMBERS = ("tasks", "leases", "failed", "entered", "left", "failures", "claimed")
+# What a group holds, then what happened in it.
+COUNTS = ("tasks", "leases", "errors", "finished", "retrying", "failed")
+NUMBERS = (*COUNTS, "entered", "left", "failures", "claimed")
 HISTOGRAMS = ("waits", "runs")
 COUNTERS = (*HISTOGRAMS, "done")
 
@@ -29,7 +31,10 @@ class Delta:
 
     tasks: int = 0
     leases: int = 0  # Tasks that are leased, whether or not the lease runs.
-    failed: int = 0  # Tasks that have an error.
+    errors: int = 0  # Tasks that have an error.
+    finished: int = 0  # Of those that are not leased, these are what their Standing says.
+    retrying: int = 0
+    failed: int = 0
     entered: int = 0  # Tasks that were added to the group, or moved into it.
     left: int = 0
     failures: int = 0  # Tasks that received an error.
@@ -46,7 +51,28 @@ class Delta:
     @property
     def numbers(self) -> tuple[int, ...]:
         """In the order of NUMBERS."""
-        return (self.tasks, self.leases, self.failed, self.entered, self.left, self.failures, self.claimed)
+        return (
+            self.tasks,
+            self.leases,
+            self.errors,
+            self.finished,
+            self.retrying,
+            self.failed,
+            self.entered,
+            self.left,
+            self.failures,
+            self.claimed,
+        )
+
+    def stand(self, standing: int, more: int) -> None:
+        """Count so many more tasks that are not leased."""
+        match standing:
+            case Standing.FINISHED:
+                self.finished += more
+            case Standing.RETRYING:
+                self.retrying += more
+            case Standing.FAILED:
+                self.failed += more
 
     @property
     def counters(self) -> tuple[Counts, ...]:
@@ -122,6 +148,8 @@ def _claim(removals: Iterable[Removal], drafts: Iterable[TaskRecord], deltas: di
         delta.claimed += 1
         delta.taken_over += was_leased
         delta.leases += (draft.leased_since_ms > 0) - was_leased
+        if task.standing and not was_leased:
+            delta.stand(task.standing, -1)
         delta.waits[bucket_of(now_ms - task.available_at_ms)] += 1
 
 
@@ -130,7 +158,9 @@ def _remove(removal: Removal, effect: Effect, delta: Delta, now_ms: int) -> None
     successor = None if place is None else effect.drafts[place]
     delta.tasks -= 1
     delta.leases -= task.leased
-    delta.failed -= bool(task.error)
+    delta.errors -= bool(task.error)
+    if task.standing and not task.leased:
+        delta.stand(task.standing, -1)
     delta.left += successor is None or successor.group != task.group
     if task.leased and _is_end_of_run(task, successor, effect):
         delta.runs[bucket_of(now_ms - task.leased_since_ms)] += 1
@@ -152,7 +182,9 @@ def _is_end_of_run(task: TaskRecord, successor: TaskRecord | None, effect: Effec
 def _insert(draft: TaskRecord, predecessor: Removal | None, effect: Effect, delta: Delta) -> None:
     delta.tasks += 1
     delta.leases += draft.leased
-    delta.failed += bool(draft.error)
+    delta.errors += bool(draft.error)
+    if draft.standing and not draft.leased:
+        delta.stand(draft.standing, 1)
     delta.entered += predecessor is None or predecessor.task.group != draft.group
     # What somebody writes over many tasks, or brings back, has not just failed.
     if draft.error and not (effect.operator and effect.operator.bulk):

@@ -58,7 +58,7 @@ async def debug(request: pb.DebugRequest, token: Token) -> pb.DebugResponse:
 
 def _found(group: str, limit: int, scope: GroupScope) -> pb.DebugResponse:
     if group:
-        tasks, number = Task.objects.get_queryset().in_group(group), counts_of(group).total
+        tasks, number = Task.objects.get_queryset().in_group(group), counts_of(group).tasks
     else:
         tasks = Task.objects.get_queryset().within(scope)
         _, number = size_of(scope)

@@ -170,7 +170,7 @@ def _places(
             tasks = Task.objects.get_queryset().in_group(group)
             match wanted.status:
                 case JobStatus.SCHEDULED:
-                    tasks = tasks.scheduled(now_ms)
+                    tasks = tasks.later(now_ms)
                 case JobStatus.STARTED:
                     tasks = tasks.claimed(now_ms)
                 case JobStatus.PENDING:
@@ -208,7 +208,7 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
         id=task.origin,
         task=task.id,
         queue=queue_of(task.group) or "",
-        status=status_of(task.group, task.state(now_ms)),
+        status=status_of(task.group, task.state(now_ms), is_later=task.available_at_ms > now_ms),
         **{each.name: getattr(record, each.name) for each in fields(record)},
         worker=attempt.worker,
         host=attempt.host,

@@ -17,9 +17,8 @@ from taskstore.types.progress import Progress
 
 from ..control.progress import progress_of_origins
 from ..models import Task
-from ..reading.counts import counts_of_each
 from ..writer.background import BackgroundLoop
-from ..writer.totals import Part, Summary, summary
+from ..writer.totals import Part, Summary, numbers_of_each, summary
 from . import messages
 from .messages import Content, Snapshot, Watch
 
@@ -41,7 +40,7 @@ NOTHING = Watch()
 def read_snapshot(groups: Collection[str]) -> Snapshot:
     """Return the counts of these groups. Raises django.db.Error when the database can't be read."""
     read_at_s = time.monotonic()
-    counts = counts_of_each(sorted(groups)) if groups else {}
+    counts = numbers_of_each(sorted(groups)) if groups else {}
     return Snapshot(at_ms=Task.objects.now_ms(), read_at_s=read_at_s, groups=counts)
 
 

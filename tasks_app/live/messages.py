@@ -5,16 +5,16 @@ A page names its groups, and gets the counts of these alone:
 {"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true, "progress": ["17"]}
 
 {"seq": 7, "at": <ms>, "age": <ms>, "full": {
-    "groups": {"mail": [ready, claimed, expired, scheduled, failed]},             null: the group no longer exists
-    "folders": {"mail/": [groups, ready, claimed, expired, scheduled, failed]},   of the groups that match the filter
-    "total": [ready, claimed, expired, scheduled, failed],                        of all groups
+    "groups": {"mail": [ready, claimed, ..., errors]},     the states as in State, then the tasks with an error in any
+                                                           state; null: the group no longer exists
+    "folders": {"mail/": [groups, ready, claimed, ...]},   of the groups that match the filter
+    "total": [ready, claimed, ...],                        of all groups
     "holding": [groups, groups with ready tasks, with claimed tasks, ...],
     "found": 17,                                                                  groups that match the filter
     "summed": <ms>                                                                the time of the last three
     "progress": {"17": [0.42, "page 7 of 20", <ms>]}                              null: the task has none
 }}
 {"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         the changes
-    In groups of finished jobs and commands, a list has one more number: the finished tasks.
 {"seq": 8, "at": <ms>, "age": <ms>}                                               a heartbeat
 
 `seq` rises by one with every delta. `at` is the time of the counts by the database's clock, `age` their age when the
@@ -33,8 +33,7 @@ import orjson
 
 from taskstore.types.progress import Progress
 
-from ..reading.counts import COUNTED, Counts
-from ..writer.totals import EVERYTHING, Part, Summary
+from ..writer.totals import EVERYTHING, STATES, Numbers, Part, Summary
 
 # Keys: the kind, and the name of a group or a folder.
 Content = dict[tuple[str, str], Any]
@@ -67,13 +66,13 @@ class Snapshot:
 
     at_ms: int  # By the database's clock.
     read_at_s: float  # By this process's monotonic clock.
-    groups: Mapping[str, Counts]
+    groups: Mapping[str, Numbers]
     progress: Mapping[int, Progress] = field(default_factory=dict)  # By origin.
 
 
 def content_of(
     watch: Watch,
-    groups: Mapping[str, Counts],
+    groups: Mapping[str, Numbers],
     sums: Mapping[Part, Summary],
     progress: Mapping[int, Progress] | None = None,
 ) -> Content:
@@ -83,10 +82,10 @@ def content_of(
     }
     for prefix in sorted(watch.folders):
         if folder := sums.get(Part(prefix, watch.searched)):
-            content["folders", prefix] = [folder.groups, *_sums(folder)]
+            content["folders", prefix] = [folder.groups, *_list(folder.numbers)]
     if watch.totals and (every := sums.get(EVERYTHING)):
-        content["total", ""] = _sums(every)
-        content["holding", ""] = [every.groups, *(every.holding[state] for state in COUNTED)]
+        content["total", ""] = _list(every.numbers)
+        content["holding", ""] = [every.groups, *(every.holding[state] for state in STATES)]
     if watch.totals and (found := sums.get(Part(searched=watch.searched))):
         content["found", ""] = found.groups
         content[SUMMED] = found.at_ms
@@ -135,11 +134,5 @@ def _message(seq: int, snapshot: Snapshot | None, **content: Any) -> str:
     return orjson.dumps({"seq": seq, **age, **content}).decode()
 
 
-def _list(counts: Counts) -> list[int]:
-    finished = [counts.finished] if counts.finished else []
-    return [counts.ready, counts.claimed, counts.expired, counts.scheduled, counts.failed, *finished]
-
-
-def _sums(summary: Summary) -> list[int]:
-    finished = [summary.finished] if summary.finished else []
-    return [*(getattr(summary.numbers, state) for state in COUNTED), *finished]
+def _list(numbers: Numbers) -> list[int]:
+    return [*(getattr(numbers, state) for state in STATES), numbers.errors]

@@ -50,6 +50,7 @@ tasks = [
             ("made_by_commit", models.BigIntegerField()),
             ("payload", models.BigIntegerField(default=0)),
             ("unique", models.TextField(default="")),
+            ("standing", models.SmallIntegerField(default=0)),
         ],
         options={
             "permissions": [
@@ -62,7 +63,9 @@ tasks = [
             ],
             "indexes": [
                 models.Index(fields=["group", "priority", "available_at_ms", "id"], name="task_claim"),
-                models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms"], name="task_listing"),
+                models.Index(
+                    fields=["group", "available_at_ms", "id", "leased_since_ms", "standing"], name="task_listing"
+                ),
                 models.Index(
                     fields=["origin"],
                     name="task_origin",
@@ -70,13 +73,23 @@ tasks = [
                 ),
                 models.Index(
                     fields=["group", "id"],
-                    name="task_failed",
+                    name="task_error",
                     condition=models.Q(("error", ""), _negated=True),
                 ),
                 models.Index(
                     fields=["id"],
-                    name="task_failed_newest",
+                    name="task_error_newest",
                     condition=models.Q(("error", ""), _negated=True),
+                ),
+                models.Index(
+                    fields=["group", "standing", "id"],
+                    name="task_failed",
+                    condition=models.Q(("standing__gte", 2)),
+                ),
+                models.Index(
+                    fields=["standing", "id"],
+                    name="task_failed_newest",
+                    condition=models.Q(("standing__gte", 2)),
                 ),
                 LabelIndex(fields=["id", "labels"], name="task_labels"),
             ],
@@ -210,6 +223,9 @@ counts = [
             ("minute", models.BigIntegerField()),
             ("tasks", models.IntegerField()),
             ("leases", models.IntegerField()),
+            ("errors", models.IntegerField()),
+            ("finished", models.IntegerField()),
+            ("retrying", models.IntegerField()),
             ("failed", models.IntegerField()),
             ("entered", models.IntegerField()),
             ("left", models.IntegerField()),
@@ -226,6 +242,9 @@ counts = [
             ("group", NameField(max_length=255, primary_key=True, serialize=False)),
             ("tasks", models.BigIntegerField()),
             ("leases", models.BigIntegerField()),
+            ("errors", models.BigIntegerField()),
+            ("finished", models.BigIntegerField()),
+            ("retrying", models.BigIntegerField()),
             ("failed", models.BigIntegerField()),
         ],
     ),
@@ -257,6 +276,7 @@ counts = [
             ("claimed", models.BigIntegerField()),
             ("expired", models.BigIntegerField()),
             ("scheduled", models.BigIntegerField()),
+            ("retrying", models.BigIntegerField()),
             ("failed", models.BigIntegerField()),
             ("workers", models.BigIntegerField()),
         ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from taskstore.types.groups import GroupStats
 from taskstore.types.tasks import holds_results
@@ -16,32 +15,10 @@ from ..writer.totals import Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Numbers of tasks by state. A failed task also counts in its other state.
-
-    The results of jobs and commands are finished and not ready, because nothing claims them.
-    """
-
-    ready: int = 0
-    claimed: int = 0
-    expired: int = 0
-    scheduled: int = 0
-    failed: int = 0
-    finished: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.ready + self.claimed + self.expired + self.scheduled + self.finished
-
-
-COUNTED = ("ready", "claimed", "expired", "scheduled", "failed")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """A group in numbers."""
 
-    counts: Counts
+    counts: Numbers
     oldest_ready_ms: int | None  # How long the oldest ready task has been ready; None: no task is ready.
     in_per_minute: float  # Tasks that entered and left the group. Claims, renewals and edits count as neither.
     out_per_minute: float
@@ -51,28 +28,29 @@ class Stats:
         """Convert the numbers to their type in the API."""
         return GroupStats(
             group=group,
-            ready=self.counts.ready,
+            ready=self.counts.available,
             claimed=self.counts.claimed,
             expired=self.counts.expired,
-            scheduled=self.counts.scheduled,
-            failed=self.counts.failed,
+            scheduled=0 if holds_results(group) else self.counts.later,
+            failed=self.counts.errors,
             oldest_ready_ms=self.oldest_ready_ms,
             in_per_minute=round(self.in_per_minute, 1),
             out_per_minute=round(self.out_per_minute, 1),
             paused=self.is_paused,
+            retrying=self.counts.retrying,
+            dead=self.counts.failed,
             finished=self.counts.finished,
         )
 
 
-def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Counts]:
+def group_counts(scope: GroupScope = EVERY_GROUP) -> dict[str, Numbers]:
     """Return the counts of every group that has tasks, sorted by name. Reads kept totals and counts no table."""
-    return {numbers.group: _counts(numbers) for numbers in totals.numbers(scope)}
+    return {numbers.group: numbers for numbers in totals.numbers(scope)}
 
 
-def counts_of(group: str) -> Counts:
+def counts_of(group: str) -> Numbers:
     """Return the counts of one group; zeros when it does not exist."""
-    numbers = totals.numbers_of(group)
-    return _counts(numbers) if numbers else Counts()
+    return totals.numbers_of(group) or Numbers(group)
 
 
 def flow_of(group: str) -> tuple[float, float]:
@@ -83,25 +61,19 @@ def flow_of(group: str) -> tuple[float, float]:
 def stats_in_pages(scope: GroupScope = EVERY_GROUP) -> Iterator[dict[str, Stats]]:
     """Yield the stats of all groups that have tasks, sorted by name, in pages: there may be very many groups."""
     for page in totals.pages(scope):
-        yield _with_more({numbers.group: _counts(numbers) for numbers in page})
+        yield _with_more({numbers.group: numbers for numbers in page})
 
 
 def stats_of(groups: Sequence[str]) -> dict[str, Stats]:
     """Return the stats of these groups in their order, without empty groups. Reads no other group."""
-    counts = counts_of_each(groups)
+    counts = totals.numbers_of_each(groups)
     return _with_more({group: counts[group] for group in groups if group in counts})
-
-
-def counts_of_each(groups: Sequence[str]) -> dict[str, Counts]:
-    """Return the counts of these groups, without empty groups. Reads no other group."""
-    return {group: _counts(numbers) for group, numbers in totals.numbers_of_each(groups).items()}
 
 
 def sum_of(groups: Sequence[Stats]) -> Stats:
     """Add up many groups: the oldest ready task is that of all, and the sum is paused when every group is."""
-    counts = [group.counts for group in groups]
     return Stats(
-        counts=Counts(**{state: sum(map(attrgetter(state), counts)) for state in (*COUNTED, "finished")}),
+        counts=Numbers.sum_of(group.counts for group in groups),
         oldest_ready_ms=max(
             (group.oldest_ready_ms for group in groups if group.oldest_ready_ms is not None), default=None
         ),
@@ -111,11 +83,11 @@ def sum_of(groups: Sequence[Stats]) -> Stats:
     )
 
 
-def _with_more(counts: Mapping[str, Counts]) -> dict[str, Stats]:
+def _with_more(counts: Mapping[str, Numbers]) -> dict[str, Stats]:
     if not counts:
         return {}
     flow = totals.flow_of_each(counts)
-    oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.ready)
+    oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.available)
     paused = paused_groups(min(counts), max(counts))
     stats = {}
     for group, counted in counts.items():
@@ -128,15 +100,3 @@ def _with_more(counts: Mapping[str, Counts]) -> dict[str, Stats]:
             is_paused=group in paused,
         )
     return stats
-
-
-def _counts(numbers: Numbers) -> Counts:
-    is_finished = holds_results(numbers.group)
-    return Counts(
-        ready=0 if is_finished else numbers.ready,
-        finished=numbers.ready if is_finished else 0,
-        claimed=numbers.claimed,
-        expired=numbers.expired,
-        scheduled=numbers.scheduled,
-        failed=numbers.failed,
-    )

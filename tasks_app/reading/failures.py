@@ -75,7 +75,7 @@ class Failures:
 def failures(group: str | None = None) -> Failures | None:
     """Return the failures of this group or of all; None when the database took too long."""
     now_ms = Task.objects.now_ms()
-    failed = Task.objects.get_queryset().failed().order_by("-id")
+    failed = Task.objects.get_queryset().with_error().order_by("-id")
     if group is not None:
         failed = failed.in_group(group)
     beginning, end = Left("error", READ_CHARACTERS), Right("error", READ_CHARACTERS)

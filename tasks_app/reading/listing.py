@@ -11,7 +11,7 @@ from django.db.models.functions import Left
 
 from taskstore.errors import InvalidInput
 from taskstore.types.scalars import INT64_MAX, INT64_MIN
-from taskstore.types.tasks import State, holds_results
+from taskstore.types.tasks import State
 
 from ..database import COLUMNS
 from ..managers import TaskQuerySet
@@ -50,13 +50,13 @@ class Row:
 
     id: int
     group: str
-    state: State  # Ready, claimed, expired or scheduled.
+    state: State
     available_at_ms: int
     owner: int
     priority: int
     claims: int
     labels: Mapping[str, str]
-    error: str  # The beginning of the error; empty: it did not fail.
+    error: str  # The beginning of the error.
     data: bytes | None  # The beginning of the data; None: not requested.
     size: int | None  # Bytes of the whole data.
 
@@ -96,7 +96,7 @@ def page_of(
 ) -> Page:
     """Return the tasks of the group in this state (None: all) that follow `after` or precede `before`.
 
-    The longest available come first. Failed tasks are sorted by id, newest first, as in their index.
+    The longest available come first. What has failed is sorted by id, newest first, as in its index.
     """
     at_ms = Task.objects.now_ms()
     tasks = Task.objects.get_queryset().in_group(group)
@@ -125,7 +125,7 @@ def facts_of(group: str) -> Facts:
         return tasks.in_state(state, at_ms).values_list("available_at_ms", flat=True).first()
 
     return Facts(
-        oldest_ready_ms=None if holds_results(group) else first(State.READY),
+        oldest_ready_ms=first(State.READY),
         oldest_expired_ms=first(State.EXPIRED),
         next_lease_end_ms=first(State.CLAIMED),
         next_scheduled_ms=first(State.SCHEDULED),
@@ -135,7 +135,7 @@ def facts_of(group: str) -> Facts:
 
 def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
     """Read only the beginnings of data and error."""
-    tasks = tasks.only(*WHOLE, "leased_since_ms")
+    tasks = tasks.only(*WHOLE, "leased_since_ms", "standing")
     if with_data:
         tasks = tasks.beginnings(PREVIEW_BYTES)
     return tasks.annotate(error_start=Left("error", PREVIEW_CHARACTERS))
@@ -143,7 +143,7 @@ def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
 
 def _beyond(tasks: TaskQuerySet, place: Cursor | None, state: State | None, *, forwards: bool) -> TaskQuerySet:
     """Return the tasks beyond the cursor, the nearest first."""
-    if state is State.FAILED:
+    if state in (State.RETRYING, State.FAILED):
         tasks = tasks.order_by("-id" if forwards else "id")
         if place is None or place == END:
             return tasks

@@ -16,16 +16,16 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from taskstore.types.tasks import State
+
 from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
 from ..database import store_alias
 from ..database.time_limits import TookTooLong, at_most
-from ..writer.totals import Summary, largest, longest_ready_ms, summary
-from .counts import counts_of_each
+from ..writer.totals import Summary, largest, longest_ready_ms, numbers_of_each, summary
 
 LIMIT_S = 5.0  # Prometheus waits for ten.
 GROUPS = 100
-STATES = ("ready", "claimed", "expired", "scheduled")
 MEDIA_TYPES = (CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYPE_LATEST)
 
 # Counters, by the field of `Work`.
@@ -88,29 +88,24 @@ def _histogram(kept_as: str, name: str, text: str, unit: int = 1) -> Metric:
 
 def _of_groups() -> Iterator[Metric]:
     """Yield the metrics of the store: the largest groups one by one, the others as a sum."""
-    counts = counts_of_each(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
+    counts = numbers_of_each(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
     every = summary()
     yield GaugeMetricFamily("taskstore_groups", "Non-empty groups.", every.groups)
     family = GaugeMetricFamily("taskstore_tasks", "Tasks in each state.")
-    for state in STATES:
+    for state in State:
         total = getattr(every.numbers, state)
-        _add(family, {group: getattr(each, state) for group, each in counts.items()}, every, total, state=state)
-    finished = {group: each.finished for group, each in counts.items() if each.finished}
-    for group, number in finished.items():
-        _sample(family, number, group=group, state="finished")
-    if (others := every.finished - sum(finished.values())) > 0:
-        _sample(family, others, groups="others", state="finished")
+        _add(family, {group: getattr(each, state) for group, each in counts.items()}, every, total, state=state.value)
     yield family
     failed = GaugeMetricFamily("taskstore_tasks_failed", "Tasks with an error, in any state.")
-    _add(failed, {group: each.failed for group, each in counts.items()}, every, every.numbers.failed)
+    _add(failed, {group: each.errors for group, each in counts.items()}, every, every.numbers.errors)
     yield failed
     tasks = GaugeMetricFamily("masstasker_num_tasks", "All tasks, under the name that MassTasker uses.")
-    _add(tasks, {group: each.total for group, each in counts.items()}, every, every.tasks)
+    _add(tasks, {group: each.tasks for group, each in counts.items()}, every, every.numbers.tasks)
     yield tasks
     oldest = GaugeMetricFamily(
         "taskstore_oldest_ready_seconds", "How long the oldest ready task has been ready; 0 if there is none."
     )
-    oldest_ms = longest_ready_ms(group for group, counted in counts.items() if counted.ready)
+    oldest_ms = longest_ready_ms(group for group, counted in counts.items() if counted.available)
     for group in counts:
         _sample(oldest, oldest_ms.get(group, 0) / 1_000, group=group)
     yield oldest

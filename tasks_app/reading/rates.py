@@ -13,11 +13,10 @@ from django.db.models import F, QuerySet, Sum
 from ..core.tally import counter_in, least_of
 from ..models import Level, Rate, Task
 from ..writer import totals
-from .counts import COUNTED
 
 MINUTE_MS = 60_000
 EVENTS = ("entered", "left", "failures")
-LEVELS = (*COUNTED, "workers")
+LEVELS = (*totals.LEVELS, "workers")
 PERCENTILES = (50, 95, 99)
 
 

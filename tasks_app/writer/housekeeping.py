@@ -23,12 +23,12 @@ from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
 from .background import BackgroundLoop
 from .connection import WriterConnection
-from .totals import Happened, add_to_rates, fold, numbers_of_all, when_elected
+from .totals import LEVELS, Happened, add_to_rates, fold, numbers_of_all, when_elected
 
 LIMIT_S = 5.0
 GRACE_MS = 10_000  # How long after its end a minute can still be measured.
 
-COLUMNS = ("minute", "ready", "claimed", "expired", "scheduled", "failed", "workers")
+COLUMNS = ("minute", *LEVELS, "workers")
 
 
 def keep(using: str = "") -> float:

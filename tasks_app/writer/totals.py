@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from taskstore.types.tasks import RESULTS, holds_results
+from taskstore.types.tasks import Standing, holds_results
 
 from ..core.operations import GroupScope
-from ..core.tally import COUNTERS, Histogram
+from ..core.tally import COUNTERS, COUNTS, Histogram
 from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
 from ..database.group_patterns import allowed_by
 from ..database.rows import quoted
@@ -33,7 +33,6 @@ FEW_TASKS = 10  # On average in a group; see _query_of_many.
 
 PLACE_DIGITS = 6
 
-COUNTS = ("tasks", "leases", "failed")  # Of a group, at a moment.
 EVENTS = ("entered", "left", "failures", "claimed")  # In a group, within a time.
 TOTAL_COLUMNS = ("group", *COUNTS)
 
@@ -98,22 +97,36 @@ class Folded(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers of a group. `claimed` is the future part of `leases`, `scheduled` the future part of the rest."""
+    """The numbers of a group, or of many together. The seven of STATES add up to `tasks`."""
 
-    group: str
-    tasks: int
-    leases: int
-    failed: int
-    claimed: int
-    scheduled: int
+    group: str = ""
+    tasks: int = 0
+    leases: int = 0
+    errors: int = 0  # Tasks with an error, in any state.
+    finished: int = 0
+    retrying: int = 0
+    failed: int = 0
+    claimed: int = 0  # The future part of `leases`.
+    later: int = 0  # The future part of the rest, whatever its standing.
+    scheduled: int = 0  # Of these, the open ones.
 
     @property
     def ready(self) -> int:
-        return self.tasks - self.leases - self.scheduled
+        return self.tasks - self.leases - self.finished - self.retrying - self.failed - self.scheduled
 
     @property
     def expired(self) -> int:
         return self.leases - self.claimed
+
+    @property
+    def available(self) -> int:
+        """Ready, and what has failed and may be claimed again. Nobody claims records of jobs and commands."""
+        return 0 if holds_results(self.group) else self.tasks - self.leases - self.finished - self.later
+
+    @classmethod
+    def sum_of(cls, each: Iterable[Numbers]) -> Numbers:
+        """Add up many groups; `available` makes no sense of the sum."""
+        return cls("", *map(sum, zip(*(numbers[1:] for numbers in each), strict=True)))
 
 
 # ---- Reading
@@ -168,31 +181,47 @@ def numbers_of_each(groups: Iterable[str], using: str = "") -> dict[str, Numbers
 
 
 def numbers_of_all(using: str = "") -> Numbers:
-    """Return the sum of all groups, without a name. It does not count finished jobs and commands."""
+    """Return the sum of all groups, without a name."""
     return summary(using=using).numbers
 
 
 class Summary(NamedTuple):
     """The sum of many groups."""
 
-    numbers: Numbers  # The sums, without a name and without finished tasks.
+    numbers: Numbers  # The sums, without a name.
     groups: int
     at_ms: int
     holding: dict[str, int]  # The number of groups with a task in each of the STATES.
-    finished: int = 0  # Tasks that are kept as results of jobs and commands.
-
-    @property
-    def tasks(self) -> int:
-        return self.numbers.tasks + self.finished
 
 
+OPEN = "tasks - leases - finished - retrying - failed"  # Ready and scheduled.
 STATES = {
-    "ready": "tasks - leases - scheduled",
+    "ready": f"{OPEN} - scheduled",
     "claimed": "claimed",
     "expired": "leases - claimed",
     "scheduled": "scheduled",
+    "retrying": "retrying",
     "failed": "failed",
+    "finished": "finished",
 }
+# The states of which a level is kept by the minute.
+LEVELS = tuple(state for state in STATES if state != "finished")
+
+
+# The parts of what lies in the future.
+FUTURE = {
+    "claimed": "leased_since_ms > 0",
+    "later": "leased_since_ms = 0",
+    "scheduled": f"leased_since_ms = 0 AND standing = {Standing.OPEN:d}",
+}
+# Since when the oldest task of the group `name` is available that a worker should claim: ready, or to be tried again.
+OLDEST_READY = f"""
+    SELECT available_at_ms FROM tasks_app_task
+    WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
+        AND standing IN ({Standing.OPEN:d}, {Standing.RETRYING:d})
+    ORDER BY available_at_ms, id
+    LIMIT 1
+"""
 
 
 def summary(part: Part | None = None, using: str = "") -> Summary:
@@ -206,23 +235,8 @@ def summary(part: Part | None = None, using: str = "") -> Summary:
     with dialect.adding_up():
         [row] = dialect.rows(query, names * times)
         at_ms, groups, *rest = map(int, row)
-        numbers, held = rest[: len(Numbers._fields) - 1], rest[len(Numbers._fields) - 1 :]
-        every = Summary(Numbers("", *numbers), groups, at_ms, dict(zip(STATES, held, strict=True)))
-        return _without_finished(every, condition, names, dialect)
-
-
-def _without_finished(every: Summary, condition: str, names: Sequence[Any], dialect: Dialect) -> Summary:
-    """Count the results of jobs and commands as finished instead of ready. Reads only their groups."""
-    within, kinds = allowed_by(tuple(f"{kind}/*" for kind in RESULTS))
-    query = _query_of_numbers(f"({condition}) AND ({within})", dialect)
-    rows = dialect.rows_at_once(["name", *Numbers._fields[1:]], query, [*names, *kinds] * 2)
-    ready = [each.ready for each in map(Numbers._make, rows) if holds_results(each.group) and each.ready]
-    finished = min(sum(ready), every.numbers.ready)  # Read a moment later.
-    return every._replace(
-        numbers=every.numbers._replace(tasks=every.numbers.tasks - finished),
-        holding={**every.holding, "ready": max(0, every.holding["ready"] - len(ready))},
-        finished=finished,
-    )
+    numbers, held = rest[: len(Numbers._fields) - 1], rest[len(Numbers._fields) - 1 :]
+    return Summary(Numbers("", *numbers), groups, at_ms, dict(zip(STATES, held, strict=True)))
 
 
 def _has_few_tasks_a_group(dialect: Dialect) -> bool:
@@ -236,7 +250,7 @@ def _summary_of_many_tasks(condition: str, dialect: Dialect) -> str:
     return f"""
         WITH numbers AS MATERIALIZED ({_query_of_numbers(condition, dialect)})
         SELECT {dialect.clock}, count(*), {", ".join(map(_sum_of, Numbers._fields[1:]))},
-            {", ".join(f"{_how_many(state)}" for state in STATES.values())}
+            {", ".join(map(_how_many, STATES.values()))}
         FROM numbers
     """
 
@@ -247,24 +261,33 @@ def _summary_of_few_tasks(condition: str, dialect: Dialect) -> str:
     Most groups have no future tasks. This query adds up all groups without reading their tasks, and then corrects the
     sums of groups with future tasks: with 300 000 groups, in a fifth of the time.
     """
-    ready, expired = "tasks - leases", "leases"
-    fewer_ready = f"{_how_many(f'CASE WHEN {ready} > 0 AND {ready} <= scheduled THEN 1 ELSE 0 END')}"
-    fewer_expired = f"{_how_many(f'CASE WHEN {expired} > 0 AND {expired} <= claimed THEN 1 ELSE 0 END')}"
+    # Where all that is open, or leased, lies in the future, a group holds nothing ready, or expired.
+    fewer_ready = f"CASE WHEN {OPEN} > 0 AND {OPEN} <= scheduled THEN 1 ELSE 0 END"
+    fewer_expired = "CASE WHEN leases > 0 AND leases <= claimed THEN 1 ELSE 0 END"
+    right = {
+        **{name: _sum_of(name) for name in FUTURE},
+        **{f"with_{name}": _how_many(name) for name in ("claimed", "scheduled")},
+        "fewer_ready": _how_many(fewer_ready),
+        "fewer_expired": _how_many(fewer_expired),
+    }
+    sums = {
+        **{name: _sum_of(name) for name in COUNTS},
+        **{f"with_{name}": _how_many(name) for name in ("retrying", "failed", "finished")},
+        "with_ready": _how_many(OPEN),
+        "with_expired": _how_many("leases"),
+    }
     of_future = f'({condition}) AND "group" IN (SELECT name FROM future)'
+    holding = {state: f"with_{state}" for state in STATES}
+    holding |= {state: f"with_{state} - fewer_{state}" for state in ("ready", "expired")}
     return f"""
         WITH future AS MATERIALIZED ({_query_of_future(condition, dialect)}), put_right AS (
-            SELECT {_sum_of("claimed")} AS claimed, {_sum_of("scheduled")} AS scheduled,
-                {fewer_ready} AS fewer_ready, {_how_many("claimed")} AS with_claimed,
-                {fewer_expired} AS fewer_expired, {_how_many("scheduled")} AS with_scheduled
+            SELECT {", ".join(f"{sql} AS {name}" for name, sql in right.items())}
             FROM ({_query_of_sums(of_future)}) AS sums JOIN future ON future.name = sums.name
         ), added_up AS (
-            SELECT count(*) AS groups, {", ".join(f"{_sum_of(name)} AS {name}" for name in COUNTS)},
-                {_how_many(ready)} AS with_ready, {_how_many(expired)} AS with_expired,
-                {_how_many("failed")} AS with_failed
+            SELECT count(*) AS groups, {", ".join(f"{sql} AS {name}" for name, sql in sums.items())}
             FROM ({_query_of_sums(condition)}) AS sums
         )
-        SELECT {dialect.clock}, added_up.groups, tasks, leases, failed, claimed, scheduled,
-            with_ready - fewer_ready, with_claimed, with_expired - fewer_expired, with_scheduled, with_failed
+        SELECT {dialect.clock}, added_up.groups, {", ".join(Numbers._fields[1:])}, {", ".join(holding.values())}
         FROM added_up CROSS JOIN put_right
     """
 
@@ -279,10 +302,9 @@ def _how_many(expression: str) -> str:
 
 def _query_of_future(condition: str, dialect: Dialect) -> str:
     """Return a query for the future tasks of each group. It scans the index of all tasks."""
+    counted = ", ".join(f"sum(CASE WHEN {state} THEN 1 ELSE 0 END) AS {name}" for name, state in FUTURE.items())
     return f"""
-        SELECT "group" AS name,
-            sum(CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END) AS claimed,
-            sum(CASE WHEN leased_since_ms = 0 THEN 1 ELSE 0 END) AS scheduled
+        SELECT "group" AS name, {counted}
         FROM tasks_app_task
         WHERE available_at_ms > (SELECT {dialect.clock}) AND ({condition})
         GROUP BY "group"
@@ -339,7 +361,7 @@ def names_of(part: Part, limit: int, using: str = "") -> list[str]:
 def most_ready(limit: int, using: str = "") -> list[str]:
     """Return the groups with the most tasks that are not leased, which are usually ready and rarely scheduled."""
     dialect = dialect_of(using)
-    rank = _unless_finished("tasks - leases")
+    rank = "tasks - leases - finished"
     query = f"SELECT name FROM ({_query_of_sums('1 = 1')}) AS sums ORDER BY {rank} DESC, name LIMIT {limit:d}"
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
@@ -351,16 +373,16 @@ def leased(limit: int, using: str = "") -> list[str]:
     return [name for (name,) in dialect.rows_at_once(["name"], query, [])]
 
 
-def failed_tasks(using: str = "") -> int:
-    """Return the number of failed tasks in all groups."""
+def tasks_with_errors(using: str = "") -> int:
+    """Return the number of tasks with an error in all groups."""
     # One statement: a delta that is folded between two statements would be counted twice or not at all.
     [(failed,)] = dialect_of(using).rows(
         """
-        SELECT CAST(coalesce(sum(failed), 0) AS bigint)
+        SELECT CAST(coalesce(sum(errors), 0) AS bigint)
         FROM (
-            SELECT failed FROM tasks_app_grouptotal WHERE failed <> 0
+            SELECT errors FROM tasks_app_grouptotal WHERE errors <> 0
             UNION ALL
-            SELECT failed FROM tasks_app_countdelta WHERE failed <> 0
+            SELECT errors FROM tasks_app_countdelta WHERE errors <> 0
         ) AS totals_and_deltas
         """
     )
@@ -384,7 +406,7 @@ def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int
     source, times, before = _query_of_sums(condition), 2, list[Any]()
     by: str = order
     match order:
-        case "name" | "failed":
+        case "name" | "retrying" | "failed" | "finished":
             pass
         case "in" | "out":
             minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
@@ -395,7 +417,7 @@ def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int
             source, by = _query_of_oldest(source, dialect), "rank"
         case _:
             source, times = _query_of_many(condition, dialect)
-            by = _unless_finished(STATES[order]) if order == "ready" else STATES[order]
+            by = STATES[order]
     query = f"""
         SELECT name FROM ({source}) AS ranked
         ORDER BY {by} {"DESC" if is_downwards else "ASC"}, name
@@ -405,30 +427,10 @@ def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int
         return [name for (name,) in dialect.rows_at_once(["name"], query, [*before, *names * times])]
 
 
-def _unless_finished(number: str) -> str:
-    """Return an expression for the number, or 0 for a group of `holds_results`, by its `name`.
-
-    It avoids LIKE, because % marks parameters.
-    """
-    conditions = {
-        kind: " OR ".join(f"substr(name, length(name) - {len(end)}) = '/{end}'" for end in sorted(ends))
-        for kind, ends in RESULTS.items()
-    }
-    kinds = " OR ".join(
-        f"(substr(name, 1, {len(kind) + 1}) = '{kind}/' AND substr(name, {len(kind) + 2}, 1) <> '/' AND ({condition}))"
-        for kind, condition in conditions.items()
-    )
-    return f"CASE WHEN length(name) - length(replace(name, '/', '')) = 2 AND ({kinds}) THEN 0 ELSE {number} END"
-
-
 def _query_of_oldest(numbers: str, dialect: Dialect) -> str:
     return f"""
-        SELECT name, CASE WHEN {_unless_finished(STATES["ready"])} > 0 THEN coalesce(now_ms - (
-            SELECT available_at_ms FROM tasks_app_task
-            WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
-            ORDER BY available_at_ms, id
-            LIMIT 1
-        ), 0) ELSE 0 END AS rank
+        SELECT name,
+            CASE WHEN {STATES["ready"]} + retrying > 0 THEN coalesce(now_ms - ({OLDEST_READY}), 0) ELSE 0 END AS rank
         FROM (SELECT {dialect.clock} AS now_ms) AS clock, ({numbers}) AS numbers
     """
 
@@ -460,9 +462,10 @@ def _numbers(condition: str, names: Sequence[Any], using: str) -> list[Numbers]:
 def _query_of_numbers(condition: str, dialect: Dialect) -> str:
     """Return a query for Numbers, a row for each group. It takes the parameters of the condition twice."""
     return f"""
-        SELECT name, tasks, leases, failed,
-            CASE WHEN leases > 0 THEN ({_future_of("leased_since_ms > 0")}) ELSE 0 END AS claimed,
-            CASE WHEN tasks > leases THEN ({_future_of("leased_since_ms = 0")}) ELSE 0 END AS scheduled
+        SELECT name, {", ".join(COUNTS)},
+            CASE WHEN leases > 0 THEN ({_future_of("claimed")}) ELSE 0 END AS claimed,
+            CASE WHEN tasks > leases THEN ({_future_of("later")}) ELSE 0 END AS later,
+            CASE WHEN {OPEN} > 0 THEN ({_future_of("scheduled")}) ELSE 0 END AS scheduled
         FROM (SELECT {dialect.clock} AS now_ms) AS clock, ({_query_of_sums(condition)}) AS sums
     """
 
@@ -473,8 +476,7 @@ def _query_of_many(condition: str, dialect: Dialect) -> tuple[str, int]:
         return _query_of_numbers(condition, dialect), 2
     # One scan of the index of all tasks takes a tenth of the time of one lookup for each group.
     query = f"""
-        SELECT sums.name AS name, tasks, leases, failed, coalesce(claimed, 0) AS claimed,
-            coalesce(scheduled, 0) AS scheduled
+        SELECT sums.name AS name, {", ".join(COUNTS)}, {", ".join(f"coalesce({name}, 0) AS {name}" for name in FUTURE)}
         FROM ({_query_of_sums(condition)}) AS sums
         LEFT JOIN ({_query_of_future(condition, dialect)}) AS future ON future.name = sums.name
     """
@@ -493,7 +495,7 @@ def _query_of_sums(condition: str) -> str:
         WITH deltas AS MATERIALIZED (
             SELECT "group" AS name, {sums} FROM tasks_app_countdelta WHERE {condition} GROUP BY "group"
         ), totals AS (
-            SELECT "group" AS name, tasks, leases, failed FROM tasks_app_grouptotal WHERE {condition}
+            SELECT "group" AS name, {", ".join(COUNTS)} FROM tasks_app_grouptotal WHERE {condition}
         )
         SELECT name, {", ".join(COUNTS)}
         FROM (
@@ -506,17 +508,17 @@ def _query_of_sums(condition: str) -> str:
     """
 
 
-def _future_of(state: str) -> str:
+def _future_of(part: str) -> str:
     """Return a query for the number of future tasks of the group `name`; an index-only scan."""
     return f"""
         SELECT count(*)
         FROM (
-            SELECT leased_since_ms FROM tasks_app_task
+            SELECT leased_since_ms, standing FROM tasks_app_task
             WHERE "group" = name AND available_at_ms > now_ms
             ORDER BY available_at_ms
             LIMIT {FUTURE_CAP}
         ) AS future
-        WHERE {state}
+        WHERE {FUTURE[part]}
     """
 
 
@@ -526,12 +528,7 @@ def longest_ready_ms(groups: Iterable[str], using: str = "") -> dict[str, int]:
     rows = dialect.rows_at_once(
         ["name", "ms"],
         f"""
-        SELECT name, now_ms - (
-            SELECT available_at_ms FROM tasks_app_task
-            WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
-            ORDER BY available_at_ms, id
-            LIMIT 1
-        ) AS ms
+        SELECT name, now_ms - ({OLDEST_READY}) AS ms
         FROM (SELECT {dialect.clock} AS now_ms) AS clock, {dialect.names}
         """,
         [dialect.list_of_names(groups)],
@@ -660,11 +657,11 @@ def _add_to_totals(folded: Sequence[Folded], dialect: Dialect) -> Steps[Mapping[
     groups = sorted({each.group for each in folded})
     [before] = yield [
         Statement(
-            f'SELECT "group", tasks, leases, failed FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}',
+            f'SELECT "group", {", ".join(COUNTS)} FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}',
             [dialect.list_of_names(groups)],
         )
     ]
-    totals = {group: [0, 0, 0] for group in groups} | {group: list(counts) for group, *counts in before}
+    totals = {group: [0] * len(COUNTS) for group in groups} | {group: list(counts) for group, *counts in before}
     for each in folded:
         totals[each.group] = [old + new for old, new in zip(totals[each.group], each.counts, strict=True)]
     living = [(group, *counts) for group, counts in totals.items() if any(counts)]

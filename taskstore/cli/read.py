@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..types.groups import ClientStatus, GroupStats, pulse_of
 from ..types.history import History, Step
-from ..types.tasks import PLAIN, Task
+from ..types.tasks import PLAIN, State, Task
 from ..units import duration, size
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
@@ -194,7 +194,9 @@ def rows_of(found: Sequence[GroupStats]) -> Iterator[list[str]]:
     """Yield a row for each group and one with the totals."""
     for each in found:
         oldest = "" if each.oldest_ready_ms is None else rough(each.oldest_ready_ms)
-        note = "paused" if each.paused else f"{number(each.finished)} finished" if each.finished else ""
+        beside = {"retrying": each.retrying, "dead": each.dead, "finished": each.finished}
+        notes = ["paused"] * each.paused + [f"{number(count)} {what}" for what, count in beside.items() if count]
+        note = ", ".join(notes)
         yield [each.group, *_counts([each]), oldest, _rates([each]), note]
     if len(found) > 1:
         yield ["all", *_counts(found), "", _rates(found), ""]
@@ -211,7 +213,7 @@ def _rates(groups: Sequence[GroupStats]) -> str:
 
 @command("ls", needs=Scope.READ)
 @parameter_types.group
-@click.option("--state", type=click.Choice(STATES), help="Only tasks in this state.")
+@click.option("--state", type=click.Choice([each.value for each in State]), help="Only tasks in this state.")
 @parameter_types.labels
 @parameter_types.limit
 def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[str, str]], limit: int) -> None:
@@ -231,7 +233,7 @@ def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[s
 @click.argument("terms", nargs=-1, required=True, metavar="TERM...")
 @parameter_types.limit
 def search(session: Session, terms: Sequence[str], limit: int) -> None:
-    """List the tasks that match every TERM: group:mail state:failed 'error:"timed out"' -owner:17 age:>1h."""
+    """List the tasks that match every TERM: group:mail state:retrying 'error:"timed out"' -owner:17 age:>1h."""
     tell_tasks(
         session, search_all(session, " ".join(terms), limit), limit, nothing="no matching tasks", with_group=True
     )

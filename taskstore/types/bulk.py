@@ -91,6 +91,9 @@ class ByState(Struct, frozen=True, kw_only=True):
     claimed: int
     expired: int
     scheduled: int
+    retrying: int
+    failed: int
+    finished: int
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -107,9 +110,7 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: Annotated[int, Meta(description="Send it as `expected`.")]
     by_state: ByState
     claimed: Annotated[int, Meta(description="Claimed tasks: skipped unless `claimed` is take.")]
-    ready_already: Annotated[
-        int, Meta(description="Ready tasks that are neither failed nor dead letters; a requeue skips them.")
-    ]
+    ready_already: Annotated[int, Meta(description="Ready tasks, which a requeue skips.")]
     group: Annotated[str, Meta(description="The group of all these tasks; empty for several groups or no task.")]
     samples: Annotated[Ids, Meta(description="A few of the ids.")]
     bound: Annotated[Int64, Meta(description="Send it unchanged: tasks added later are not affected.")]

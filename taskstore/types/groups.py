@@ -40,8 +40,18 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     in_per_minute: Annotated[float, Meta(description="Tasks that entered the group within the last minute.")]
     out_per_minute: Annotated[float, Meta(description="Tasks that left it. Claims, renewals and edits don't count.")]
     paused: Annotated[bool, Meta(description="Whether the group is paused; a paused group hands out no tasks.")]
+    retrying: Annotated[
+        int, Meta(description="Tasks that are not leased and have failed, and run again. Absent if there are none.")
+    ] = 0
+    dead: Annotated[
+        int,
+        Meta(
+            description="Dead letters, and jobs and commands that have failed for good; none is leased. "
+            "Absent if there are none."
+        ),
+    ] = 0
     finished: Annotated[
-        int, Meta(description="Finished jobs and commands, which don't count as ready. Absent if there are none.")
+        int, Meta(description="Records of finished jobs and commands, which don't count as ready. Absent if none.")
     ] = 0
 
 

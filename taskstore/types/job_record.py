@@ -242,12 +242,12 @@ def group_to_wait_in(group: str) -> str | None:
     return queue_group(queue) if queue and group != queue_group(queue) else None
 
 
-def status_of(group: str, state: State) -> JobStatus:
-    """Return the status of a job from the group and the state of its task."""
+def status_of(group: str, state: State, *, is_later: bool = False) -> JobStatus:
+    """Return the status of a job from the group and the state of its task. `is_later`: it is not yet available."""
     end = group.rpartition("/")[2]
     if group.count("/") > 1 and end in FINISHED:
         return JobStatus(end)
-    return {State.CLAIMED: JobStatus.STARTED, State.SCHEDULED: JobStatus.SCHEDULED}.get(state, JobStatus.PENDING)
+    return JobStatus.STARTED if state is State.CLAIMED else JobStatus.SCHEDULED if is_later else JobStatus.PENDING
 
 
 def why_no_queue(name: str) -> str | None:

@@ -9,7 +9,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
@@ -45,13 +45,28 @@ class Ending(StrEnum):
 
 
 class State(StrEnum):
-    """The state of a task at a given moment. A failed task is also in one of the other states."""
+    """The state of a task at a given moment: each task is in exactly one.
+
+    A leased task is claimed or expired, also with an error. Of the others, a task with an error is retrying, unless it
+    has failed for good; records of jobs and commands are finished or failed; the rest is ready or scheduled.
+    """
 
     READY = "ready"
     CLAIMED = "claimed"
     EXPIRED = "expired"
     SCHEDULED = "scheduled"
+    RETRYING = "retrying"
     FAILED = "failed"
+    FINISHED = "finished"
+
+
+class Standing(IntEnum):
+    """What a task that is not leased is by its content alone; the states of an open one follow from the time."""
+
+    OPEN = 0
+    FINISHED = 1
+    RETRYING = 2
+    FAILED = 3
 
 
 class Order(StrEnum):
@@ -77,6 +92,19 @@ RESULTS = {
         {"completed", "completed_archive", "failed_archive", "failed_time", "failed_count", "output"}
     ),
 }
+
+
+# Of these, the names where what has failed for good stays.
+FAILED_FOR_GOOD = frozenset({"failed", "failed_time", "failed_count"})
+
+
+def standing_of(group: str, error: str, labels: Mapping[str, str]) -> Standing:
+    """Return the standing of a task with this content."""
+    if holds_results(group):
+        return Standing.FAILED if group.rpartition("/")[2] in FAILED_FOR_GOOD else Standing.FINISHED
+    if FAILED_FROM in labels:
+        return Standing.FAILED
+    return Standing.RETRYING if error else Standing.OPEN
 
 
 def holds_results(group: str) -> bool:
@@ -169,6 +197,7 @@ FIELDS = (
         kept=Kept.CHAIN,
         in_trail=False,
     ),
+    TaskField(name="standing", type=Standing, column="smallint", in_trail=False),
 )
 CONTENT = tuple(each.name for each in FIELDS if each.kept is Kept.CONTENT)
 # The fields that adds and updates set in the same way everywhere, unlike the group and the data.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks_app.access import audit
+from tasks_app.core.tally import COUNTS
 from tasks_app.models import EndedTask, Task, UniqueKey
-from tasks_app.writer.totals import COUNTS, TOTAL_COLUMNS
+from tasks_app.writer.totals import TOTAL_COLUMNS
+from taskstore.types.tasks import Standing
 from taskstore_project.backup.databases import Session, changing, looking
 from taskstore_project.base_command import actor
 
@@ -92,6 +94,13 @@ RULES = [
         "tasks with leases or claims below zero",
         "SELECT id FROM tasks_app_task WHERE leased_since_ms < 0 OR claims < 0",
     ),
+    Rule(
+        "tasks whose standing contradicts their error",
+        f"""
+        SELECT id FROM tasks_app_task
+        WHERE (standing = {Standing.OPEN:d} AND error <> '') OR (standing = {Standing.RETRYING:d} AND error = '')
+        """,
+    ),
     Rule("tasks without their unique key", TASKS_WITHOUT_KEY),
     Rule(
         "unique keys of tasks that do not hold them, by the id of the first task",
@@ -99,21 +108,28 @@ RULES = [
     ),
 ]
 
+# What each of COUNTS counts.
+COUNTED = {
+    "tasks": "TRUE",
+    "leases": "leased_since_ms > 0",
+    "errors": "error <> ''",
+    **{each.name.lower(): f"leased_since_ms = 0 AND standing = {each:d}" for each in Standing if each},
+}
 # The amounts by which the counts of a group are too low.
-DIFFERENCES = """
-    SELECT "group", CAST(sum(tasks) AS bigint), CAST(sum(leases) AS bigint), CAST(sum(failed) AS bigint)
+LESS = ", ".join(f"-{name}" for name in COUNTS)
+DIFFERENCES = f"""
+    SELECT "group", {", ".join(f"CAST(sum({name}) AS bigint)" for name in COUNTS)}
     FROM (
-        SELECT "group", count(*) AS tasks, count(CASE WHEN leased_since_ms > 0 THEN 1 END) AS leases,
-            count(CASE WHEN error <> '' THEN 1 END) AS failed
+        SELECT "group", {", ".join(f"count(CASE WHEN {what} THEN 1 END) AS {name}" for name, what in COUNTED.items())}
         FROM tasks_app_task
         GROUP BY "group"
         UNION ALL
-        SELECT "group", -tasks, -leases, -failed FROM tasks_app_grouptotal
+        SELECT "group", {LESS} FROM tasks_app_grouptotal
         UNION ALL
-        SELECT "group", -tasks, -leases, -failed FROM tasks_app_countdelta
+        SELECT "group", {LESS} FROM tasks_app_countdelta
     ) AS truth_without_counts
     GROUP BY "group"
-    HAVING sum(tasks) <> 0 OR sum(leases) <> 0 OR sum(failed) <> 0
+    HAVING {" OR ".join(f"sum({name}) <> 0" for name in COUNTS)}
     ORDER BY "group"
 """
 
@@ -173,7 +189,7 @@ def mend_counts() -> int:
         wrong: list[Any] = session.execute(DIFFERENCES)
         session.dialect.send(session.dialect.add("tasks_app_grouptotal", TOTAL_COLUMNS, wrong, key=1))
         # A group without tasks has no row.
-        session.execute("DELETE FROM tasks_app_grouptotal WHERE tasks = 0 AND leases = 0 AND failed = 0")
+        session.execute(f"DELETE FROM tasks_app_grouptotal WHERE {' AND '.join(f'{name} = 0' for name in COUNTS)}")
         if wrong:
             audit.record(actor(), "mend counts", selection=f"groups: {len(wrong)}", done=0)
     return len(wrong)

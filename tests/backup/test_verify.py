@@ -55,6 +55,7 @@ def delete(model):
         ),
         (lambda task: put(EndedTask, task, id=-1, origin=-1, successor=task.id), "successors in another chain: {id}"),
         (lambda task: put(Task, task, id=0, claims=-1), "tasks with leases or claims below zero: 0"),
+        (lambda task: put(Task, task, id=0, standing=2), "tasks whose standing contradicts their error: 0"),
         (
             lambda task: put(Task, task, id=task.id + 7),
             "tasks with ids above {id}, the last assigned id: {far}",
@@ -90,7 +91,7 @@ def test_it_mends_counts_and_says_so_in_the_audit(command, task):
     fold_here()
     Task.objects.commit(owner=ANN, adds=[NewTask(group="reports")])  # Of which there is a delta only.
     GroupTotal.objects.filter(group="mail").update(tasks=7, leases=0)
-    GroupTotal.objects.create(group="gone", tasks=1, leases=0, failed=0)
+    GroupTotal.objects.create(group="gone", tasks=1, leases=0, errors=0, finished=0, retrying=0, failed=0)
     code, said = command("verify")
     assert (code, said.splitlines()) == (
         1,
@@ -103,7 +104,7 @@ def test_it_mends_counts_and_says_so_in_the_audit(command, task):
     assert command("verify", "--mend") == (0, "no problems found\n")
     assert [entry.action for entry in AuditEntry.objects.all()] == ["mend counts"]
     fold_here()
-    totals = GroupTotal.objects.order_by("group").values_list("group", "tasks", "leases", "failed")
+    totals = GroupTotal.objects.order_by("group").values_list("group", "tasks", "leases", "retrying")
     assert list(totals) == [("mail", 2, 1, 1), ("reports", 2, 0, 0)]
 
 

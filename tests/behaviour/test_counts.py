@@ -14,11 +14,11 @@ from django.db import connection, transaction
 from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation
 from tasks_app.core.tally import bucket_of, counter_in
 from tasks_app.database import dialect_of, transact
-from tasks_app.managers import TaskQuerySet
 from tasks_app.models import CountDelta, EndedTask, GroupTotal, Rate, Task, WorkDone
 from tasks_app.reading.clients import done_per_minute
-from tasks_app.reading.counts import Counts, Stats, counts_of, group_counts, stats_in_pages
+from tasks_app.reading.counts import Stats, counts_of, group_counts, stats_in_pages
 from tasks_app.writer import totals
+from tasks_app.writer.totals import Numbers
 from tasks_app.writer.writer import Writer
 from taskstore.errors import CommitRefused
 from taskstore.types.tasks import Change, Ending, NewTask, State
@@ -26,22 +26,30 @@ from taskstore.types.tasks import Change, Ending, NewTask, State
 from .people import ANN, BOB
 
 GROUPS = ("mail", "reports", "mail/in")
-
-
-def counted_one_by_one() -> dict[str, Counts]:
-    """The truth: what COUNT(*) says."""
-    return {group: counted(Task.objects.get_queryset().in_group(group)) for group in Task.objects.groups()}
-
-
-def counted(tasks: TaskQuerySet) -> Counts:
-    now_ms = Task.objects.now_ms()
-    return Counts(**{state.value: tasks.in_state(state, now_ms).count() for state in State})
+ENDS = ("jobs/mail/succeeded", "jobs/mail/failed", "commands/default/output")
 
 
 def assert_counts_are_true() -> None:
-    truth = counted_one_by_one()
-    assert group_counts() == truth
-    assert {group: counts_of(group) for group in truth} == truth
+    """By what COUNT(*) says. Each task is in one state, which the row says, too."""
+    now_ms = Task.objects.now_ms()
+    every = group_counts()
+    assert list(every) == Task.objects.groups()
+    for group, numbers in every.items():
+        tasks = Task.objects.get_queryset().in_group(group)
+        truth = {state.value: tasks.in_state(state, now_ms).count() for state in State}
+        assert Counter(task.state(now_ms).value for task in tasks) == +Counter(truth)
+        assert by_state(numbers) == by_state(counts_of(group)) == truth
+        assert sum(truth.values()) == numbers.tasks == tasks.count()
+        assert numbers.errors == tasks.with_error().count()
+    every_group = totals.summary()
+    assert by_state(every_group.numbers) == {
+        state: sum(getattr(each, state) for each in every.values()) for state in State
+    }
+    assert every_group.holding == {state: sum(getattr(each, state) > 0 for each in every.values()) for state in State}
+
+
+def by_state(numbers: Numbers) -> dict[str, int]:
+    return {state.value: getattr(numbers, state) for state in State}
 
 
 def random_operation(chance: random.Random, ids: list[int]) -> Claim | Commit:
@@ -64,7 +72,7 @@ def random_operation(chance: random.Random, ids: list[int]) -> Claim | Commit:
 
 def random_task(chance: random.Random, deleted: list[int]) -> NewTask:
     return NewTask(
-        group=chance.choice(GROUPS),
+        group=chance.choice((*GROUPS, *GROUPS, *ENDS)),
         error=chance.choice(("", "", "broken")),
         timespec_ms=chance.choice((0, 0, -3_600_000)),
         id=chance.choice([0, *deleted]),
@@ -77,7 +85,7 @@ def random_change(chance: random.Random, task_id: int) -> Change:
         error=chance.choice(("", "broken", None)),
         timespec_ms=chance.choice((0, -3_600_000)),
         release=chance.random() < 0.3,
-        group=chance.choice((None, None, *GROUPS)),
+        group=chance.choice((None, None, *GROUPS, *ENDS)),
     )
 
 
@@ -161,7 +169,7 @@ def test_a_scope_sees_its_groups_only(transactional_db):
     assert list(group_counts(GroupScope(("pay/*", "payroll")))) == ["pay/june", "payroll"]
     assert group_counts(GroupScope(())) == {}
     assert counts_of("m*").ready == 1
-    assert counts_of("p*") == Counts()
+    assert counts_of("p*") == Numbers("p*")
 
 
 def test_two_that_fold_at_once_count_nothing_twice(transactional_db):
@@ -212,7 +220,7 @@ def test_the_writer_folds_by_itself_and_counts_right(transactional_db):
 
     asyncio.run(work())
     assert GroupTotal.objects.get(group="mail").tasks == 20
-    assert counts_of("mail") == Counts(ready=10, claimed=10)
+    assert (counts_of("mail").ready, counts_of("mail").claimed) == (10, 10)
     assert_counts_are_true()
 
 

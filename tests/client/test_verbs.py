@@ -27,6 +27,7 @@ from taskstore.client.calls import Call
 from taskstore.client.operating import AskedPreview
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.bulk import BulkPreviewRequest, ByState
+from taskstore.types.tasks import State
 
 from .breaking import proxy_to
 
@@ -46,7 +47,7 @@ CALLS = {
     for name, call in inspect.getmembers(Calls, inspect.isfunction)
     if not name.startswith("_") and name not in NOT_CALLS
 }
-NONE = ByState(ready=0, claimed=0, expired=0, scheduled=0)
+NONE = ByState(**dict.fromkeys(State, 0))
 PREVIEW = AskedPreview(
     count=0,
     by_state=NONE,
@@ -215,7 +216,7 @@ def test_a_group_is_paused_and_goes_on(store):
 
 def test_many_tasks_are_changed_and_changed_back(store):
     store.commit(adds=[NewTask(group="mail", error="failed") for _ in range(3)])
-    preview = store.bulk_preview("purge", group="mail", state="failed")
+    preview = store.bulk_preview("purge", group="mail", state="retrying")
     assert (preview.count, preview.by_state.ready, len(preview.samples)) == (3, 3, 3)
     with pytest.raises(InvalidInput):
         store.bulk_start(replace(preview, count=100))

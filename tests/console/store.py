@@ -43,13 +43,20 @@ def keep_level(minute: int, **numbers: int) -> Level:
 
 
 def one_of_each_state(group: str = "mail") -> dict[str, Task]:
-    """One task ready, claimed, expired and scheduled, and a failed one that is ready."""
+    """A task in each state but finished, which only records of jobs and commands are."""
     # Each is the only available one when it is claimed.
     claimed = claimed_task(group)
     failing = claimed_task(group)
     expired = claimed_task(group, duration_ms=0)
     [ready], [scheduled] = add(group), add(group, timespec_ms=-3_600_000)
-    return {"ready": ready, "claimed": claimed, "expired": expired, "scheduled": scheduled, "failed": fail(failing)}
+    others = {"retrying": fail(failing), "failed": dead_letter(group)}
+    return {"ready": ready, "claimed": claimed, "expired": expired, "scheduled": scheduled, **others}
+
+
+def dead_letter(group: str = "mail", source: str = "reports", error: str = "no such recipient") -> Task:
+    """A task that has failed in the group `source` and was put aside in this one."""
+    change = Change(id=claimed_task(source).id, group=group, error=error, release=True)
+    return Task.objects.commit(owner=BOB, updates=[change])[0]
 
 
 def claimed_task(group: str, duration_ms: int = 60_000) -> Task:

@@ -37,7 +37,7 @@ def test_it_shows_the_new_number_when_much_has_changed_since_the_question(person
     tasks = claimed(30)
     fail(tasks.pop())
     person.go(GROUP)
-    person.link("Requeue failed…").click()
+    person.link("Requeue retrying…").click()
     expect(person.button("Requeue 1 task")).to_be_visible()
     for task in tasks[:20]:
         fail(task)
@@ -50,7 +50,7 @@ def test_it_shows_the_new_number_when_much_has_changed_since_the_question(person
 def test_it_keeps_the_selection_from_page_to_page_and_for_what_is_new(person):
     for task in claimed(60):
         fail(task)
-    person.go(f"{GROUP}&state=failed")
+    person.go(f"{GROUP}&state=retrying")
     person.rows().nth(0).click()
     person.rows().nth(2).click(modifiers=["Shift"])
     person.link("Next").click()
@@ -63,7 +63,7 @@ def test_it_keeps_the_selection_from_page_to_page_and_for_what_is_new(person):
     person.button("Requeue 4 tasks").click()
     expect(person.page.get_by_text("Requeued 4 tasks in mail.")).to_be_visible()
     expect(person.page.get_by_text("Select tasks")).to_be_visible()
-    assert Task.objects.get_queryset().failed().count() == 57
+    assert Task.objects.get_queryset().with_error().count() == 57
 
 
 def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(person):
@@ -84,11 +84,11 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
     press("Tab")
     press("Enter")
     expect(person.page.get_by_text("Requeued 3 tasks in mail.")).to_be_visible()
-    assert not Task.objects.get_queryset().failed().exists()
+    assert not Task.objects.get_queryset().with_error().exists()
     press("u")
     expect(person.page.get_by_role("heading", name="Undo, operation")).to_be_visible()
     expect(person.page.locator("#operation").get_by_text("Restored 3 tasks in mail.")).to_be_visible()
-    assert Task.objects.get_queryset().failed().count() == 3
+    assert Task.objects.get_queryset().with_error().count() == 3
 
 
 def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypatch):

@@ -55,7 +55,7 @@ def test_the_tasks_are_walked_or_the_table_that_was_touched_last(person):
     add(count=2)
     for task in claim(count=2):
         fail(task)
-    person.go("/console/group?name=mail&state=failed")
+    person.go("/console/group?name=mail&state=retrying")
     press(person, "j", "x")
     expect(person.rows().nth(0)).to_be_checked()
     first = person.page.locator(".signatures tbody tr").first

@@ -80,13 +80,13 @@ def test_it_takes_the_whole_tab(person):
     for task in claimed(60):
         fail(task)
     add(count=3)
-    person.go(f"{GROUP}&state=failed")
+    person.go(f"{GROUP}&state=retrying")
     person.rows().first.check()
-    person.page.get_by_label("All 60 failed tasks").check()
+    person.page.get_by_label("All 60 retrying tasks").check()
     person.ask("Requeue…")
     person.button("Requeue 60 tasks").click()
     expect(person.page.get_by_text("Requeued 60 tasks in mail.")).to_be_visible()
-    assert not Task.objects.get_queryset().failed().exists()
+    assert not Task.objects.get_queryset().with_error().exists()
 
 
 def test_it_moves_tasks_to_a_group_that_is_suggested(person):

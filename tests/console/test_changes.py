@@ -49,21 +49,23 @@ def test_it_asks_with_verb_number_group_states_and_samples(operator):
     tasks = one_of_each_state()
     html, form = ask(operator, "purge", all=1)
     question = text(html)
-    assert "Purge 5 tasks from mail?" in question
+    assert "Purge 6 tasks from mail?" in question
     for words in ("All tasks as of", "tasks added later are not affected", "You can undo this for seven days."):
         assert words in question
     for words in (
-        "ready2",
+        "ready1",
         "claimed1: skipped unless included below",
         "expired1",
         "scheduled1",
+        "retrying1",
+        "failed1",
     ):
         assert words in question
     shown = html.split("<dt>examples")[1].split("</ul>")[0]
     found = {int(text(each).split()[0].replace("no", "")) for each in shown.split("</li>")[:-1]}
     assert len(found & {task.id for task in tasks.values()}) == bulk.SAMPLES
-    assert "Purge 4 tasks" in question
-    assert form["expected"] == ["5"]
+    assert "Purge 5 tasks" in question
+    assert form["expected"] == ["6"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_it_wants_the_name_for_more_than_a_thousand_tasks_of_one_state(operator)
 
 def test_it_asks_again_when_much_more_would_be_changed(operator):
     tasks = claim_all(add(count=30))
-    _, form = ask(operator, "requeue", all=1, state="failed")
+    _, form = ask(operator, "requeue", all=1, state="retrying")
     for task in tasks[:20]:
         fail(task)
     answer = agree(operator, "requeue", form)
@@ -116,7 +118,7 @@ def test_it_asks_again_when_much_more_would_be_changed(operator):
     html = answer.content.decode()
     assert "The selection changed from 0 to 20 tasks. Review and confirm." in html
     assert form_of(html)["expected"] == ["20"]
-    assert Task.objects.get_queryset().failed().count() == 20
+    assert Task.objects.get_queryset().with_error().count() == 20
     assert not AuditEntry.objects.exists()
 
 

@@ -41,11 +41,12 @@ def test_it_counts_each_state_on_its_tab(viewer):
     one_of_each_state()
     tabs = re.findall(r'class="tab-count" data-live-count="(\w+)">(\d+)<', page(viewer))
     assert tabs == [
-        ("total", "5"),
-        ("ready", "2"),
+        ("total", "6"),
+        ("ready", "1"),
         ("claimed", "1"),
         ("expired", "1"),
         ("scheduled", "1"),
+        ("retrying", "1"),
         ("failed", "1"),
     ]
 

@@ -54,8 +54,8 @@ def test_it_goes_back_over_the_same_tasks():
 def test_it_shows_failed_tasks_the_newest_first():
     add(count=7)
     failed = [fail(task).id for task in claim(count=7)]
-    assert forwards("mail", State.FAILED) == [failed[:3:-1], failed[3:0:-1], failed[:1]]
-    assert backwards("mail", State.FAILED)[-1] == failed[2::-1]
+    assert forwards("mail", State.RETRYING) == [failed[:3:-1], failed[3:0:-1], failed[:1]]
+    assert backwards("mail", State.RETRYING)[-1] == failed[2::-1]
 
 
 def test_it_skips_and_repeats_nothing_when_tasks_of_one_moment_are_cut_apart(clock):

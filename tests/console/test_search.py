@@ -77,7 +77,7 @@ def test_data_is_searched_and_shown_for_those_alone_who_may_see_it(viewer, opera
         ("label:", ["label:region", "label:&quot;shop: tier&quot;"]),
         ("label.nothing:", []),
         ("a", ["age:&gt;", "age:&lt;", "available:&lt;", "available:&gt;"]),
-        ("state:f", ["state:failed"]),
+        ("state:f", ["state:failed", "state:finished"]),
         ("group:mail st", ["group:mail state:"]),
         ("group:m", ["group:mail", "group:&quot;my mail&quot;"]),
         ("owner:ki", ["owner:Kim"]),

@@ -10,8 +10,8 @@ from django.db import OperationalError
 from tasks_app.live import broadcaster as module
 from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot, Watch
-from tasks_app.reading.counts import COUNTED, Counts
 from tasks_app.writer.totals import Numbers, Part, Summary
+from taskstore.types.tasks import State
 
 from .loop import in_event_loop
 
@@ -21,7 +21,7 @@ ANN = 1
 class Store:
     """Counts that a test sets, and how often they were read."""
 
-    def __init__(self, **groups: Counts) -> None:
+    def __init__(self, **groups: Numbers) -> None:
         self.groups = groups
         self.is_down = self.is_broken = False
         self.slowness_s = 0.0
@@ -46,7 +46,7 @@ class Store:
         time.sleep(self.slowness_s)
         found = [counts for group, counts in self.groups.items() if group.startswith(part.prefix)]
         ready = sum(counts.ready for counts in found)
-        return Summary(Numbers("", ready, 0, 0, 0, 0), len(found), 1_000_000, dict.fromkeys(COUNTED, 1))
+        return Summary(Numbers(tasks=ready), len(found), 1_000_000, dict.fromkeys(State, 1))
 
 
 PAGE = Watch(groups=frozenset({"mail", "reports"}))
@@ -81,7 +81,7 @@ class Viewer:
 
 @in_event_loop
 async def test_without_a_change_only_heartbeats_are_sent():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     async with Viewer(Broadcaster(store.read)) as viewer:
         first = await viewer.hears_counts()
         second = await viewer.hears()
@@ -92,7 +92,7 @@ async def test_without_a_change_only_heartbeats_are_sent():
 
 @in_event_loop
 async def test_it_reads_once_for_all_viewers():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     broadcaster = Broadcaster(store.read)
     async with Viewer(broadcaster), Viewer(broadcaster) as bob:
         await bob.hears_counts()
@@ -101,7 +101,7 @@ async def test_it_reads_once_for_all_viewers():
 
 @in_event_loop
 async def test_it_works_only_while_there_are_viewers():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     broadcaster = Broadcaster(store.read)
     async with Viewer(broadcaster) as ann:
         async with Viewer(broadcaster):
@@ -118,7 +118,7 @@ async def test_it_works_only_while_there_are_viewers():
 
 @in_event_loop
 async def test_it_reads_at_most_four_times_a_second():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     async with Viewer(Broadcaster(store.read)):
         await asyncio.sleep(1)
     assert 2 <= store.readings <= 5
@@ -126,7 +126,7 @@ async def test_it_reads_at_most_four_times_a_second():
 
 @in_event_loop
 async def test_it_asks_a_slow_database_less_often():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     store.slowness_s = 0.8
     async with Viewer(Broadcaster(store.read)):
         await asyncio.sleep(2.2)  # Without a rest the third reading would begin after 1.6 s.
@@ -135,7 +135,7 @@ async def test_it_asks_a_slow_database_less_often():
 
 @in_event_loop
 async def test_viewers_see_the_counts_grow_old_while_the_database_is_away(caplog):
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     async with Viewer(Broadcaster(store.read)) as viewer:
         await viewer.hears_counts()
         store.is_down = True
@@ -148,25 +148,25 @@ async def test_viewers_see_the_counts_grow_old_while_the_database_is_away(caplog
 
 @in_event_loop
 async def test_new_counts_come_by_themselves_when_the_database_is_back():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     async with Viewer(Broadcaster(store.read)) as viewer:
         await viewer.hears_counts()
         store.is_down = True
         await viewer.hears()
-        store.is_down, store.groups = False, {"mail": Counts(ready=9)}
+        store.is_down, store.groups = False, {"mail": Numbers(tasks=9)}
         message = await viewer.hears_counts()
-    assert message["delta"] == {"groups": {"mail": [9, 0, 0, 0, 0]}}
+    assert message["delta"] == {"groups": {"mail": [9, 0, 0, 0, 0, 0, 0, 0]}}
 
 
 @in_event_loop
 async def test_a_new_page_does_not_wait_for_the_next_tick(monkeypatch):
     monkeypatch.setattr(module, "TICK_S", 3_600.0)
-    store = Store(mail=Counts(ready=3), letters=Counts(ready=1))
+    store = Store(mail=Numbers(tasks=3), letters=Numbers(tasks=1))
     broadcaster = Broadcaster(store.read)
     async with Viewer(broadcaster) as ann:
         await ann.hears_counts()
         async with Viewer(broadcaster, Watch(groups=frozenset({"letters"}))) as bob:
-            assert (await bob.hears_counts())["full"] == {"groups": {"letters": [1, 0, 0, 0, 0]}}
+            assert (await bob.hears_counts())["full"] == {"groups": {"letters": [1, 0, 0, 0, 0, 0, 0, 0]}}
 
 
 @in_event_loop
@@ -179,28 +179,28 @@ async def test_heartbeats_come_also_when_the_database_was_never_there():
 
 @in_event_loop
 async def test_totals_and_folders_come_when_they_are_added_up():
-    store = Store(**{"mail/in": Counts(ready=3), "reports": Counts(ready=1)})
+    store = Store(**{"mail/in": Numbers(tasks=3), "reports": Numbers(tasks=1)})
     page = Watch(folders=frozenset({"mail/"}), totals=True)
     content: dict = {}
     async with Viewer(Broadcaster(store.read, store.add_up), page) as viewer:
         while not {"folders", "total"} <= content.keys():
             message = await viewer.hears_counts()
             content |= message.get("full", {}) | message.get("delta", {})
-    assert content["folders"] == {"mail/": [1, 3, 0, 0, 0, 0]}
-    assert content["total"] == [4, 0, 0, 0, 0]
-    assert content["holding"] == [2, 1, 1, 1, 1, 1]
+    assert content["folders"] == {"mail/": [1, 3, 0, 0, 0, 0, 0, 0, 0]}
+    assert content["total"] == [4, 0, 0, 0, 0, 0, 0, 0]
+    assert content["holding"] == [2, 1, 1, 1, 1, 1, 1, 1]
     assert (content["found"], content["summed"]) == (2, 1_000_000)
 
 
 @in_event_loop
 async def test_a_page_that_reads_slowly_gets_all_counts_once():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     broadcaster = Broadcaster(store.read, store.add_up)
     async with Viewer(broadcaster) as slow, Viewer(broadcaster) as quick:
         await slow.hears_counts()
         await quick.hears_counts()
         for ready in (4, 5, 6):
-            store.groups["mail"] = Counts(ready=ready)
+            store.groups["mail"] = Numbers(tasks=ready)
             assert (await quick.hears_counts())["delta"]["groups"]["mail"][0] == ready
         message = await slow.hears_counts()
     assert message["full"]["groups"]["mail"][0] == 6
@@ -208,7 +208,7 @@ async def test_a_page_that_reads_slowly_gets_all_counts_once():
 
 @in_event_loop
 async def test_who_asks_again_and_again_gets_all_counts_once_a_second():
-    store = Store(mail=Counts(ready=3))
+    store = Store(mail=Numbers(tasks=3))
     broadcaster = Broadcaster(store.read, store.add_up)
     async with Viewer(broadcaster) as viewer:
         await viewer.hears_counts()

@@ -19,7 +19,7 @@ from tasks_app.core.meters import meters
 from tasks_app.live import consumer as module
 from tasks_app.live.broadcaster import Broadcaster
 from tasks_app.live.messages import Snapshot
-from tasks_app.reading.counts import Counts
+from tasks_app.writer.totals import Numbers
 from taskstore_project.asgi import application
 
 from .loop import in_event_loop
@@ -29,14 +29,14 @@ pytestmark = [pytest.mark.once, pytest.mark.usefixtures("transactional_db")]
 
 PATIENCE_S = 20
 OWN_PAGE = "http://localhost:8048"
-MAIL = {"groups": {"mail": [3, 0, 0, 0, 0]}}
+MAIL = {"groups": {"mail": [3, 0, 0, 0, 0, 0, 0, 0]}}
 ASK = '{"type": "full", "groups": ["mail"]}'
 
 
 @pytest.fixture
-def counts() -> dict[str, Counts]:
+def counts() -> dict[str, Numbers]:
     """The counts of a store; a test may change them."""
-    return {"mail": Counts(ready=3)}
+    return {"mail": Numbers(tasks=3)}
 
 
 @pytest.fixture(autouse=True)
@@ -121,9 +121,9 @@ async def test_viewers_are_counted(cookie):
 async def test_a_change_arrives_by_itself(cookie, counts):
     page = await connected(cookie)
     first = await counts_on(page)
-    counts["mail"] = Counts(ready=2, claimed=1)
+    counts["mail"] = Numbers(tasks=3, leases=1, claimed=1)
     second = await counts_on(page)
-    assert second["delta"] == {"groups": {"mail": [2, 1, 0, 0, 0]}}
+    assert second["delta"] == {"groups": {"mail": [2, 1, 0, 0, 0, 0, 0, 0]}}
     assert second["seq"] == first["seq"] + 1
     await page.disconnect()
 
@@ -211,8 +211,8 @@ async def test_a_viewer_stays_while_the_database_is_away(cookie, monkeypatch, co
     monkeypatch.setattr(module, "_sight_of", unreachable)
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
-    counts["mail"] = Counts(ready=4)
-    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0]}}
+    counts["mail"] = Numbers(tasks=4)
+    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0, 0, 0, 0]}}
     await page.disconnect()
 
 
@@ -251,8 +251,8 @@ async def test_a_viewer_hears_counts_while_the_rights_are_waited_for(cookie, mon
 
     monkeypatch.setattr(module, "may", slow)
     assert await asyncio.to_thread(is_asked.wait, 5)
-    counts["mail"] = Counts(ready=4)
-    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0]}}
+    counts["mail"] = Numbers(tasks=4)
+    assert (await counts_on(page))["delta"] == {"groups": {"mail": [4, 0, 0, 0, 0, 0, 0, 0]}}
     is_told.set()
     await page.disconnect()
 

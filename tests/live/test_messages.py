@@ -7,16 +7,17 @@ import pytest
 
 from tasks_app.live import messages
 from tasks_app.live.messages import Snapshot, Watch
-from tasks_app.reading.counts import COUNTED, Counts
 from tasks_app.writer.totals import EVERYTHING, Numbers, Part, Summary
 from taskstore.types.progress import Progress
+from taskstore.types.tasks import State
 
 pytestmark = pytest.mark.once
 
-SUM = Summary(Numbers("", 11, 3, 4, 2, 5), 7, 999_000, dict(zip(COUNTED, (1, 2, 3, 4, 5), strict=True)))
+MAIL = Numbers(tasks=21, leases=3, errors=9, finished=1, retrying=4, failed=5, claimed=2, later=6, scheduled=5)
+SUM = Summary(MAIL, 7, 999_000, dict(zip(State, (1, 2, 3, 4, 5, 6, 7), strict=True)))
 
 
-def snapshot_of(groups: dict[str, Counts]) -> Snapshot:
+def snapshot_of(groups: dict[str, Numbers]) -> Snapshot:
     return Snapshot(at_ms=1_000_000, read_at_s=time.monotonic(), groups=groups)
 
 
@@ -30,11 +31,11 @@ def test_progress_has_its_text_for_those_alone_who_may_see_payloads():
 
 
 def test_a_page_gets_what_it_shows():
-    groups = {"mail": Counts(ready=3, claimed=2, expired=1, scheduled=5, failed=4), "letters": Counts(ready=1)}
+    groups = {"mail": MAIL, "letters": Numbers(tasks=1)}
     content = messages.content_of(Watch(groups=frozenset({"mail", "gone"})), groups, {EVERYTHING: SUM})
     text = messages.full(7, snapshot_of(groups), content)
     assert json.loads(text) == {
-        "seq": 7, "at": 1_000_000, "age": 0, "full": {"groups": {"mail": [3, 2, 1, 5, 4], "gone": None}},
+        "seq": 7, "at": 1_000_000, "age": 0, "full": {"groups": {"mail": [3, 2, 1, 5, 4, 5, 1, 9], "gone": None}},
     }  # fmt: skip
 
 
@@ -43,9 +44,9 @@ def test_totals_and_folders_are_those_of_the_filter():
     assert set(watch.parts) == {EVERYTHING, Part("mail/", "in"), Part(searched="in")}
     content = messages.content_of(watch, {}, dict.fromkeys(watch.parts, SUM))
     assert json.loads(messages.full(7, snapshot_of({}), content))["full"] == {
-        "folders": {"mail/": [7, 3, 2, 1, 5, 4]},
-        "total": [3, 2, 1, 5, 4],
-        "holding": [7, 1, 2, 3, 4, 5],
+        "folders": {"mail/": [7, 3, 2, 1, 5, 4, 5, 1, 9]},
+        "total": [3, 2, 1, 5, 4, 5, 1, 9],
+        "holding": [7, 1, 2, 3, 4, 5, 6, 7],
         "found": 7,
         "summed": 999_000,
     }
@@ -53,7 +54,7 @@ def test_totals_and_folders_are_those_of_the_filter():
 
 def test_only_what_is_another_now_is_sent():
     watch = Watch(groups=frozenset({"mail", "reports"}), totals=True)
-    before = messages.content_of(watch, {"mail": Counts(ready=1), "reports": Counts(ready=2)}, {EVERYTHING: SUM})
-    after = messages.content_of(watch, {"reports": Counts(ready=2)}, {EVERYTHING: SUM._replace(at_ms=1)})
+    before = messages.content_of(watch, {"mail": Numbers(tasks=1), "reports": Numbers(tasks=2)}, {EVERYTHING: SUM})
+    after = messages.content_of(watch, {"reports": Numbers(tasks=2)}, {EVERYTHING: SUM._replace(at_ms=1)})
     changed = messages.difference(before, after)
     assert json.loads(messages.delta(8, snapshot_of({}), changed))["delta"] == {"groups": {"mail": None}, "summed": 1}

@@ -98,12 +98,12 @@ def test_what_has_ended_is_finished_and_not_ready(api):
     api.add("jobs/default/succeeded"), api.add("jobs/default/failed", error="boom"), api.add("jobs/default")
     stats = {group["group"]: group for group in api.get("/stats")[1]["groups"]}
     failed, succeeded = stats["jobs/default/failed"], stats["jobs/default/succeeded"]
-    assert (failed["ready"], failed["finished"], failed["failed"], failed["oldest_ready"]) == (0, 1, 1, None)
+    assert (failed["ready"], failed["dead"], failed["failed"], failed["oldest_ready"]) == (0, 1, 1, None)
     assert (succeeded["ready"], succeeded["finished"]) == (0, 1)
     assert (stats["jobs/default"]["ready"], "finished" in stats["jobs/default"]) == (1, False)
     metrics = api.http.get("/metrics").getvalue().decode()
     assert 'taskstore_tasks{group="jobs/default/failed",state="ready"} 0.0' in metrics
-    assert 'taskstore_tasks{group="jobs/default/failed",state="finished"} 1.0' in metrics
+    assert 'taskstore_tasks{group="jobs/default/failed",state="failed"} 1.0' in metrics
 
 
 def test_a_token_does_not_learn_the_group_in_which_a_task_failed(api):

@@ -64,7 +64,7 @@ def test_csv_has_a_line_for_each_task(api):
     binary = api.add(data_base64="/w==")
     first, second = cells(api, "group:mail")
     assert first["id"] > first["origin"] == str(task.id)
-    assert (first["group"], first["state"], first["priority"], first["claims"]) == ("mail", "ready", "-5", "1")
+    assert (first["group"], first["state"], first["priority"], first["claims"]) == ("mail", "retrying", "-5", "1")
     assert (first["error"], json.loads(first["labels"])) == ("no such recipient", {"tier": "gold"})
     assert first["data"] == 'a "b",\r\nc'
     assert first["created"].endswith("Z")
@@ -106,7 +106,7 @@ def test_the_file_is_named_for_what_it_holds(q, name):
 @pytest.mark.parametrize(
     ("asked", "field", "told"),
     [
-        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired, scheduled, failed"),
+        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired"),
         ("format=xml", "format", "must be one of csv, ndjson"),
         ("limit=1", "limit", "is not a known parameter; use one of q, format"),
     ],

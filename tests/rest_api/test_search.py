@@ -50,7 +50,7 @@ def test_a_token_finds_tasks_of_its_groups_only(api):
 @pytest.mark.parametrize(
     ("asked", "field", "told"),
     [
-        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired, scheduled, failed"),
+        ("q=state:redy", "q", "state:redy: must be one of ready, claimed, expired"),
         ("q=timeout", "q", "timeout: specify where to search"),
         ("q=error:%22a", "q", "a quotation mark is not closed"),
         ("limit=0", "limit", "must be between 1 and 200"),

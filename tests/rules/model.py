@@ -245,6 +245,8 @@ class NaiveStore:
             origin=self.last_id if origin is None else origin,
             made_at_ms=self.now_ms,
             made_by_commit=self.last_commit,
+            # The model has no groups with records of jobs and commands.
+            standing=3 if "failed_from" in columns["labels"] else 2 if columns["error"] else 0,
             **columns,
         )
         self.tasks[task.id] = task

@@ -10,7 +10,7 @@ from tasks_app.core import tally
 from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord
 from tasks_app.core.rules import World, decide
 from tasks_app.core.schedules import fed_by
-from taskstore.types.tasks import Change, NewTask, Refusal
+from taskstore.types.tasks import Change, NewTask, Refusal, Standing
 
 from ..examples import examples
 from .harness import TableInMemory
@@ -54,16 +54,21 @@ class CountedTable(TableInMemory):
         [task] = answer
         return task
 
-    def told(self) -> dict[str, tuple[int, int, int]]:
-        sums = {group: (of["tasks"], of["leases"], of["failed"]) for group, of in self.sums.items()}
+    def told(self) -> dict[str, list[int]]:
+        sums = {group: [of[name] for name in tally.COUNTS] for group, of in self.sums.items()}
         return {group: numbers for group, numbers in sums.items() if any(numbers)}
 
-    def truth(self) -> dict[str, tuple[int, int, int]]:
+    def truth(self) -> dict[str, list[int]]:
         groups: dict[str, list[TaskRecord]] = {}
         for task in self.tasks.values():
             groups.setdefault(task.group, []).append(task)
         return {
-            group: (len(tasks), sum(task.leased for task in tasks), sum(task.error != "" for task in tasks))
+            group: [
+                len(tasks),
+                sum(task.leased for task in tasks),
+                sum(task.error != "" for task in tasks),
+                *(sum(task.standing == each for task in tasks if not task.leased) for each in Standing if each),
+            ]
             for group, tasks in groups.items()
         }
 

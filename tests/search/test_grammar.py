@@ -76,7 +76,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ("group.x:red", "use one of id, group"),
         ("grup:mail", "grup is not a search key; did you mean group?"),
         ("Group:mail", "Group is not a search key; did you mean group?"),
-        ("state:redy", "one of ready, claimed, expired, scheduled, failed"),
+        ("state:redy", "one of ready, claimed, expired, scheduled, retrying, failed, finished"),
         ("error:", "must be part of the error; * matches any text"),
         ('group:""', "must be a name, or a prefix followed by *"),
         ("age:", "must be > or < and a time span, as in >1h or <10min"),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from taskstore.types.tasks import FAILED_FROM, State
+from taskstore.types.tasks import FAILED_FROM, Standing, State
 
 from ...core.operations import GroupScope
 from ...database import Dialect
@@ -34,15 +34,20 @@ class Condition(NamedTuple):
 
 EVERYTHING = Condition("TRUE")
 
-# As in the indexes of failed tasks: SQLite does not recognize `error <> ''` as the same condition. `id > 0` is always
-# true and makes SQLite prefer these indexes to others that start with the group.
-HAS_FAILED = "NOT (error = '') AND id > 0"
+# As in the indexes of errors: SQLite does not recognize `error <> ''` as the same condition. `id > 0` is always true
+# and makes SQLite prefer these indexes to others that start with the group.
+HAS_ERROR = "NOT (error = '') AND id > 0"
+# The same for the indexes of failed tasks.
+HAS_FAILED = f"standing >= {Standing.RETRYING:d} AND id > 0"
+NOT_LEASED = "leased_since_ms = 0 AND standing = {0:d}"
 IN_STATE = {
-    State.READY: "available_at_ms <= {now_ms} AND leased_since_ms = 0",
+    State.READY: f"available_at_ms <= {{now_ms}} AND {NOT_LEASED.format(Standing.OPEN)}",
     State.CLAIMED: "available_at_ms > {now_ms} AND leased_since_ms > 0",
     State.EXPIRED: "available_at_ms <= {now_ms} AND leased_since_ms > 0",
-    State.SCHEDULED: "available_at_ms > {now_ms} AND leased_since_ms = 0",
-    State.FAILED: HAS_FAILED,
+    State.SCHEDULED: f"available_at_ms > {{now_ms}} AND {NOT_LEASED.format(Standing.OPEN)}",
+    State.RETRYING: f"{NOT_LEASED.format(Standing.RETRYING)} AND {HAS_FAILED}",
+    State.FAILED: f"{NOT_LEASED.format(Standing.FAILED)} AND {HAS_FAILED}",
+    State.FINISHED: NOT_LEASED.format(Standing.FINISHED),
 }
 
 
@@ -106,7 +111,7 @@ def _owner(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 def _error(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     escaped = str(term.value).replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-    return Condition(rf"{HAS_FAILED} AND error {dialect.like} %s ESCAPE '\'", (f"%{escaped.replace('*', '%')}%",))
+    return Condition(rf"{HAS_ERROR} AND error {dialect.like} %s ESCAPE '\'", (f"%{escaped.replace('*', '%')}%",))
 
 
 def _label(term: Term, now_ms: int, dialect: Dialect) -> Condition:

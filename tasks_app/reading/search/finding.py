@@ -19,7 +19,7 @@ from ..listing import PAGE, Cursor
 from .conditions import (
     DATA,
     EVERYTHING,
-    HAS_FAILED,
+    HAS_ERROR,
     LARGEST,
     Condition,
     condition_of,
@@ -69,8 +69,9 @@ def plan_for(terms: Sequence[Term], now_ms: int, dialect: Dialect) -> Plan:
         for term in asked
         if term.key is Key.GROUP and not str(term.value).endswith("*")
     ]
-    has_failed = any(term.key is Key.ERROR or term.value is State.FAILED for term in asked)
-    failed = [Condition(HAS_FAILED)] if has_failed else []
+    has_error = [Condition(HAS_ERROR)] if any(term.key is Key.ERROR for term in asked) else []
+    has_failed = [condition_of(term, now_ms, dialect) for term in asked if term.value in (State.RETRYING, State.FAILED)]
+    failed = [*has_error, *has_failed]
     is_by_time = bool(groups) and not (ids or failed)
     is_future = is_by_time and any(term.value in (State.CLAIMED, State.SCHEDULED) for term in asked)
     future = [Condition("available_at_ms > %s", (now_ms,))] if is_future else []

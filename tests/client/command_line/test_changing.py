@@ -18,15 +18,15 @@ def quick(monkeypatch):
 def test_it_shows_what_it_would_do_and_asks(command, ann, served, typing):
     ann.commit(adds=[NewTask(group="mail", error="no") for _ in range(3)])
     ann.claim("mail")
-    asked = ("requeue", "group:mail", "state:failed", "--reason", "a test")
+    asked = ("requeue", "group:mail", "error:no", "--reason", "a test")
     typing("n\n")
     told = command(*asked)
     assert (told.code, told.err) == (1, "continue? [y/N] taskstore: nothing was changed\n")
     assert told.words[:4] == [
-        "requeue group:mail state:failed",
+        "requeue group:mail error:no",
         "tasks 3 in mail",
-        "ready 2",
         "claimed 1 by workers: they are skipped",
+        "retrying 2",
     ]
     typing("y\n")
     told = command(*asked)

@@ -31,7 +31,7 @@ def test_tasks_are_listed_with_what_they_bear(command, ann):
     assert first.endswith("tier=gold first")
     assert second.endswith("smtp 550 (1 B, no text)")
     assert len(command("ls", "mail", "--label", "tier=gold").words) == 2
-    assert command("ls", "mail", "--state", "failed", "--json").records[0]["data_base64"] == "/w=="
+    assert command("ls", "mail", "--state", "retrying", "--json").records[0]["data_base64"] == "/w=="
     assert command("search", "group:mail", "error:550", "--json").records[0]["error"] == "smtp 550"
     assert len(command("search", "group:mail", "-error:550", "--limit", "5").words) == 2
     assert len(command("search", "-label.Tier2:gold", "group:mail").words) == 3
