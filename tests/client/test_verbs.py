@@ -217,7 +217,7 @@ def test_a_group_is_paused_and_goes_on(store):
 def test_many_tasks_are_changed_and_changed_back(store):
     store.commit(adds=[NewTask(group="mail", error="failed") for _ in range(3)])
     preview = store.bulk_preview("purge", group="mail", state="retrying")
-    assert (preview.count, preview.by_state.ready, len(preview.samples)) == (3, 3, 3)
+    assert (preview.count, preview.by_state.retrying, len(preview.samples)) == (3, 3, 3)
     with pytest.raises(InvalidInput):
         store.bulk_start(replace(preview, count=100))
     begun = store.bulk_start(preview, typed=preview.to_type, reason="a try")
