@@ -45,8 +45,9 @@ def test_all_is_well_in_an_empty_store(clock):
     assert notices() == []
 
 
-def test_a_group_stands_still_when_claims_have_ended(clock):
-    add_long_ago(clock, count=2)
+@pytest.mark.parametrize("error", ["", "it failed once"])
+def test_a_group_stands_still_when_claims_have_ended(clock, error):
+    add_long_ago(clock, count=2, error=error)
     happen(NOW - 12, claimed=1)
     happen(NOW - 300, claimed=1)
     [notice] = notices()

@@ -43,7 +43,7 @@ class Server:
     def failed_task(self) -> int:
         """Return the id of a failed task."""
         token = json.loads((self.data / "server.json").read_bytes())["token"]
-        asked = {"q": "state:failed", "limit": "1"}
+        asked = {"q": "state:retrying", "limit": "1"}
         headers = {"Authorization": f"Bearer {token}"}
         answer = httpx.get(f"{self.url}/search", params=asked, headers=headers, timeout=60, trust_env=False)
         return int(answer.raise_for_status().json()["tasks"][0]["id"])

@@ -42,7 +42,7 @@ class Notice:
 
     kind: Kind
     name: str  # The group, worker or schedule; of a running operation, its description.
-    tasks: int  # Stalled, paused: ready tasks; lost: held tasks; failing: failures within ten minutes;
+    tasks: int  # Stalled, paused: tasks to do; lost: held tasks; failing: failures within ten minutes;
     # running: handled tasks.
     at_ms: int | None = None  # The last claim, the last heartbeat, or the pause; None: never, or not applicable.
     operation: int = 0  # The number of the running operation.
@@ -81,9 +81,9 @@ def _stalled(clients: Iterable[Seen], now_ms: int) -> Iterator[Notice]:
     for group in most:
         last = last_claims.get(group)
         if last is None and group in attended:
-            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.ready)
+            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.to_do)
         elif last is not None and last < minute - STILL_MINUTES:
-            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.ready, at_ms=last * MINUTE_MS)
+            yield Notice(kind=Kind.STALLED, name=group, tasks=stats[group].counts.to_do, at_ms=last * MINUTE_MS)
 
 
 def _lost(clients: Iterable[Seen]) -> Iterator[Notice]:
@@ -117,8 +117,8 @@ def _paused(now_ms: int) -> Iterator[Notice]:
     long_ago = [paused for paused in PausedGroup.objects.all() if now_ms - paused.at_ms > LONG_PAUSE_MS]
     counts = numbers_of_each([paused.group for paused in long_ago]) if long_ago else {}
     for paused in long_ago:
-        ready = counts[paused.group].ready if paused.group in counts else 0
-        yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=ready, at_ms=paused.at_ms)
+        waiting = counts[paused.group].to_do if paused.group in counts else 0
+        yield Notice(kind=Kind.PAUSED, name=paused.group, tasks=waiting, at_ms=paused.at_ms)
 
 
 def _broken() -> Iterator[Notice]:

@@ -105,7 +105,7 @@ def oldest_at_ms(stats: Stats, now_ms: int) -> int | None:
 
 def drained(stats: Stats) -> str:
     """Return in words how long until the group is empty, at its present rates."""
-    return words.drain(stats.counts.ready + stats.counts.expired, stats.in_per_minute, stats.out_per_minute)
+    return words.drain(stats.counts.to_do, stats.in_per_minute, stats.out_per_minute)
 
 
 ROWS = 25  # A page: browsers get slow with many more.

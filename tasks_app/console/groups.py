@@ -77,15 +77,21 @@ def _facts(name: str, counts: Numbers) -> dict[str, Any]:
         "facts": facts_of(name),
         "in_per_minute": entered,
         "out_per_minute": left,
-        "drained": drain(counts.ready + counts.expired, entered, left),
+        "drained": drain(counts.to_do, entered, left),
         "workers": attending(name),
     }
 
 
 def tabs_of(counts: Numbers) -> list[tuple[State | None, int]]:
-    """Return the tabs with their counts; None stands for all states. Few groups hold finished tasks, and then only."""
-    states = [State.FINISHED, State.FAILED] if holds_results(counts.group) else [*State][:-1]
-    return [(None, counts.tasks), *((state, getattr(counts, state)) for state in states)]
+    """Return the tabs with their counts; None stands for all states.
+
+    A group of records has those of its records, and of what somebody has claimed all the same. No other has finished
+    tasks.
+    """
+    usual = (State.FINISHED, State.FAILED) if holds_results(counts.group) else [*State][:-1]
+    numbers = {state: getattr(counts, state) for state in State}
+    tabs = [(state, number) for state, number in numbers.items() if number or state in usual]
+    return [(None, counts.tasks), *tabs]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -119,6 +119,11 @@ class Numbers(NamedTuple):
         return self.leases - self.claimed
 
     @property
+    def to_do(self) -> int:
+        """What workers have still to do, but for what they hold: ready, expired, and to be tried again."""
+        return self.ready + self.retrying + self.expired
+
+    @property
     def available(self) -> int:
         """Ready, and what has failed and may be claimed again. Nobody claims records of jobs and commands."""
         return 0 if holds_results(self.group) else self.tasks - self.leases - self.finished - self.later
