@@ -17,8 +17,9 @@ from ..access.accounts import Rights, rights_of
 from ..access.people import Person, must_choose_password, must_choose_passwords, person_of
 from ..access.policy import Action
 from ..access.versions import version_of
+from ..core.actors import Actor
 from . import words
-from .pages import actor_for, go_to, is_partial, page, sign_in_page, user_of
+from .pages import actor_for, ask_first, done, page, sign_in_page, user_of
 
 SHOWN = 500
 ROLES = {
@@ -28,7 +29,7 @@ ROLES = {
     "": "can sign in but has no access",
 }
 RESET = "reset"
-# What is done to an account after a question, and what is said then.
+# What is done to an account after a question, and what is said then. A reset shows a password instead.
 CHANGES = {
     "close": (verbs.close, "Closed the account of {}."),
     "open": (verbs.open_again, "Reopened the account of {}."),
@@ -117,15 +118,16 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
 def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
     """Ask for confirmation, then do it. A reset shows the one-time password, which is never shown again."""
     user = person_of(user_id)
-    if request.method != "POST":
-        template = "tasks_app/_account_question.html" if is_partial(request) else "tasks_app/account_question.html"
-        return render(request, template, {"person": user, "verb": verb})
-    if verb == RESET:
-        return _show_password(request, user, verbs.reset_password(user, actor_for(request)))
-    do, done = CHANGES[verb]
-    do(user, actor_for(request))
-    messages.success(request, done.format(user.get_username()))
-    return go_to(request, resolve_url("tasks_app:people"))
+
+    def do(actor: Actor) -> HttpResponse:
+        if verb == RESET:
+            return _show_password(request, user, verbs.reset_password(user, actor))
+        change_it, said = CHANGES[verb]
+        change_it(user, actor)
+        return done(request, said.format(user.get_username()), resolve_url("tasks_app:people"))
+
+    context = {"person": user, "verb": verb, "answer_is_page": True}
+    return ask_first(request, "account_question", user.get_username(), context, do)
 
 
 def _show_password(request: HttpRequest, user: Person, password: str) -> HttpResponse:

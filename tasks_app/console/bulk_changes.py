@@ -205,5 +205,5 @@ def _page_before(asked: QueryDict, selection: Selection) -> str:
     if task := asked.get("task"):
         return resolve_url("tasks_app:task", parameters.whole_number("task", task, least=1))
     if selection.group:
-        return links.group_page(selection.group, parameters.state_of(asked))
-    return links.search_page(asked.get("q", ""))
+        return links.to("group", name=selection.group, state=parameters.state_of(asked))
+    return links.to("search", q=asked.get("q", ""))

@@ -30,13 +30,14 @@ from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
 from ..commands import looking
 from ..commands.changes import record
+from ..core.actors import Actor
 from ..database import atomic
 from ..forms import with_plain_ends
-from ..models import Task
-from . import links, parameters
+from . import links, parameters, words
 from .command_lists import project_in, rights_of, status_in
-from .pages import P, View, actor_for, go_to, is_partial, page
-from .words import number_in, status_word
+from .fields import WholeNumber
+from .pages import P, View, actor_for, ask_first, done, go_to, page
+from .words import status_word
 
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
 # The form's fields, by the names that a submission has for them.
@@ -50,8 +51,8 @@ class SubmitForm(forms.Form):
     lines = forms.CharField(
         strip=False, widget=forms.Textarea({"rows": 10, "spellcheck": "false", "autocapitalize": "off"})
     )
-    expected = forms.CharField(required=False)
-    max_fails = forms.CharField(required=False)
+    expected = WholeNumber(required=False, least=1, most=LONGEST_DURATION)
+    max_fails = WholeNumber(required=False, least=1, most=MOST_FAILS)
     until = forms.CharField(required=False, widget=forms.DateTimeInput({"type": "datetime-local"}))
     stashed = forms.BooleanField(required=False)
 
@@ -60,14 +61,6 @@ class SubmitForm(forms.Form):
         if why := why_no_project(project):
             raise forms.ValidationError(why)
         return project
-
-    def clean_expected(self) -> int | None:
-        text = self.cleaned_data["expected"]
-        return number_in("expected", text, least=1, most=LONGEST_DURATION) if text else None
-
-    def clean_max_fails(self) -> int | None:
-        text = self.cleaned_data["max_fails"]
-        return number_in("max_fails", text, least=1, most=MOST_FAILS) if text else None
 
     def clean_until(self) -> int | None:
         text = self.cleaned_data["until"]
@@ -122,7 +115,6 @@ DONE = {
     Verb.ARCHIVE: "Archived commands",
 }
 DRIFT = 10  # A selection may have grown by so many since the confirmation, or by one in a hundred.
-NOTHING: Mapping[str, Sequence[str]] = {}
 
 
 def changing(view: View[P]) -> View[P]:
@@ -177,7 +169,7 @@ def submit(request: HttpRequest) -> HttpResponse:
             form.tell(refused)
         else:
             messages.success(request, f"Submitted {len(made)} command{'s' * (len(made) > 1)}.")
-            return go_to(request, links.commands_page(given["project"]))
+            return go_to(request, links.to("command_project", project=given["project"]))
     context = {"form": form, "projects": [each.project for each in looking.overview()], **rights_of(request)}
     return render(request, "tasks_app/submit_commands.html", context, status=422 if asked else 200)
 
@@ -188,34 +180,45 @@ def confirm(request: HttpRequest) -> HttpResponse:
     """Ask for confirmation of a change of selected commands or lists, or of all."""
     if (verb := request.GET.get("verb", "")) not in list(Verb):
         raise InvalidInput({"verb": [f"must be one of {', '.join(Verb)}"]})
-    return _question(request, _asked(request.GET, Verb(verb)))
+    return _ask(request, _asked(request.GET, Verb(verb)))
 
 
 @require_POST
 @changing
 def change(request: HttpRequest, verb: Verb) -> HttpResponse:
     """Make the confirmed change, or ask again when far more commands match by now."""
-    question = _asked(request.POST, verb)
-    expected = parameters.whole_number("expected", request.POST.get("expected", ""))
-    actor = actor_for(request)  # Read first: nothing may be refused after the change.
-    if question.number - expected > max(DRIFT, expected // 100):
-        return _question(
-            request,
-            question,
-            {"expected": [f"the selection changed from {expected} to {question.number}. Review and confirm"]},
-        )
-    project, ids = question.project, question.ids
-    match verb:
-        case Verb.RETRY:
-            number = command_lists.retry(project, ids, actor, status=question.status if ids is None else None)
-        case Verb.STASH:
-            number = command_lists.stash(project, ids, actor)
-        case Verb.UNSTASH:
-            number = command_lists.unstash(project, ids, actor)
-        case Verb.ARCHIVE:
-            number = command_lists.archive(project, ids, actor)
-    messages.success(request, f"{DONE[verb]}: {number}.")
-    return go_to(request, links.commands_page(project))
+    return _ask(request, _asked(request.POST, verb))
+
+
+def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
+    project, ids = asking.project, asking.ids
+
+    def do(actor: Actor) -> HttpResponse:
+        if asking.number - expected > max(DRIFT, expected // 100):
+            changed = f"the selection changed from {expected} to {asking.number}. Review and confirm"
+            raise InvalidInput({"expected": [changed]})
+        match asking.verb:
+            case Verb.RETRY:
+                number = command_lists.retry(project, ids, actor, status=asking.status if ids is None else None)
+            case Verb.STASH:
+                number = command_lists.stash(project, ids, actor)
+            case Verb.UNSTASH:
+                number = command_lists.unstash(project, ids, actor)
+            case Verb.ARCHIVE:
+                number = command_lists.archive(project, ids, actor)
+        said = f"{DONE[asking.verb]}: {number}."
+        return done(request, said, links.to("command_project", project=project))
+
+    expected = parameters.whole_number("expected", request.POST.get("expected", "")) if request.POST else 0
+    of_lists = asking.status in OF_LISTS
+    context = {
+        "asking": asking,
+        "what": f"{words.number(asking.number)} {'list' if of_lists else 'command'}{'s' * (asking.number != 1)}",
+        "nothing": not asking.number,
+        "address": resolve_url(f"tasks_app:{asking.verb}_commands"),
+        "of_lists": of_lists,
+    }
+    return ask_first(request, "confirm_commands", f"{asking.verb.capitalize()} commands", context, do)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -225,13 +228,15 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     found = looking.command_list(list_id)
     if found is None:
         raise Http404
-    if request.method != "POST":
-        template = "tasks_app/_reopen_list.html" if is_partial(request) else "tasks_app/reopen_list.html"
-        return render(request, template, {"whole": found, "seen": found.list, "now_ms": Task.objects.now_ms()})
-    if not command_lists.reopen(found.project, found.list.task, actor_for(request)):
-        raise InvalidInput({"list": ["must be a running list: this one has finished or is open again"]})
-    messages.success(request, f"Reopened list {found.list.name}.")
-    return go_to(request, links.commands_page(found.project))
+
+    def do(actor: Actor) -> HttpResponse:
+        if not command_lists.reopen(found.project, found.list.task, actor):
+            raise InvalidInput({"list": ["must be a running list: this one has finished or is open again"]})
+        said = f"Reopened list {found.list.name}."
+        return done(request, said, links.to("command_project", project=found.project))
+
+    context = {"seen": found.list, "nothing": found.list.status is not CommandStatus.RUNNING}
+    return ask_first(request, "reopen_list", f"Reopen list {found.list.name}", context, do)
 
 
 def _asked(asked: QueryDict, verb: Verb) -> Question:
@@ -246,18 +251,3 @@ def _asked(asked: QueryDict, verb: Verb) -> Question:
     counts = looking.status(project).counts
     number = sum(counts.get(each, 0) for each in statuses)
     return Question(verb=verb, project=project, statuses=statuses, ids=None, number=number)
-
-
-def _question(request: HttpRequest, question: Question, errors: Mapping[str, Sequence[str]] = NOTHING) -> HttpResponse:
-    return render(
-        request,
-        "tasks_app/_confirm_commands.html" if is_partial(request) else "tasks_app/confirm_commands.html",
-        {
-            "question": question,
-            "address": resolve_url(f"tasks_app:{question.verb}_commands"),
-            "of_lists": question.status in OF_LISTS,
-            "reason": request.POST.get("reason", ""),
-            "errors": errors,
-        },
-        status=422 if errors else 200,
-    )

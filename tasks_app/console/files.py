@@ -128,7 +128,7 @@ def import_tasks(request: HttpRequest) -> HttpResponse:
         return _form(request, form, checked=checked, is_another=bool(confirmed))
     _import(request, form, checked)
     one_group = len(checked.groups) == 1
-    return go_to(request, links.group_page(checked.groups[0]) if one_group else resolve_url("tasks_app:overview"))
+    return go_to(request, links.to("group", name=checked.groups[0]) if one_group else resolve_url("tasks_app:overview"))
 
 
 def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
 from ..control import pauses
 from ..control.pauses import pause_of
+from ..core.actors import Actor
 from ..reading.clients import attending
 from ..reading.counts import counts_of, flow_of
 from ..reading.failures import failures
@@ -22,7 +21,7 @@ from ..reading.listing import facts_of, page_of
 from ..reading.rates import Span
 from ..writer.totals import Numbers
 from . import links, parameters
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .pages import actor_for, ask_first, done, page, user_of
 from .replica import from_replica
 from .snippets import command_to_add
 from .words import drain
@@ -97,16 +96,14 @@ def tabs_of(counts: Numbers) -> list[tuple[State | None, int]]:
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
 def pause(request: HttpRequest) -> HttpResponse:
-    """Ask for a reason; pause the group."""
-    if request.method != "POST":
-        return _question(request, parameters.group_of(request.GET))
-    name = parameters.group_of(request.POST)
-    try:
-        pauses.pause(name, actor_for(request))
-    except InvalidInput as refused:
-        return _question(request, name, refused)
-    messages.success(request, f"Paused {name}. It hands out no tasks until someone resumes it.")
-    return go_to(request, links.group_page(name))
+    name = parameters.group_of(request.POST if request.method == "POST" else request.GET)
+
+    def do(actor: Actor) -> HttpResponse:
+        pauses.pause(name, actor)
+        said = f"Paused {name}. It hands out no tasks until someone resumes it."
+        return done(request, said, links.to("group", name=name))
+
+    return ask_first(request, "pause", f"Pause {name}", {"name": name, "counts": counts_of(name)}, do)
 
 
 @require_POST
@@ -114,19 +111,4 @@ def pause(request: HttpRequest) -> HttpResponse:
 def resume(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.POST)
     pauses.resume(name, actor_for(request))
-    messages.success(request, f"Resumed {name}. It hands out tasks again.")
-    return go_to(request, links.group_page(name))
-
-
-def _question(request: HttpRequest, name: str, refused: InvalidInput | None = None) -> HttpResponse:
-    return render(
-        request,
-        "tasks_app/_pause.html" if is_partial(request) else "tasks_app/pause.html",
-        {
-            "name": name,
-            "counts": counts_of(name),
-            "reason": request.POST.get("reason", ""),
-            "errors": refused.fields if refused else {},
-        },
-        status=422 if refused else 200,
-    )
+    return done(request, f"Resumed {name}. It hands out tasks again.", links.to("group", name=name))

@@ -19,6 +19,7 @@ from taskstore.types.jobs import Job
 from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.policy import Action, may
+from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..jobs import queues as job_queues
 from ..jobs.queues import Page, Wanted
@@ -28,12 +29,12 @@ from ..reading.counts import group_counts
 from ..reading.history import chain_of
 from ..reading.listing import Cursor
 from . import json_tree, parameters, payload
+from .fields import Json
 from .json_tree import Line, NoTree
-from .pages import actor_for, go_to, is_partial, page, user_of, without_empty_fields
+from .pages import actor_for, ask_first, done, is_partial, page, user_of, without_empty_fields
 from .replica import from_replica
 from .snippets import command_to_enqueue
 from .tasks import Difference, lines_of_difference
-from .words import json_in
 
 FIELDS = ("queue", "status", "function")
 OF_JOBS = GroupScope(("jobs/*",))
@@ -276,23 +277,20 @@ def _no_job(request: HttpRequest, job_id: int, why: str) -> HttpResponse:
     return render(request, "tasks_app/no_job.html", context, status=404)
 
 
+LARGE = forms.Textarea({"rows": 5, "spellcheck": "false"})
+
+
 class RequeueForm(forms.Form):
     """The parameters of a job as JSON, and the reason to run it again."""
 
-    args = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
-    kwargs = forms.CharField(strip=False, widget=forms.Textarea({"rows": 5, "spellcheck": "false"}))
+    args = Json(list, "must be a JSON list, such as [1, 2]", widget=LARGE)
+    kwargs = Json(dict, 'must be a JSON object, such as {"name": 1}', widget=LARGE)
     reason = forms.CharField(required=False, max_length=REASON_LENGTH)
 
     def __init__(self, asked: Any, job: Job, *, may_see_data: bool) -> None:
         super().__init__(asked, initial={"args": in_lines([*job.args]), "kwargs": in_lines({**job.kwargs})})
         if not may_see_data:
             del self.fields["args"], self.fields["kwargs"]
-
-    def clean_args(self) -> Any:
-        return json_in(self.cleaned_data["args"], list, "must be a JSON list, such as [1, 2]")
-
-    def clean_kwargs(self) -> Any:
-        return json_in(self.cleaned_data["kwargs"], dict, 'must be a JSON object, such as {"name": 1}')
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -336,13 +334,12 @@ def delete(request: HttpRequest, job_id: int) -> HttpResponse:
     """Ask for a reason; delete the job."""
     job = _named(job_id)
     job_queues.refuse_unfinished(job, "deleted")
-    if request.method != "POST":
-        return render(
-            request, "tasks_app/_job_delete.html" if is_partial(request) else "tasks_app/job_delete.html", {"job": job}
-        )
-    job_queues.delete(job, actor_for(request))
-    messages.success(request, f"Deleted job {job_id}.")
-    return go_to(request, resolve_url("tasks_app:jobs"))
+
+    def do(actor: Actor) -> HttpResponse:
+        job_queues.delete(job, actor)
+        return done(request, f"Deleted job {job_id}.", resolve_url("tasks_app:jobs"))
+
+    return ask_first(request, "job_delete", f"Delete job {job_id}", {"job": job}, do)
 
 
 def in_lines(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
@@ -154,6 +155,36 @@ def go_to(request: HttpRequest, url: str) -> HttpResponse:
     response = HttpResponse(status=204)
     response["HX-Redirect"] = url
     return response
+
+
+def ask_first(
+    request: HttpRequest, question: str, title: str, context: dict[str, Any], do: Callable[[Actor], HttpResponse]
+) -> HttpResponse:
+    """Ask before a change; make it once it is confirmed, or ask again with what was refused.
+
+    `question`: the template, which extends _question.html. A page that has nothing to ask about sets `nothing`.
+    """
+    refused: InvalidInput | None = None
+    if request.method == "POST":
+        try:
+            return do(actor_for(request))
+        except InvalidInput as problem:
+            refused = problem
+    template = f"tasks_app/_{question}.html"
+    context |= {
+        "question": template,
+        "title": title,
+        "reason": request.POST.get("reason", ""),
+        "errors": refused.fields if refused else {},
+    }
+    shown = template if is_partial(request) else "tasks_app/question.html"
+    return render(request, shown, context, status=422 if refused else 200)
+
+
+def done(request: HttpRequest, message: str, url: str) -> HttpResponse:
+    """Go on to a page that says what was done."""
+    messages.success(request, message)
+    return go_to(request, url)
 
 
 def without_empty_fields(request: HttpRequest) -> str:

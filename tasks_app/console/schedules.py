@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -14,7 +14,6 @@ from zoneinfo import available_timezones
 
 import msgspec
 from django import forms
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -28,6 +27,7 @@ from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 from .. import schedules as verbs
 from ..access.policy import Action, may
 from ..access.versions import version_of
+from ..core.actors import Actor
 from ..forms import is_plain_text, with_plain_ends
 from ..models import Task
 from ..schedules import (
@@ -39,9 +39,9 @@ from ..schedules import (
     problems_of_plan,
 )
 from ..schedules.timetable import LONGEST, zone_of
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .fields import Json, Labels, WholeNumber, can_be_written, written_labels
+from .pages import actor_for, ask_first, done, page, user_of
 from .snippets import command_to_schedule
-from .words import json_in, labels_in, number_in, written_labels
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -94,14 +94,14 @@ class ScheduleForm(forms.Form):
     adds = forms.ChoiceField(choices=[(each, each) for each in ADDS])
     group = forms.CharField(required=False, max_length=GROUP_LENGTH, strip=False)
     content = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 4}))
-    labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    labels = Labels(required=False)
     function = forms.CharField(required=False, max_length=LABEL_LENGTH)
-    arguments = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
-    named_arguments = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    arguments = Json(list, "must be a JSON list, such as [1, true]", empty="[]")
+    named_arguments = Json(dict, 'must be a JSON object, such as {"to": "kim"}', empty="{}")
     queue = forms.CharField(required=False)
-    max_attempts = forms.CharField(required=False)
+    max_attempts = WholeNumber(required=False, least=1, most=1_000)
     timeout_s = forms.CharField(required=False)
-    priority = forms.CharField(required=False)
+    priority = WholeNumber(required=False, least=-MOST_PRIORITY, most=MOST_PRIORITY)
     reason = forms.CharField(required=False, max_length=REASON_LENGTH)
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -112,26 +112,12 @@ class ScheduleForm(forms.Form):
             del self.fields["name"]
             unseen = {*(() if sees_data else DATA)}
             if before.task is not UNSET:
-                if labels_in(written_labels(before.task.labels), is_checked=False) != before.task.labels:
+                if not can_be_written(before.task.labels):
                     unseen.add("labels")
                 if not is_plain_text(with_plain_ends(before.task.data)):
                     unseen.add("content")
             for name in unseen:
                 del self.fields[name]
-
-    def clean_arguments(self) -> list[Any]:
-        return list(json_in(self.cleaned_data["arguments"] or "[]", list, "must be a JSON list, such as [1, true]"))
-
-    def clean_named_arguments(self) -> dict[str, Any]:
-        right = 'must be a JSON object, such as {"to": "kim"}'
-        return dict(json_in(self.cleaned_data["named_arguments"] or "{}", dict, right))
-
-    def clean_labels(self) -> Mapping[str, str]:
-        return labels_in(self.cleaned_data["labels"])
-
-    def clean_max_attempts(self) -> int | None:
-        text = self.cleaned_data["max_attempts"]
-        return number_in("max_attempts", text, least=1, most=1_000) if text else None
 
     def clean_timeout_s(self) -> int | None:
         """Return milliseconds."""
@@ -141,10 +127,6 @@ class ScheduleForm(forms.Form):
         if not SECONDS.fullmatch(text) or not 1 <= (ms := int(Decimal(text) * 1_000)) <= MOST_TIMEOUT_S * 1_000:
             raise forms.ValidationError(f"must be a number between 0.001 and {MOST_TIMEOUT_S}, such as 90 or 0.5")
         return ms
-
-    def clean_priority(self) -> int:
-        text = self.cleaned_data["priority"] or "0"
-        return number_in("priority", text, least=-MOST_PRIORITY, most=MOST_PRIORITY)
 
     def clean(self) -> dict[str, Any]:
         """Validate the plan as a whole, too, and show each error at its field."""
@@ -166,7 +148,7 @@ class ScheduleForm(forms.Form):
         if "content" in given and with_plain_ends(given["content"]) != with_plain_ends(data):
             data = with_plain_ends(given["content"])
         labels = given["labels"] if "labels" in given or before is UNSET else before.labels
-        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"])
+        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0)
         return SchedulePlan(**times, task=task)
 
     def tell(self, refused: InvalidInput) -> None:
@@ -189,7 +171,7 @@ class ScheduleForm(forms.Form):
             args=tuple(given.get("arguments", job.args)),
             kwargs=given.get("named_arguments", job.kwargs),
             queue=given["queue"] or DEFAULT_QUEUE,
-            priority=given["priority"],
+            priority=given["priority"] or 0,
             options=options,
         )
 
@@ -270,24 +252,26 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     return _done(request, f"Changed schedule {name}.") if made else _form(request, form, found)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
-def pause(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(
-        request, name, "pause", verbs.pause, f"Paused {name}. It adds nothing until someone resumes it."
-    )
+# Each verb that is asked about, with what does it and what is said then.
+ASKED = {
+    "pause": (verbs.pause, "Paused {}. It adds nothing until someone resumes it."),
+    "run": (verbs.run_now, "Ran {}."),
+    "delete": (verbs.delete, "Deleted schedule {}."),
+}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.OPERATE)
-def run(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(request, name, "run", verbs.run_now, f"Ran {name}.")
+def change(request: HttpRequest, name: str, verb: str) -> HttpResponse:
+    change_it, said = ASKED[verb]
 
+    def do(actor: Actor) -> HttpResponse:
+        if change_it(name, actor) is None:
+            raise Http404
+        return _done(request, said.format(name))
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
-def delete(request: HttpRequest, name: str) -> HttpResponse:
-    return _asked_first(request, name, "delete", verbs.delete, f"Deleted schedule {name}.")
+    context = {"schedule": _named(name), "verb": verb, "now_ms": Task.objects.now_ms()}
+    return ask_first(request, "schedule_question", f"{verb.capitalize()} {name}", context, do)
 
 
 @require_POST
@@ -296,36 +280,6 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     if verbs.resume(name, actor_for(request)) is None:
         raise Http404
     return _done(request, f"Resumed {name}.")
-
-
-def _asked_first(
-    request: HttpRequest, name: str, verb: str, do: Callable[..., object | None], message: str
-) -> HttpResponse:
-    """Ask for a reason; make the change."""
-    found = _named(name)
-    if request.method != "POST":
-        return _question(request, found, verb)
-    try:
-        is_done = do(name, actor_for(request)) is not None
-    except InvalidInput as refused:
-        return _question(request, found, verb, refused)
-    return _done(request, message) if is_done else _question(request, _named(name), verb)
-
-
-def _question(request: HttpRequest, found: Schedule, verb: str, refused: InvalidInput | None = None) -> HttpResponse:
-    return render(
-        request,
-        "tasks_app/_schedule_question.html" if is_partial(request) else "tasks_app/schedule_question.html",
-        {
-            "schedule": found,
-            "verb": verb,
-            "address": resolve_url(f"tasks_app:{verb}_schedule", found.name),
-            "reason": request.POST.get("reason", ""),
-            "errors": refused.fields if refused else {},
-            "now_ms": Task.objects.now_ms(),
-        },
-        status=422 if refused else 200,
-    )
 
 
 def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
@@ -378,5 +332,4 @@ def _named(name: str) -> Schedule:
 
 
 def _done(request: HttpRequest, message: str) -> HttpResponse:
-    messages.success(request, message)
-    return go_to(request, resolve_url("tasks_app:schedules"))
+    return done(request, message, resolve_url("tasks_app:schedules"))

@@ -67,7 +67,7 @@ def chips_of(text: str) -> list[tuple[str, str]]:
     """Return the terms of a search as written, each with the address of the search without it."""
     terms = grammar.tokens_of(text)
     others = (terms[:place] + terms[place + 1 :] for place in range(len(terms)))
-    return [(term, links.search_page(" ".join(rest))) for term, rest in zip(terms, others, strict=True)]
+    return [(term, links.to("search", q=" ".join(rest))) for term, rest in zip(terms, others, strict=True)]
 
 
 def _page(
@@ -111,7 +111,7 @@ def save_search(request: HttpRequest) -> HttpResponse:
     except InvalidInput as refused:
         return answer(request, q, refused=refused.fields)
     messages.success(request, f"Saved as {saved.name}.")
-    return redirect(links.search_page(q))
+    return redirect(links.to("search", q=q))
 
 
 @require_POST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,16 +26,17 @@ from ..access.policy import Action, may
 from ..conf import retention
 from ..control import pauses
 from ..control.progress import progress_of
+from ..core.actors import Actor
 from ..database import atomic
 from ..forms import NOBODY, TaskForm, with_plain_ends, written
 from ..models import Task
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .fields import Labels, WholeNumber
+from .pages import actor_for, ask_first, done, page, user_of
 from .payload import PayloadView
 from .replica import from_replica
 from .timeline import story_of
-from .words import labels_in, number_in
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 # The fields of the form, by the field of the task that an error names.
@@ -113,34 +114,19 @@ def _shown(request: HttpRequest, chain: Chain) -> PayloadView | None:
 @page(Action.OPERATE)
 def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     """Ask for a reason; end the lease."""
-    if request.method != "POST":
-        return _question(request, task_id)
-    try:
-        task = pauses.give_back(task_id, actor_for(request))
-    except InvalidInput as refused:
-        return _question(request, task_id, refused)
-    messages.success(request, f"Gave back task {task_id}. It is ready as task {task.id}.")
-    return go_to(request, resolve_url("tasks_app:task", task.id))
 
+    def do(actor: Actor) -> HttpResponse:
+        task = pauses.give_back(task_id, actor)
+        said = f"Gave back task {task_id}. It is ready as task {task.id}."
+        return done(request, said, resolve_url("tasks_app:task", task.id))
 
-def _question(request: HttpRequest, task_id: int, refused: InvalidInput | None = None) -> HttpResponse:
     [task] = Task.objects.find([task_id])
-    if task is None and refused is None:
+    if task is None and request.method != "POST":
         raise Http404
     now_ms = Task.objects.now_ms()
-    return render(
-        request,
-        "tasks_app/_give_back.html" if is_partial(request) else "tasks_app/give_back.html",
-        {
-            "task": task,
-            "task_id": task_id,
-            "now_ms": now_ms,
-            "is_held": task is not None and task.state(now_ms) is State.CLAIMED,
-            "reason": request.POST.get("reason", ""),
-            "errors": refused.fields if refused else {},
-        },
-        status=422 if refused else 200,
-    )
+    is_held = task is not None and task.state(now_ms) is State.CLAIMED
+    context = {"task": task, "task_id": task_id, "now_ms": now_ms, "nothing": not is_held}
+    return ask_first(request, "give_back", f"Give back task {task_id}", context, do)
 
 
 class NewTaskForm(forms.Form):
@@ -148,10 +134,10 @@ class NewTaskForm(forms.Form):
 
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
     text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7}))
-    delay = forms.CharField(initial="0")
+    delay = WholeNumber(initial="0")
     unit = forms.ChoiceField(choices=[(unit, unit) for unit in UNITS_MS])
-    priority = forms.CharField(initial="0")
-    labels = forms.CharField(required=False, widget=forms.Textarea({"rows": 2}))
+    priority = WholeNumber(initial="0", least=-MOST_PRIORITY, most=MOST_PRIORITY)
+    labels = Labels(required=False)
     unique = forms.CharField(required=False, max_length=KEY_LENGTH, strip=False)
 
     def clean_group(self) -> str:
@@ -164,21 +150,12 @@ class NewTaskForm(forms.Form):
     def clean_text(self) -> bytes:
         return with_plain_ends(self.cleaned_data["text"]).encode()
 
-    def clean_delay(self) -> int:
-        return number_in("delay", self.cleaned_data["delay"])
-
     def clean_unit(self) -> str:
         unit: str = self.cleaned_data["unit"]
         longest = LATEST_MS // 2 // UNITS_MS[unit]
         if self.cleaned_data.get("delay", 0) > longest:
             self.add_error("delay", f"must be at most {longest} {unit}")
         return unit
-
-    def clean_priority(self) -> int:
-        return number_in("priority", self.cleaned_data["priority"], least=-MOST_PRIORITY, most=MOST_PRIORITY)
-
-    def clean_labels(self) -> Mapping[str, str]:
-        return labels_in(self.cleaned_data["labels"])
 
     def task(self) -> NewTask:
         """Return the task that a valid form describes."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from django import forms
-from django.contrib import messages
 from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render, resolve_url
@@ -17,9 +16,11 @@ from taskstore.errors import InvalidInput
 
 from ..access import tokens as verbs
 from ..access.policy import Action
+from ..core.actors import Actor
 from ..models import Scope, Token
-from . import parameters, words
-from .pages import actor_for, go_to, is_partial, page
+from . import words
+from .fields import WholeNumber
+from .pages import actor_for, ask_first, done, page
 from .snippets import command_to_make_token
 
 SHOWN = 500
@@ -39,7 +40,7 @@ class TokenForm(forms.Form):
     scope = forms.ChoiceField(choices=[(scope, scope) for scope in SCOPES], initial=Scope.WORK)
     groups = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 3}))
     clients = forms.CharField(required=False)
-    days = forms.CharField(required=False, initial="365")
+    days = WholeNumber(required=False, initial="365", least=1, most=MOST_DAYS)
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
@@ -58,15 +59,6 @@ class TokenForm(forms.Form):
             raise forms.ValidationError(wrong.fields["clients"]) from None
         _check("clients", clients=clients)
         return clients
-
-    def clean_days(self) -> timedelta | None:
-        text = self.cleaned_data["days"].strip()
-        if not text:
-            return None
-        try:
-            return timedelta(days=parameters.whole_number("days", text, least=1, most=MOST_DAYS))
-        except InvalidInput as wrong:
-            raise forms.ValidationError(wrong.fields["days"]) from None
 
 
 @require_safe
@@ -95,7 +87,7 @@ def add(request: HttpRequest) -> HttpResponse:
         context = {"form": form, "scopes": SCOPES.items()}
         return render(request, "tasks_app/add_token.html", context, status=422 if form.is_bound else 200)
     given = form.cleaned_data
-    expires_at = timezone.now() + given["days"] if given["days"] else None
+    expires_at = timezone.now() + timedelta(days=given["days"]) if given["days"] else None
     token, secret = verbs.create(
         given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor_for(request)
     )
@@ -107,12 +99,14 @@ def add(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Ask for confirmation; revoke the token."""
     token = get_object_or_404(Token, pk=token_id)
-    if request.method != "POST":
-        template = "tasks_app/_revoke_token.html" if is_partial(request) else "tasks_app/revoke_token.html"
-        return render(request, template, {"token": token, "state": verbs.state_of(token)})
-    verbs.revoke(token, actor_for(request))
-    messages.success(request, f"Revoked {token.name}. Clients using it lose access within five seconds.")
-    return go_to(request, resolve_url("tasks_app:settings"))
+
+    def do(actor: Actor) -> HttpResponse:
+        verbs.revoke(token, actor)
+        said = f"Revoked {token.name}. Clients using it lose access within five seconds."
+        return done(request, said, resolve_url("tasks_app:settings"))
+
+    context = {"token": token, "nothing": verbs.state_of(token) == "revoked"}
+    return ask_first(request, "revoke_token", "Revoke a token", context, do)
 
 
 def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:

@@ -90,10 +90,11 @@ urlpatterns = [
     path("operations/<int:operation_id>/undo", operations.undo, name="undo"),
     path("schedules/add", schedules.add, name="add_schedule"),
     path("schedules/<str:name>/edit", schedules.edit, name="edit_schedule"),
-    path("schedules/<str:name>/pause", schedules.pause, name="pause_schedule"),
+    *[
+        path(f"schedules/<str:name>/{verb}", schedules.change, {"verb": verb}, name=f"{verb}_schedule")
+        for verb in schedules.ASKED
+    ],
     path("schedules/<str:name>/resume", schedules.resume, name="resume_schedule"),
-    path("schedules/<str:name>/run", schedules.run, name="run_schedule"),
-    path("schedules/<str:name>/delete", schedules.delete, name="delete_schedule"),
     # Tokens, people and settings
     path("settings", tokens.tokens, name="settings"),
     path("settings/tokens/add", tokens.add, name="add_token"),

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from django.forms import ValidationError
-
-from taskstore.errors import InvalidInput
 from taskstore.types.command_record import OF_LISTS, CommandStatus
-from taskstore.types.sentences import why_no_json
 from taskstore.units import UNITS_S, duration
 
 from ..forms import sentence
-from . import parameters
 
 # The task state whose icon and colour a status uses.
 LOOKS = {
@@ -76,42 +69,6 @@ COLUMNS = (
     CommandStatus.COMPLETED_ARCHIVE,
     CommandStatus.FAILED_ARCHIVE,
 )
-
-
-def written_labels(labels: Mapping[str, str]) -> str:
-    """Write labels for a form. `labels_in` reads them again, unless they have line breaks, or spaces at their ends."""
-    return "\n".join(f"{name}={value}" for name, value in sorted(labels.items()))
-
-
-def labels_in(text: str, *, is_checked: bool = True) -> Mapping[str, str]:
-    """Parse labels, one per line as name=value. Raises ValidationError."""
-    pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
-    if is_checked and any(not name.strip() or not equals for name, equals, _ in pairs):
-        raise ValidationError("must have one label per line, as name=value")
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def number_in(field: str, text: str, **limits: int) -> int:
-    """Parse a whole number, with the limits of parameters.whole_number. Raises ValidationError."""
-    try:
-        return parameters.whole_number(field, text.strip(), **limits)
-    except InvalidInput as wrong:
-        raise ValidationError(wrong.fields[field]) from None
-
-
-def json_in(text: str, kind: type[Any], right: str) -> Any:
-    """Parse a field with JSON. Raises ValidationError; `right`: the message about any other value."""
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise ValidationError(f"{right}, and not be nested this deeply") from None
-    except ValueError as problem:
-        raise ValidationError(f"{right}, but can't be parsed: {problem}") from None
-    if type(value) is not kind:
-        raise ValidationError(right)
-    if why := why_no_json(value):
-        raise ValidationError(why)
-    return value
 
 
 THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"

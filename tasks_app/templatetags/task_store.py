@@ -147,23 +147,13 @@ def labels(borne: Mapping[str, str], q: str = "", task: int | None = None) -> di
     return {"chips": chips, "more": len(borne) - len(shown), "task": task}
 
 
-register.simple_tag(links.group_page, name="group_url")
+register.simple_tag(links.to)
 register.simple_tag(links.folder_page, name="folder_url")
-register.simple_tag(links.add_page, name="add_url")
-register.simple_tag(links.import_page, name="import_url")
-register.simple_tag(links.commands_page, name="commands_url")
 register.simple_tag(links.commands_page_of, name="commands_url_of")
-register.simple_tag(links.command_page, name="command_url")
-register.simple_tag(links.command_output, name="output_url")
-register.simple_tag(links.submit_page, name="submit_url")
-register.simple_tag(links.search_page, name="search_url")
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.signature_page, name="signature_url")
 register.simple_tag(links.confirm_signature_page, name="confirm_signature_url")
 register.simple_tag(links.filter_of_group, name="filter_of_group")
-register.simple_tag(links.rates_part, name="rates_url")
-register.simple_tag(links.pause_page, name="pause_url")
-register.simple_tag(links.facts_part, name="facts_url")
 register.simple_tag(pages.live_address)
 register.simple_tag(sessions.can_be_ended, name="sessions_can_be_ended")
 
@@ -191,14 +181,15 @@ def commands_button(
     words: str, verb: str, project: str, status: str | None = None, task: int | None = None, key: str = ""
 ) -> dict[str, str]:
     """Show the button that opens the confirmation of a change of one command, or of all that it applies to."""
-    url = links.confirm_commands_page(verb, project, status=status, task=task)
+    which = {"all": 1} if task is None else {"id": task}
+    url = links.to("confirm_commands", verb=verb, project=project, status=status, **which)
     return {"words": words, "url": url, "key": key}
 
 
 @register.inclusion_tag("tasks_app/_exports.html")
 def exports(q: str) -> dict[str, Any]:
     """Show links to the exports of a search, one for each format; none for an empty search."""
-    return {"files": [(each.upper(), links.export_file(q, each)) for each in Format] if q else []}
+    return {"files": [(each.upper(), links.to("export", q=q, format=each)) for each in Format] if q else []}
 
 
 @register.inclusion_tag("tasks_app/_icon.html")

@@ -127,7 +127,7 @@ def test_a_running_list_is_opened_again_after_a_question(submitter):
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.reason) == ("suse", "reopen", "node 7 burns")
     answer = submitter.post(f"/console/commands/list/{reopened.id}/reopen")
-    assert (answer.status_code, "must be a running list" in answer.content.decode()) == (400, True)
+    assert (answer.status_code, "ust be a running list" in answer.content.decode()) == (422, True)
     assert "Nothing to reopen" in submitter.get(f"/console/commands/list/{reopened.id}/reopen").content.decode()
     assert submitter.post("/console/commands/list/999/reopen").status_code == 404
 

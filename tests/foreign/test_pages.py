@@ -131,7 +131,7 @@ def test_and_in_the_console(project, sessions):
         "close": 302,
         "open": 302,
         "password": 200,
-        "close oneself": 400,
+        "close oneself": 422,
         "no such person": 404,
         "save a search": 302,
         "actors": ["root@example.org"],

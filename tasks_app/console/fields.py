@@ -1,0 +1,82 @@
+"""Fields of forms: their texts become numbers, labels and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+
+from taskstore.errors import InvalidInput
+from taskstore.types.scalars import INT64_MAX
+from taskstore.types.sentences import why_no_json
+
+from . import parameters
+
+
+class WholeNumber(forms.CharField):
+    """A whole number between `least` and `most`; None for an empty field that is not required."""
+
+    def __init__(self, *, least: int = 0, most: int = INT64_MAX, **more: Any) -> None:
+        super().__init__(**more)
+        self._limits = {"least": least, "most": most}
+
+    def clean(self, value: Any) -> int | None:
+        text = super().clean(value).strip()
+        try:
+            return parameters.whole_number("number", text, **self._limits) if text else None
+        except InvalidInput as wrong:
+            raise forms.ValidationError(wrong.fields["number"]) from None
+
+
+class Labels(forms.CharField):
+    """Labels, one on each line as name=value."""
+
+    widget = forms.Textarea({"rows": 2})
+
+    def clean(self, value: Any) -> Mapping[str, str]:
+        pairs = _pairs(super().clean(value))
+        if any(not name.strip() or not equals for name, equals, _ in pairs):
+            raise forms.ValidationError("must have one label per line, as name=value")
+        return _labels(pairs)
+
+
+def written_labels(labels: Mapping[str, str]) -> str:
+    """Write labels for the field."""
+    return "\n".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def can_be_written(labels: Mapping[str, str]) -> bool:
+    """Return whether the field reads the labels again: they have no line breaks, nor spaces at their ends."""
+    return _labels(_pairs(written_labels(labels))) == labels
+
+
+def _pairs(text: str) -> list[tuple[str, str, str]]:
+    return [line.partition("=") for line in text.splitlines() if line.strip()]
+
+
+def _labels(pairs: list[tuple[str, str, str]]) -> Mapping[str, str]:
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+class Json(forms.CharField):
+    """JSON of one type. `right`: what an error asks for. `empty`: the text that an empty field stands for."""
+
+    def __init__(self, kind: type[Any], right: str, *, empty: str = "", **more: Any) -> None:
+        super().__init__(**{"widget": forms.Textarea({"rows": 2}), "required": not empty, **more})
+        self._kind, self._right, self._empty = kind, right, empty
+
+    def clean(self, value: Any) -> Any:
+        text = super().clean(value) or self._empty
+        try:
+            found = json.loads(text)
+        except RecursionError:
+            raise forms.ValidationError(f"{self._right}, and not be nested this deeply") from None
+        except ValueError as problem:
+            raise forms.ValidationError(f"{self._right}, but can't be parsed: {problem}") from None
+        if type(found) is not self._kind:
+            raise forms.ValidationError(self._right)
+        if why := why_no_json(found):
+            raise forms.ValidationError(why)
+        return found
