@@ -13,7 +13,7 @@ from taskstore.types.tasks import State
 
 pytestmark = pytest.mark.once
 
-MAIL = Numbers(tasks=21, leases=3, errors=9, finished=1, retrying=4, failed=5, claimed=2, later=6, scheduled=5)
+MAIL = Numbers(tasks=21, leases=3, errors=9, finished=1, retrying=4, failed=5, claimed=2, later=6, put_off=1)
 SUM = Summary(MAIL, 7, 999_000, dict(zip(State, (1, 2, 3, 4, 5, 6, 7), strict=True)))
 
 
