@@ -10,7 +10,6 @@
 import { zone } from "./zone.js";
 
 const AGAIN_MS = 15_000;
-const HEIGHT = 150;
 const DASHES = [[], [7, 4], [2, 3]]; // Colour is never alone.
 const NARROW_SPACE = "\u202f"; // As in tasks_app/console/words.py.
 const UNITS_MS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000], ["ms", 1]];
@@ -49,7 +48,7 @@ class Chart {
   }
 
   #size() {
-    return { width: this.#place.clientWidth, height: HEIGHT };
+    return { width: this.#place.clientWidth, height: this.#place.clientHeight };
   }
 
   #options() {
@@ -65,10 +64,10 @@ class Chart {
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { setScale: false } },
       hooks: { setCursor: [() => this.#write()] },
-      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
+      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 4)] } },
       axes: [
         { ...axis, size: 26, space: 70, incrs: (_, __, from, to) => (to - from > DAYS_S[2] ? DAYS_S : MINUTES_S), values: (_, times) => times.map((time) => timeOf(time, times.at(-1) - times[0])) },
-        { ...axis, size: 58, space: 40, values: (_, numbers) => numbers.map((each) => this.#say(each)) },
+        { ...axis, size: 58, space: 15, values: (_, numbers) => unlike(numbers.map((each) => this.#say(each))) },
       ],
       series: [{}, ...this.#lines.map((line, place) => ({ stroke: resolved(line, "--own"), dash: DASHES[place], width: 1.6, points: { show: false } }))],
     };
@@ -135,6 +134,11 @@ function duration(ms) {
   const [unit, length] = UNITS_MS.find(([, length]) => ms >= length) ?? ["ms", 1];
   const amount = ms / length;
   return `${amount < 10 && length > 1 ? Math.round(amount * 10) / 10 : Math.round(amount)} ${unit}`;
+}
+
+// A label says nothing where it is the same as the one below.
+function unlike(labels) {
+  return labels.map((label, place) => (label === labels[place - 1] ? "" : label));
 }
 
 function timeOf(seconds, spanS) {

@@ -9,7 +9,7 @@ const AGAIN_MS = 10_000;
 const MOST = 100; // Rows, and
 const LONGEST = 6000; // characters of an address: servers refuse much longer ones.
 const SVG = "http://www.w3.org/2000/svg";
-const WRITERS = { oldest: showTime, spark: showSpark };
+const WRITERS = { oldest: showTime, spark: showSpark, status: showStatus, why: showWhy };
 
 const place = document.querySelector("[data-flows]");
 if (place) setTimeout(refresh, AGAIN_MS);
@@ -89,6 +89,24 @@ function showTime(cell, iso) {
   if (iso && time) time.dateTime = iso;
   else if (iso) cell.replaceChildren(make("time", { className: "when", dateTime: iso, tabIndex: 0 }));
   else if (time) cell.replaceChildren(make("span", { className: "quiet", textContent: "—" }));
+}
+
+function showStatus(cell, { kind, what, icon }) {
+  cell.dataset.kind = kind;
+  showText(cell.querySelector("span"), what);
+  const use = cell.querySelector("use");
+  use.setAttribute("href", use.getAttribute("href").replace(/#.*/, `#${icon}`));
+}
+
+// The words, and what to do about it, as _group_row.html has them.
+function showWhy(cell, { text, advice }) {
+  if (cell.textContent.trim() === [text, advice?.words].filter(Boolean).join(" ")) return;
+  cell.replaceChildren(...(text ? [make("span", { textContent: text })] : []));
+  if (!advice) return;
+  const link = make("a", { className: "advice", href: advice.address, textContent: advice.words });
+  if (advice.asks) Object.assign(link.dataset, { hxGet: advice.address, hxTarget: "#dialog", hxSync: "this:drop" });
+  cell.append(" ", link);
+  htmx.process(cell);
 }
 
 function showSpark(cell, points) {

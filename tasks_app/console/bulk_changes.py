@@ -13,6 +13,7 @@ from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import BulkAction as Words
 from taskstore.types.bulk_actions import Kind, Option
 from taskstore.types.tasks import State
+from taskstore.units import counted
 
 from .. import bulk
 from ..access.policy import Action
@@ -20,7 +21,7 @@ from ..bulk import Action as BulkAction
 from ..bulk import Asked, Preview, Selection, Target
 from ..models import Task
 from ..reading.listing import Row, rows_of
-from . import links, parameters, words
+from . import links, parameters
 from .pages import actor_for, go_to, is_partial, page, user_of
 
 MOST_TARGETS = 10  # Groups that a confirmation names.
@@ -118,11 +119,11 @@ class Plan:
 
     def _button(self, count: int) -> str:
         # A requeue that moves tasks names the target.
-        tasks = f"{words.number(count)} task{'' if count == 1 else 's'}"
+        tasks = counted(count, "task")
         targets = self.preview.targets
         if not any(target.moved for target in targets):
             return f"{self.words.label} {tasks}"
-        where = targets[0].group if len(targets) == 1 else f"{words.number(len(targets))} groups"
+        where = targets[0].group if len(targets) == 1 else counted(len(targets), "group")
         if any(target.moved < target.count for target in targets):
             return f"{self.words.label} {tasks} in {where}"
         return f"Send back to {where}" + ("" if count == 1 else f" ({tasks})")

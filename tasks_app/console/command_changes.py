@@ -25,6 +25,7 @@ from taskstore.types.command_record import (
     why_no_project,
 )
 from taskstore.types.commands import LONGEST_DURATION, MOST_FAILS, Submission
+from taskstore.units import counted
 
 from .. import commands as command_lists
 from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
@@ -33,7 +34,7 @@ from ..commands.changes import record
 from ..core.actors import Actor
 from ..database import atomic
 from ..forms import with_plain_ends
-from . import links, parameters, words
+from . import links, parameters
 from .command_lists import project_in, rights_of, status_in
 from .fields import WholeNumber
 from .pages import P, View, actor_for, ask_first, done, go_to, page
@@ -213,7 +214,7 @@ def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
     of_lists = asking.status in OF_LISTS
     context = {
         "asking": asking,
-        "what": f"{words.number(asking.number)} {'list' if of_lists else 'command'}{'s' * (asking.number != 1)}",
+        "what": counted(asking.number, "list" if of_lists else "command"),
         "nothing": not asking.number,
         "address": resolve_url(f"tasks_app:{asking.verb}_commands"),
         "of_lists": of_lists,

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from taskstore.errors import InvalidInput
 from taskstore.types.requests import Add
 from taskstore.types.scalars import GROUP_LENGTH
+from taskstore.units import counted, number
 
 from ..access import audit
 from ..access.policy import Action, may
@@ -24,7 +25,7 @@ from ..forms import NOBODY
 from ..models import Task
 from ..reading import importing
 from ..reading.exporting import Export, download
-from . import links, parameters, payload, words
+from . import links, parameters, payload
 from .pages import actor_for, go_to, is_partial, page, user_of
 from .parameters import terms_of
 
@@ -97,7 +98,7 @@ class Checked:
     @property
     def where(self) -> str:
         """Return the name of the only group, or the number of groups."""
-        return self.groups[0] if len(self.groups) == 1 else f"{words.number(len(self.groups))} groups"
+        return self.groups[0] if len(self.groups) == 1 else counted(len(self.groups), "group")
 
     @property
     def samples(self) -> Iterator[Sample]:
@@ -148,9 +149,8 @@ def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
         skipped=skipped,
         details={"groups": checked.groups[:MOST_IN_AUDIT], "ids": [task.id for task in tasks[:MOST_IN_AUDIT]]},
     )
-    noun = "task" if len(tasks) == 1 else "tasks"
-    taken = f" Skipped {words.number(skipped)}, because their keys are taken." if skipped else ""
-    messages.success(request, f"Imported {words.number(len(tasks))} {noun} into {checked.where}.{taken}")
+    taken = f" Skipped {number(skipped)}, because their keys are taken." if skipped else ""
+    messages.success(request, f"Imported {counted(len(tasks), 'task')} into {checked.where}.{taken}")
 
 
 def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,10 +10,13 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 
 from taskstore.types.tasks import State
+from taskstore.units import number
 
 from ..access.policy import Action
+from ..alerts.diagnosis import Diagnosis, in_trouble, of_folder, of_groups
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
+from ..reading.clients import Seen, by_group
 from ..reading.counts import Stats, sum_of
 from ..reading.rates import PERCENTILES, Percentiles, backlogs, series_of, series_of_all
 from ..writer.totals import Numbers
@@ -68,24 +71,35 @@ class Row:
     groups: int  # The number of groups in a folder; 0: this is a group.
     is_open: bool
     stats: Stats
-    paused: int  # The number of paused groups.
+    diagnosis: Diagnosis
+    workers: str  # How many have named it: "2, 1 lost".
     shares: Sequence[Share]
     oldest_ready_at_ms: int | None
+    drained: str
     spark: str  # Points of a line; empty: nothing happened.
 
 
-def rows_of(lines: Sequence[Line], table: Table, now_ms: int) -> list[Row]:
+def rows_of(lines: Sequence[Line], clients: Sequence[Seen], now_ms: int, table: Table | None = None) -> list[Row]:
+    """Return the rows of these lines. Those of a table know which folders are open."""
+    stats = {line.name: line.stats for line in lines if not line.is_folder}
+    found = of_groups(stats, clients)
+    troubled = in_trouble(clients) if len(stats) < len(lines) else {}
+    workers = by_group(clients, {name for line in lines for name in line.names})
     return [
         Row(
             name=line.name,
             label=below(line.name, line.above[-1].name if line.above else ""),
             level=min(len(line.above), DEEPEST),
             groups=len(line.names) if line.is_folder else 0,
-            is_open=table.is_open(line),
+            is_open=table is not None and table.is_open(line),
             stats=line.stats,
-            paused=table.paused(line),
+            diagnosis=of_folder(line.name, line.names, troubled) if line.is_folder else found[line.name],
+            workers=workers_in_words(
+                {each.client.id: each for name in line.names for each in workers.get(name, ())}.values()
+            ),
             shares=shares_of(line.stats.counts),
             oldest_ready_at_ms=oldest_at_ms(line.stats, now_ms),
+            drained=words.drain(line.stats.counts.to_do, line.stats.in_per_minute, line.stats.out_per_minute),
             spark=spark,
         )
         for line, spark in zip(lines, sparks_of(lines), strict=True)
@@ -103,9 +117,11 @@ def oldest_at_ms(stats: Stats, now_ms: int) -> int | None:
     return None if stats.oldest_ready_ms is None else now_ms - stats.oldest_ready_ms
 
 
-def drained(stats: Stats) -> str:
-    """Return in words how long until the group is empty, at its present rates."""
-    return words.drain(stats.counts.to_do, stats.in_per_minute, stats.out_per_minute)
+def workers_in_words(named: Collection[Seen]) -> str:
+    """Return how many workers live, and how many are lost; a dash for none."""
+    lost = sum(each.is_lost for each in named)
+    live = len(named) - lost
+    return ", ".join([number(live)] * bool(live) + [f"{number(lost)} lost"] * bool(lost)) or "—"
 
 
 ROWS = 25  # A page: browsers get slow with many more.
@@ -138,9 +154,10 @@ class Page:
 class Table:
     """The groups in the requested order and view. `stats` has all groups."""
 
-    def __init__(self, stats: Mapping[str, Stats], wanted: Arrangement) -> None:
+    def __init__(self, stats: Mapping[str, Stats], wanted: Arrangement, troubled: Iterable[str] = ()) -> None:
         self._stats = stats
         self._wanted = wanted
+        self._troubled = {name: -place for place, name in enumerate(troubled)}
         self._opened = with_all_above(wanted.opened)
         self.names = matching(stats, wanted.searched)
 
@@ -157,10 +174,6 @@ class Table:
         """Return whether the contents of the folder are shown; a search opens every folder."""
         return line.is_folder and (bool(self._wanted.searched) or line.name in self._opened)
 
-    def paused(self, line: Line) -> int:
-        """Return how many groups of the line are paused."""
-        return sum(self._stats[name].is_paused for name in line.names)
-
     def _lines(self, nodes: Sequence[Node], above: Above) -> Iterator[Line]:
         """Yield the sorted lines of a level, each open folder with its contents; equal ones by name, upwards."""
         order, is_downwards = self._wanted.order, self._wanted.is_downwards
@@ -171,12 +184,18 @@ class Table:
             for node in nodes
         ]
         lines.sort(key=lambda line: line.name, reverse=is_downwards and order is Order.NAME)
-        if order is not Order.NAME:
+        if order is Order.TROUBLE:
+            lines.sort(key=self._trouble, reverse=True)
+        elif order is not Order.NAME:
             lines.sort(key=lambda line: _rank(line.stats, order), reverse=is_downwards)
         for line in lines:
             yield line
             if self.is_open(line):
                 yield from self._lines(line.nodes, (*above, line))
+
+    def _trouble(self, line: Line) -> tuple[int, int]:
+        worst = max(self._troubled.get(name, -len(self._troubled)) for name in line.names)
+        return worst, line.stats.counts.ready
 
 
 def group_line(name: str, stats: Mapping[str, Stats], *, above: Above = ()) -> Line:

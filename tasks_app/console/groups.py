@@ -11,16 +11,18 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
+from ..alerts.diagnosis import Kind, of_groups
 from ..control import pauses
 from ..control.pauses import pause_of
 from ..core.actors import Actor
-from ..reading.clients import attending
-from ..reading.counts import counts_of, flow_of
+from ..reading.clients import by_group, seen
+from ..reading.counts import counts_of, stats_of
 from ..reading.failures import failures
 from ..reading.listing import facts_of, page_of
 from ..reading.rates import Span
 from ..writer.totals import Numbers
 from . import links, parameters
+from .group_table import workers_in_words
 from .pages import actor_for, ask_first, done, page, user_of
 from .replica import from_replica
 from .snippets import command_to_add
@@ -36,7 +38,8 @@ def group(request: HttpRequest) -> HttpResponse:
         # A search is limited and says how far it got; a group's page would scan on for a rare label.
         return redirect(links.labelled_page(name, state, label))
     after, before = parameters.places_of(request.GET)
-    user, counts = user_of(request), counts_of(name)
+    user, facts = user_of(request), _facts(name)
+    counts = facts["counts"]
     sees_payloads = may(user, Action.SEE_PAYLOADS, name)
     matching = counts.tasks if state is None else int(getattr(counts, state))
     return render(
@@ -45,10 +48,9 @@ def group(request: HttpRequest) -> HttpResponse:
         {
             "name": name,
             "state": state,
-            "counts": counts,
             "matching": matching,
             "tabs": tabs_of(counts),
-            **_facts(name, counts),
+            **facts,
             "pause": pause_of(name),
             "failures": failures(name) if state in (State.RETRYING, State.FAILED) else None,
             "command": command_to_add(request, name),
@@ -67,17 +69,23 @@ def group(request: HttpRequest) -> HttpResponse:
 def facts(request: HttpRequest) -> HttpResponse:
     """Render the facts alone; an open page polls them."""
     name = parameters.group_of(request.GET)
-    return render(request, "tasks_app/_facts.html", {"name": name, **_facts(name, counts_of(name))})
+    return render(request, "tasks_app/_facts.html", {"name": name, **_facts(name)})
 
 
-def _facts(name: str, counts: Numbers) -> dict[str, Any]:
-    entered, left = flow_of(name)
+def _facts(name: str) -> dict[str, Any]:
+    stats, clients = stats_of([name]), seen()
+    counts = stats[name].counts if stats else Numbers(name)
+    found = of_groups(stats, clients).get(name)
+    entered, left = (stats[name].in_per_minute, stats[name].out_per_minute) if stats else (0.0, 0.0)
     return {
+        "counts": counts,
         "facts": facts_of(name),
         "in_per_minute": entered,
         "out_per_minute": left,
         "drained": drain(counts.to_do, entered, left),
-        "workers": attending(name),
+        "workers": workers_in_words(by_group(clients, [name]).get(name, [])),
+        # The page tells of a pause itself, also of an empty group.
+        "diagnosis": None if found is None or found.kind is Kind.PAUSED else found,
     }
 
 

@@ -19,12 +19,14 @@ from taskstore.types.jobs import Job
 from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.policy import Action, may
+from ..alerts.diagnosis import of_task
 from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..jobs import queues as job_queues
 from ..jobs.queues import Page, Wanted
 from ..models import Task
 from ..reading import history
+from ..reading.clients import seen
 from ..reading.counts import group_counts
 from ..reading.history import chain_of
 from ..reading.listing import Cursor
@@ -191,6 +193,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
         {
             "shown": JobView(job=found, task=task, now_ms=Task.objects.now_ms()),
             "now_ms": Task.objects.now_ms(),
+            "diagnosis": of_task(task, Task.objects.now_ms(), seen(), bytes(task.data)),
             "content": _content_of(found) if may(user, Action.SEE_PAYLOADS, group) else None,
             "may_operate": may(user, Action.OPERATE, group),
         },

@@ -8,15 +8,21 @@ from django.utils.http import urlencode
 from taskstore.types.command_record import COMMAND_LABEL, OF_LISTS, place_of
 from taskstore.types.tasks import State
 
+from ..alerts.diagnosis import Link
 from ..models import Task
 from ..reading.search.grammar import Label, label_term, quoted
 
 
-def to(page: str, **query: object) -> str:
-    """Return the address of a page with this query, without what is None or empty."""
+def to(page: str, *args: object, **query: object) -> str:
+    """Return the address of a page, with the query without what is None or empty."""
     asked = {name: str(value) for name, value in query.items() if value is not None and value != ""}
-    address = resolve_url(f"tasks_app:{page}")
+    address = resolve_url(f"tasks_app:{page}", *args)
     return f"{address}?{urlencode(asked)}" if asked else address
+
+
+def address(link: Link) -> str:
+    """Return the address of what a diagnosis points to."""
+    return to(link.page, *link.args, **link.query)
 
 
 def page_of_action(name: str) -> str:

@@ -9,6 +9,7 @@ from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.types.bulk_actions import WORDS, Kind, Option
+from taskstore.units import counted, number
 
 from .. import bulk
 from ..access.people import name_of
@@ -62,12 +63,13 @@ class OperationView:
         """Describe what the operation has done, and what it has skipped."""
         operation = self.operation
         if self.is_running:
-            return f"{WORDS[operation.verb].doing} {_tasks(operation.expected)}{self._where}"
-        skipped = ", ".join(f"{words.number(count)} {why}" for why, count in self.reasons.items())
+            return f"{WORDS[operation.verb].doing} {counted(operation.expected, 'task')}{self._where}"
+        skipped = ", ".join(f"{number(count)} {why}" for why, count in self.reasons.items())
         rest = [f"Skipped: {skipped}." if skipped else ""]
-        rest += [f"Failed: {words.number(operation.failed)}." if operation.failed else ""]
+        rest += [f"Failed: {number(operation.failed)}." if operation.failed else ""]
         rest += [f"Cancelled by {operation.cancelled_by}." if operation.state == "cancelled" else ""]
-        return " ".join(filter(None, [f"{WORDS[operation.verb].done} {_tasks(operation.done)}{self._where}.", *rest]))
+        done = f"{WORDS[operation.verb].done} {counted(operation.done, 'task')}{self._where}."
+        return " ".join(filter(None, [done, *rest]))
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
@@ -94,7 +96,7 @@ def _in_words(option: Option, value: str | int | None) -> str:
         case Kind.TIME, int():
             return words.exact(value)
         case Kind.MINUTES, int():
-            return f"{words.number(value)} min"
+            return f"{number(value)} min"
     return "none" if value == "" else str(value)
 
 
@@ -181,7 +183,3 @@ def _named(operation_id: int) -> BulkOperation:
 def _shown(found: list[BulkOperation]) -> list[OperationView]:
     now_ms = Task.objects.now_ms()
     return [OperationView(operation=each, now_ms=now_ms) for each in found]
-
-
-def _tasks(count: int) -> str:
-    return f"{words.number(count)} task{'' if count == 1 else 's'}"

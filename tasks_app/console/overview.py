@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -12,33 +12,31 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput
-from taskstore.types.groups import LOST_MS
 from taskstore.types.tasks import State
+from taskstore.units import number
 
-from ..access.policy import Action
-from ..alerts.attention import Kind, Notice, notices
+from ..access.policy import Action, may
+from ..alerts.diagnosis import Diagnosis, Kind, Link, elsewhere, in_trouble
 from ..models import Task
 from ..reading.clients import Seen, seen
 from ..reading.counts import stats_of
 from ..reading.rates import LEVELS, Span, levels
 from ..writer.totals import Part, Summary, names_of, ranked, summary
-from . import parameters, words
+from . import links, parameters, words
 from .group_table import (
     IN_BARS,
     ROWS,
-    Line,
     Page,
+    Row,
     Table,
-    drained,
     folder_line,
     group_line,
-    oldest_at_ms,
+    matching,
     points_of,
     rows_of,
-    sparks_of,
 )
-from .pages import go_to, is_partial, page
-from .parameters import Notices, Order, View
+from .pages import go_to, is_partial, page, user_of
+from .parameters import Arrangement, Notices, Order, View
 from .replica import from_replica
 from .snippets import command_to_add
 
@@ -79,18 +77,19 @@ def tiles_of(every: Summary, lines: Mapping[str, str]) -> list[Tile]:
 
 def workers_of(clients: Iterable[Seen], lines: Mapping[str, str]) -> Workers:
     """Summarize the clients that have reported within a day."""
-    ages_ms = [each.age_ms for each in clients]
-    lost = sum(age_ms >= LOST_MS for age_ms in ages_ms)
-    heard = len(ages_ms) - lost
-    note = f"{words.number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
+    are_lost = [each.is_lost for each in clients]
+    lost = sum(are_lost)
+    heard = len(are_lost) - lost
+    note = f"{number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
     return Workers(heard=heard, note=note, line=lines["workers"])
 
 
-NOTICES, MOST_NOTICES = 5, 200
+NOTICES, MOST_NOTICES = 3, 200
 MOST_IN_TREE = 10_000  # Groups: building a larger tree would block the server for seconds.
 MOST_ASKED = 200  # Groups and folders in one request for live numbers.
 COLUMNS = {
     Order.NAME: "Group",
+    Order.TROUBLE: "Status",
     Order.READY: "Ready",
     Order.OLDEST: "Oldest ready",
     Order.CLAIMED: "Claimed",
@@ -107,7 +106,9 @@ COLUMNS = {
 @page(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
     """Render the notices alone; an open page polls them."""
-    return render(request, "tasks_app/_attention.html", _attention(request, seen(), Task.objects.now_ms()))
+    clients = seen()
+    found = _attention(request, clients, in_trouble(clients), Task.objects.now_ms())
+    return render(request, "tasks_app/_attention.html", found)
 
 
 @require_safe
@@ -115,18 +116,20 @@ def attention(request: HttpRequest) -> HttpResponse:
 @from_replica
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview; as a partial, only the groups in the requested arrangement."""
-    every = summary()
+    every, clients = summary(), seen()
+    troubled = in_trouble(clients)
+    groups = _groups(request, every, clients, troubled)
     if is_partial(request):
         if not every.groups:  # An empty store has a different page.
             return go_to(request, request.get_full_path())
-        return render(request, "tasks_app/_groups_part.html", _groups(request, every))
-    clients, lines = seen(), lines_of_tiles()
+        return render(request, "tasks_app/_groups_part.html", groups)
+    lines = lines_of_tiles()
     return render(
         request,
         "tasks_app/overview.html",
         {
-            **_attention(request, clients, every.at_ms),
-            **_groups(request, every),
+            **_attention(request, clients, troubled, every.at_ms),
+            **groups,
             "tiles": tiles_of(every, lines),
             "workers": workers_of(clients, lines),
             "command": command_to_add(request, "mail"),
@@ -136,24 +139,24 @@ def overview(request: HttpRequest) -> HttpResponse:
     )
 
 
-def _groups(request: HttpRequest, every: Summary) -> dict[str, Any]:
+def _groups(
+    request: HttpRequest, every: Summary, clients: Sequence[Seen], troubled: Mapping[str, Diagnosis]
+) -> dict[str, Any]:
     wanted, now_ms = parameters.arrangement_of(request.GET), every.at_ms
     part = Part(searched=wanted.searched)
     found = summary(part).groups if wanted.searched else every.groups
     is_tree = wanted.view is View.TREE and found <= MOST_IN_TREE
     if is_tree:
-        table = Table(stats_of(names_of(part, MOST_IN_TREE)), wanted)
+        table = Table(stats_of(names_of(part, MOST_IN_TREE)), wanted, troubled)
         shown = table.page()
     else:
         # The database sorts, and only the groups of this page are read.
         number = max(1, min(wanted.page, -(-found // ROWS)))
-        start = (number - 1) * ROWS
-        names = ranked(wanted.order, part, is_downwards=wanted.is_downwards, start=start, limit=ROWS)
-        stats = stats_of(names)
+        stats = stats_of(_names(wanted, part, (number - 1) * ROWS, troubled))
         table = Table(stats, wanted)
         shown = Page(lines=[group_line(name, stats) for name in stats], number=number, has_more=found > number * ROWS)
     return {
-        "rows": rows_of(shown.lines, table, now_ms),
+        "rows": rows_of(shown.lines, clients, now_ms, table),
         "groups": every.groups,
         "found": found,
         "is_too_much_for_tree": wanted.view is View.TREE and not is_tree,
@@ -171,22 +174,34 @@ def _groups(request: HttpRequest, every: Summary) -> dict[str, Any]:
     }
 
 
-def _attention(request: HttpRequest, clients: Sequence[Seen], now_ms: int) -> dict[str, Any]:
+def _names(wanted: Arrangement, part: Part, start: int, troubled: Iterable[str]) -> list[str]:
+    if wanted.order is not Order.TROUBLE:
+        return ranked(wanted.order, part, is_downwards=wanted.is_downwards, start=start, limit=ROWS)
+    first = matching(troubled, wanted.searched)
+    others, shown = replace(part, others=first), first[start : start + ROWS]
+    start = max(0, start - len(first))
+    return [*shown, *ranked(Order.READY, others, is_downwards=True, start=start, limit=ROWS - len(shown))]
+
+
+def _attention(
+    request: HttpRequest, clients: Sequence[Seen], troubled: Mapping[str, Diagnosis], now_ms: int
+) -> dict[str, Any]:
     """Return the worst notices, or all of them, and a summary of the problems."""
-    found = notices(clients)
+    found = elsewhere(clients)
     extent = parameters.notices_of(request.GET)
     shown = worst(found, NOTICES) if extent is Notices.WORST else found[:MOST_NOTICES]
-    numbers = Counter(notice.kind for notice in found)
+    alarms = Counter(each.kind for each in [*troubled.values(), *found] if each.is_alarm)
     return {
         "notices": shown,
         "more": len(found) - len(shown),
         "can_be_fewer": len(shown) > NOTICES,
-        "trouble": ", ".join(f"{numbers[kind]} {kind}" for kind in Kind if numbers[kind] and kind is not Kind.RUNNING),
+        "of_groups": list(Counter((each.icon, each.kind) for each in troubled.values()).items()),
+        "trouble": ", ".join(f"{alarms[kind]} {kind}" for kind in Kind if alarms[kind]),
         "now_ms": now_ms,
     }
 
 
-def worst(found: Sequence[Notice], most: int) -> list[Notice]:
+def worst(found: Sequence[Diagnosis], most: int) -> list[Diagnosis]:
     """Return the first notices, at least one of each kind: many of one kind must not hide the others."""
     firsts = list({notice.kind: notice for notice in reversed(found)}.values())
     others = [notice for notice in found if notice not in firsts]
@@ -214,33 +229,46 @@ def flow(request: HttpRequest) -> HttpResponse:
         if len(found.union(names)) <= MOST_IN_TREE:
             folders[prefix] = names
             found.update(names)
-    stats = stats_of([*groups, *found])
+    stats, clients, lines = stats_of([*groups, *found]), seen(), lines_of_tiles()
+    workers = workers_of(clients, lines)
     # Some groups may have become empty since they were found.
-    folders = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
-    lines = lines_of_tiles()
-    workers = workers_of(seen(), lines)
+    left = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
+    rows = rows_of(
+        [
+            *(group_line(name, stats) for name in groups if name in stats),
+            *(folder_line(prefix, names, stats) for prefix, names in left.items() if names),
+        ],
+        clients,
+        Task.objects.now_ms(),
+    )
     return JsonResponse(
         {
             "tiles": {
-                "workers": words.number(workers.heard),
+                "workers": number(workers.heard),
                 "workers-note": workers.note,
                 **{f"{name}-level": points for name, points in lines.items()},
             },
-            "groups": _cells([group_line(name, stats) for name in groups if name in stats]),
-            "folders": _cells([folder_line(prefix, names, stats) for prefix, names in folders.items() if names]),
+            "groups": {row.name: _cells(row, request) for row in rows if not row.groups},
+            "folders": {row.name: _cells(row, request) for row in rows if row.groups},
         }
     )
 
 
-def _cells(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    now_ms, cells = Task.objects.now_ms(), {}
-    for line, spark in zip(lines, sparks_of(lines), strict=True):
-        oldest = oldest_at_ms(line.stats, now_ms)
-        cells[line.name] = {
-            "oldest": None if oldest is None else words.iso(oldest),
-            "in": words.rate(line.stats.in_per_minute),
-            "out": words.rate(line.stats.out_per_minute),
-            "drain": drained(line.stats),
-            "spark": spark,
-        }
-    return cells
+def _cells(row: Row, request: HttpRequest) -> dict[str, Any]:
+    diagnosis, oldest = row.diagnosis, row.oldest_ready_at_ms
+    return {
+        "status": {"kind": diagnosis.kind, "what": diagnosis.what, "icon": diagnosis.icon},
+        "why": {"text": diagnosis.rest, "advice": _link(diagnosis.advice, request)},
+        "workers": row.workers,
+        "oldest": None if oldest is None else words.iso(oldest),
+        "in": words.rate(row.stats.in_per_minute),
+        "out": words.rate(row.stats.out_per_minute),
+        "drain": row.drained,
+        "spark": row.spark,
+    }
+
+
+def _link(link: Link | None, request: HttpRequest) -> dict[str, Any] | None:
+    if link is None or (link.is_change and not may(user_of(request), Action.OPERATE)):
+        return None
+    return {"words": link.words, "address": links.address(link), "asks": link.is_change}

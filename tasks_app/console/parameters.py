@@ -44,6 +44,7 @@ class Notices(StrEnum):
 class Order(StrEnum):
     """The column that sorts the groups."""
 
+    TROUBLE = "trouble"
     NAME = "name"
     READY = "ready"
     OLDEST = "oldest"
@@ -90,8 +91,8 @@ def label_of(asked: QueryDict) -> Label | None:
 
 
 def order_of(asked: QueryDict) -> tuple[Order, bool]:
-    """Return the column to sort by, and whether downwards (a leading minus). Defaults to the most ready first."""
-    text = asked.get("sort") or "-ready"
+    """Return the column to sort by, and whether downwards (a leading minus). Defaults to the worst trouble first."""
+    text = asked.get("sort") or "-trouble"
     return _one_of(Order, "sort", text.removeprefix("-")), text.startswith("-")
 
 

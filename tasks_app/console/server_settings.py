@@ -13,12 +13,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from taskstore.types.groups import LATE_MS, LOST_MS
-from taskstore.units import duration, size
+from taskstore.units import counted, duration, number, size
 
 from ..access.policy import Action
 from ..reading.clients import KEPT_MS
 from ..writer.housekeeping import DAY_MINUTES, RATES_KEPT_MINUTES, WORK_KEPT_MINUTES
-from . import words
 from .pages import page
 
 MINUTE_MS = 60_000
@@ -38,15 +37,15 @@ def hours(value: int) -> str:
 
 
 def days(value: int) -> str:
-    return f"{words.number(value)} day{'s' * (value != 1)}"
+    return counted(value, "day")
 
 
 def per_second(value: int) -> str:
-    return f"{words.number(value)} per second" if value else "no limit"
+    return f"{number(value)} per second" if value else "no limit"
 
 
 def per_minute(value: int) -> str:
-    return f"{words.number(value)} per minute" if value else "no limit"
+    return f"{number(value)} per minute" if value else "no limit"
 
 
 def words_or(empty: str) -> Callable[[str], str]:
@@ -85,24 +84,24 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(
             name="TASKSTORE_MAX_CHANGES",
             says="maximum adds, updates, deletes and depends per commit",
-            show=words.number,
+            show=number,
         ),
-        Limit(name="TASKSTORE_MAX_LABELS", says="maximum labels per task", show=words.number),
-        Limit(name="TASKSTORE_MAX_CLAIM_GROUPS", says="maximum groups per claim", show=words.number),
-        Limit(name="TASKSTORE_MAX_VALUES", says="maximum JSON values per request", show=words.number),
+        Limit(name="TASKSTORE_MAX_LABELS", says="maximum labels per task", show=number),
+        Limit(name="TASKSTORE_MAX_CLAIM_GROUPS", says="maximum groups per claim", show=number),
+        Limit(name="TASKSTORE_MAX_VALUES", says="maximum JSON values per request", show=number),
         Limit(name="TASKSTORE_MAX_BYTES_IN_FLIGHT", says="maximum size of a client's concurrent requests", show=size),
-        Limit(name="TASKSTORE_MAX_GROUPS", says="maximum number of groups", show=words.number),
+        Limit(name="TASKSTORE_MAX_GROUPS", says="maximum number of groups", show=number),
         Limit(
             name="TASKSTORE_MAX_TOKEN_GROUPS",
             says="maximum number of groups allowed by a token's list",
-            show=words.number,
+            show=number,
         ),
     ),
     "Durability and retention": (
         Limit(name="TASKSTORE_DURABILITY", says="durability of commits"),
         Limit(name="TASKSTORE_HISTORY", says="history of finished tasks"),
         Limit(name="TASKSTORE_HISTORY_DAYS", says="history retention", show=days),
-        Limit(name="TASKSTORE_HISTORY_ROWS", says="maximum history rows on SQLite", show=words.number),
+        Limit(name="TASKSTORE_HISTORY_ROWS", says="maximum history rows on SQLite", show=number),
         Limit(name="TASKSTORE_AUDIT_DAYS", says="audit retention", show=days),
         Limit(name="TASKSTORE_RETENTION", says="task retention by group", show=words_or("unlimited")),
         Limit(
@@ -118,14 +117,12 @@ LIMITS: dict[str, Sequence[Limit]] = {
         Limit(name="TASKSTORE_TOKEN_RATE", says="requests per token", show=per_second),
         Limit(name="TASKSTORE_ADDRESS_RATE", says="requests per address", show=per_second),
         Limit(name="TASKSTORE_SLOW_CLIENT_SECONDS", says="maximum time for a request's headers", show=seconds),
-        Limit(name="TASKSTORE_SOCKETS_PER_PERSON", says="maximum open live pages per person", show=words.number),
-        Limit(name="TASKSTORE_SOCKETS", says="maximum open live pages", show=words.number),
+        Limit(name="TASKSTORE_SOCKETS_PER_PERSON", says="maximum open live pages per person", show=number),
+        Limit(name="TASKSTORE_SOCKETS", says="maximum open live pages", show=number),
         Limit(name="TASKSTORE_PROXIES", says="trusted proxies in front of the server"),
     ),
     "Shutdown": (Limit(name="TASKSTORE_DRAIN_SECONDS", says="drain time before shutdown", show=seconds),),
-    "Metrics": (
-        Limit(name="TASKSTORE_METRICS_GROUPS", says="maximum groups listed by name in /metrics", show=words.number),
-    ),
+    "Metrics": (Limit(name="TASKSTORE_METRICS_GROUPS", says="maximum groups listed by name in /metrics", show=number),),
 }
 
 # Retention that can't be set.

@@ -23,6 +23,7 @@ from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, PLAIN, Change,
 from .. import bulk
 from ..access import audit
 from ..access.policy import Action, may
+from ..alerts.diagnosis import of_task
 from ..conf import retention
 from ..control import pauses
 from ..control.progress import progress_of
@@ -30,6 +31,7 @@ from ..core.actors import Actor
 from ..database import atomic
 from ..forms import NOBODY, TaskForm, with_plain_ends, written
 from ..models import Task
+from ..reading.clients import seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
 from .fields import Labels, WholeNumber
@@ -84,6 +86,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "shown": _shown(request, chain) if may(user, Action.SEE_PAYLOADS, chain.group) else None,
             "may_operate": may(user, Action.OPERATE, chain.group),
             "is_ready_already": state is State.READY,
+            "diagnosis": of_task(chain.living, now_ms, seen(), _data_start(chain.living)) if chain.living else None,
         },
     )
 
@@ -102,12 +105,16 @@ def data(request: HttpRequest, task_id: int) -> HttpResponse:
     )
 
 
+def _data_start(living: Any) -> bytes:  # The query adds data_start and data_size.
+    return bytes(living.data_start or b"")  # SQLite returns NULL for the start of empty data.
+
+
 def _shown(request: HttpRequest, chain: Chain) -> PayloadView | None:
     living: Any = chain.living  # The query adds data_start and data_size.
     if living is None:
         return None
-    start = bytes(living.data_start or b"")  # SQLite returns NULL for the start of empty data.
-    return payload.show(start, parameters.form_of(request.GET), size=living.data_size, data_type=living.data_type)
+    form, size = parameters.form_of(request.GET), living.data_size
+    return payload.show(_data_start(living), form, size=size, data_type=living.data_type)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from taskstore.types.command_record import OF_LISTS, CommandStatus
-from taskstore.units import UNITS_S, duration
+from taskstore.units import ago, duration, number
 
 from ..forms import sentence
 
@@ -71,17 +71,9 @@ COLUMNS = (
 )
 
 
-THIN_SPACE = "\N{NARROW NO-BREAK SPACE}"
-
-
 def sentences(texts: Iterable[str]) -> str:
     """Join the errors of a field, each as a sentence."""
     return " ".join(map(sentence, texts))
-
-
-def number(value: int) -> str:
-    """Format a number as 12 431, with spaces that do not break."""
-    return f"{value:,}".replace(",", THIN_SPACE)
 
 
 def thousands(value: int) -> list[str]:
@@ -109,19 +101,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def relative(at_ms: int, now_ms: int) -> str:
-    """Format a time by its distance: now, 38 s ago, in 2 h."""
-    distance_s = abs(at_ms - now_ms) // 1_000
-    if distance_s == 0:
-        return "now"
-    unit, length_s = next((unit, length_s) for unit, length_s in UNITS_S if distance_s >= length_s)
-    amount = f"{number(distance_s // length_s)} {unit}"
-    return f"in {amount}" if at_ms > now_ms else f"{amount} ago"
-
-
 def lease(ends_at_ms: int, now_ms: int) -> str:
     """Say when a lease ends: ends in 2 min, ended 38 s ago."""
-    return f"{'ends' if ends_at_ms > now_ms else 'ended'} {relative(ends_at_ms, now_ms)}"
+    return f"{'ends' if ends_at_ms > now_ms else 'ended'} {ago(ends_at_ms, now_ms)}"
 
 
 def exact(at_ms: int) -> str:

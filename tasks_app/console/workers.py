@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from taskstore.types.groups import LATE_MS, LOST_MS, Pulse
 
 from ..access.policy import Action
+from ..alerts.diagnosis import Diagnosis, of_worker
 from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import page
@@ -29,6 +30,7 @@ class Worker:
     held: Holding
     done_per_minute: float
     next_pulse_ms: int | None  # When it becomes late or lost without a heartbeat; None: it is lost.
+    diagnosis: Diagnosis | None  # Of a lost one that holds tasks.
 
 
 def worker_of(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
@@ -39,7 +41,14 @@ def worker_of(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
         pulse, next_pulse_ms = Pulse.LATE, at_ms + LOST_MS
     else:
         pulse, next_pulse_ms = Pulse.LOST, None
-    return Worker(seen=seen, pulse=pulse, held=held, done_per_minute=done_per_minute, next_pulse_ms=next_pulse_ms)
+    return Worker(
+        seen=seen,
+        pulse=pulse,
+        held=held,
+        done_per_minute=done_per_minute,
+        next_pulse_ms=next_pulse_ms,
+        diagnosis=of_worker(seen, held) if pulse is Pulse.LOST and held.tasks else None,
+    )
 
 
 @require_safe

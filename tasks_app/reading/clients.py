@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -33,6 +33,10 @@ class Seen:
     client: Client
     groups: list[str]
     age_ms: int
+
+    @property
+    def is_lost(self) -> bool:
+        return self.age_ms >= LOST_MS
 
     def as_answer(self, done_per_minute: float | None = None, keep: Mapping[str, int] | None = None) -> ClientStatus:
         """Convert the client to its type in the API."""
@@ -91,9 +95,14 @@ def seen(scope: GroupScope = EVERY_GROUP) -> list[Seen]:
     return found
 
 
-def attending(group: str) -> int:
-    """Return how many clients that are not lost have named the group."""
-    return sum(group in each.client.groups for each in seen() if each.age_ms < LOST_MS)
+def by_group(clients: Iterable[Seen], groups: Container[str]) -> dict[str, list[Seen]]:
+    """Return the clients that have named each of these groups, without groups that none has named."""
+    found: dict[str, list[Seen]] = {}
+    for client in clients:
+        for group in client.groups:
+            if group in groups:
+                found.setdefault(group, []).append(client)
+    return found
 
 
 def done_per_minute() -> dict[int, float]:

@@ -53,11 +53,6 @@ def counts_of(group: str) -> Numbers:
     return totals.numbers_of(group) or Numbers(group)
 
 
-def flow_of(group: str) -> tuple[float, float]:
-    """Return how many tasks entered and left the group within the last minute."""
-    return totals.flow_of_each([group]).get(group, (0.0, 0.0))
-
-
 def stats_in_pages(scope: GroupScope = EVERY_GROUP) -> Iterator[dict[str, Stats]]:
     """Yield the stats of all groups that have tasks, sorted by name, in pages: there may be very many groups."""
     for page in totals.pages(scope):

@@ -12,12 +12,12 @@ from django.shortcuts import resolve_url
 
 from taskstore.types.bulk_actions import ACTIONS, BulkAction
 from taskstore.types.tasks import State
-from taskstore.units import duration, size
+from taskstore.units import ago, duration, number, size
 
 from ..access import accounts, policy, sessions
 from ..access.people import name_of
 from ..access.policy import Action
-from ..console import group_table, links, operations, pages, payload, words
+from ..console import links, operations, pages, payload, words
 from ..console.words import status_word
 from ..models import SavedSearch
 from ..reading.exporting import Format
@@ -27,14 +27,13 @@ from ..reading.search.grammar import label_term, tokens_of
 
 register = template.Library()
 
-register.filter("number", words.number)
+register.filter("number", number)
 register.filter("sentences", words.sentences)
 register.filter("thousands", words.thousands)
 register.filter("rate", words.rate)
 register.filter("size", size)
 register.filter("duration", duration)
 register.filter("status_word", status_word)
-register.filter("drain", group_table.drained)
 
 FEW_LABELS = 3
 SCREENS = (
@@ -148,6 +147,7 @@ def labels(borne: Mapping[str, str], q: str = "", task: int | None = None) -> di
 
 
 register.simple_tag(links.to)
+register.filter("address", links.address)
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.commands_page_of, name="commands_url_of")
 register.simple_tag(links.held_page, name="held_url")
@@ -224,7 +224,7 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
             "clock": words.clock(at_ms),
             "exact": exact,
             "stamp": exact,
-        }.get(form, words.relative(at_ms, now_ms)),
+        }.get(form, ago(at_ms, now_ms)),
         "exact": exact,
         "iso": words.iso(at_ms),
         "form": form,

@@ -322,10 +322,11 @@ def _query_of_future(condition: str, dialect: Dialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The groups whose names start with `prefix` and contain `searched`, ignoring case."""
+    """The groups whose names start with `prefix` and contain `searched`, ignoring case, but for `others`."""
 
     prefix: str = ""
     searched: str = ""
+    others: Sequence[str] = ()
 
     def condition(self, dialect: Dialect) -> tuple[str, list[Any]]:
         """Return the SQL condition with its parameters."""
@@ -353,6 +354,9 @@ class Part:
             found = [name for (name,) in rows if name.startswith(self.prefix) and wanted in name.casefold()]
             conditions.append(_is_one_of(dialect))
             parameters.append(dialect.list_of_names(found))
+        if self.others:
+            conditions.append(f"NOT {_is_one_of(dialect)}")
+            parameters.append(dialect.list_of_names(self.others))
         return " AND ".join(conditions), parameters
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..types.job_record import (
+    FAILURES,
     UNCOUNTED,
     Attempt,
     How,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ..worker.store import ClientStatus
 
 EXCUSED = 3  # How often a worker may die before it has started a job that must not be lost.
-FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def assigned(record: JobRecord, job_id: int, worker: str) -> dict[str, Any]:
         "job_id": job_id,
         "args": record.args,
         "kwargs": record.kwargs,
-        "attempt": 1 + sum(attempt.how in FAILURES for attempt in record.counted),
+        "attempt": record.next_attempt,
         "is_last": is_over(record, Attempt(how=How.FAILED)),
         "worker": worker,
         "backoff_ms": options.backoff_ms,

@@ -60,6 +60,7 @@ class How(StrEnum):
     NOT_STARTED = "not started"  # Its worker died before it recorded the start. Does not count as an attempt.
 
 
+FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED})
 
 
@@ -165,6 +166,11 @@ class JobRecord(records.Record):
         """The attempts that count: those since the job was last finished, except those given back or snoozed."""
         since = max((place for place, each in enumerate(self.attempts, 1) if each.final), default=0)
         return tuple(each for each in self.attempts[since:] if each.how not in UNCOUNTED)
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the attempt that comes next."""
+        return 1 + sum(attempt.how in FAILURES for attempt in self.counted)
 
     @property
     def under_way(self) -> Attempt | None:

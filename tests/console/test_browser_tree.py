@@ -127,7 +127,7 @@ def test_rates_of_the_rows_in_sight_keep_themselves_right(person):
     person.page.on("request", lambda request: asked.append(request.url) if "/flow?" in request.url else None)
     happen(last_minute() - 1, group="mail/in", entered=120)
     finish("mail/in")
-    rates = person.page.locator("[data-live-folder='mail/'] [data-flow]")
+    rates = person.page.locator("[data-live-folder='mail/'] .count[data-flow]")
     before = rates.nth(0).locator("time").get_attribute("datetime")
     person.page.locator("[data-live-folder='reports/']").scroll_into_view_if_needed()
     person.page.locator("[data-live-group=mail] .out").hover()

@@ -102,7 +102,7 @@ def test_it_names_what_makes_no_sense(viewer, query, field):
 
 def test_it_asks_the_database_as_often_for_many_tasks_as_for_few(operator, django_assert_max_num_queries):
     add(count=50)
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(29):
         page(operator)
 
 

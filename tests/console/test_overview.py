@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from tasks_app.alerts.attention import Kind, Notice
+from tasks_app.alerts.diagnosis import Diagnosis, Kind, Link
 from tasks_app.console import overview, words
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
-from tasks_app.models import PausedGroup
+from tasks_app.models import Client, PausedGroup
+from tasks_app.reading import clients
 
-from .store import add, keep_level, one_of_each_state
+from .store import add, claim, keep_level, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +59,7 @@ def test_it_counts_the_tasks_of_all_groups_by_state(viewer):
     [
         ("", ["c", "a", "b"]), ("-ready", ["c", "a", "b"]), ("ready", ["a", "b", "c"]),
         ("name", ["a", "b", "c"]), ("-name", ["c", "b", "a"]), ("-scheduled", ["b", "a", "c"]),
+        ("-trouble", ["c", "a", "b"]),
     ],
 )  # fmt: skip
 def test_it_sorts_as_the_address_says(viewer, sort, order):
@@ -124,7 +126,7 @@ def test_a_folder_has_the_numbers_of_all_below(viewer, clock):
     expected = {"ready": "1\u202f235", **others}
     assert numbers(folder, "data-live-count") == expected
     assert "2 groups" in folder
-    assert "1 paused" in folder
+    assert re.search(r'data-kind="paused".*1 of 2 groups: mail/out\.', folder, re.DOTALL)
     assert ">1 min ago<" in folder
     assert re.search(r'data-flow="in">1\u202f\d{3}<', folder)
     assert 'data-state="ready" x="0" width="995"' in folder
@@ -204,13 +206,57 @@ def test_nonsense_about_what_flows_is_named(viewer, asked, field):
     assert field in answer.content.decode()
 
 
-def test_it_says_what_needs_attention(viewer):
-    add()
-    pauses.pause("mail", Actor("Ann"))
+def test_what_is_the_matter_with_a_group_stands_in_its_row(viewer):
+    add("mail", count=2), add("reports", count=3)
+    pauses.pause("mail", Actor("Ann", reason="<b>deploy"))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
-    html = viewer.get("/console/").content.decode()
+    html = page(viewer)
+    assert groups(html) == ["mail", "reports"]  # Trouble first, though the other has more.
     assert 'data-trouble="1 paused"' in html
-    assert re.search(r"<bdi>mail</bdi></a> was paused .*2 h ago.*<strong>1</strong> task is waiting", html)
+    assert "<strong>1</strong> paused" in html
+    shown = row(html, "mail")
+    assert "by Ann 2 h ago: &lt;b&gt;deploy. 2 waiting." in shown
+    assert ">Paused<" in shown
+    told = flow(viewer, group=["mail", "reports"])["groups"]
+    assert told["mail"]["status"] == {"kind": "paused", "what": "Paused", "icon": "paused"}
+    assert told["mail"]["why"] == {"text": "by Ann 2 h ago: <b>deploy. 2 waiting.", "advice": None}
+    assert (told["reports"]["status"]["kind"], told["reports"]["why"]["text"]) == ("idle", "")
+
+
+def test_the_trouble_comes_first_page_by_page(viewer, monkeypatch):
+    monkeypatch.setattr(overview, "ROWS", 2)
+    for place, name in enumerate("abcdef"):
+        add(name, count=place + 1)
+    for name in "abc":
+        pauses.pause(name, Actor("Ann"))
+    assert [groups(page(viewer, f"?page={number}")) for number in (1, 2, 3)] == [["c", "b"], ["a", "f"], ["e", "d"]]
+    assert groups(page(viewer, "?filter=A")) == ["a"]
+    assert lines(page(viewer, "?view=tree")) == ["c", "b", "a", "f", "e", "d"]
+
+
+@pytest.mark.parametrize("right", ["viewer", "operator"])
+def test_what_to_do_is_offered_to_who_may(request, right, clock):
+    client = request.getfixturevalue(right)
+    add("mail*", count=2), add("mail", count=2)
+    claim("mail", count=2, owner=7, duration_ms=3_600_000)
+    clients.hear(Client(id=7, name="Kim", info="{}", groups=["mail"]))
+    clock.advance(180_000)
+    html = page(client)
+    assert "worker: Kim holds 2 tasks" not in html
+    assert "for 3 min: Kim holds 2 tasks until the leases end." in row(html, "mail")
+    told = flow(client, group="mail")["groups"]["mail"]
+    assert told["workers"] == "1 lost"
+    if right == "viewer":
+        assert "Give back" not in html
+        assert told["why"]["advice"] is None
+        return
+    advice = told["why"]["advice"]
+    assert (advice["words"], advice["asks"]) == ("Give back 2 leases", True)
+    question = client.get(advice["address"]).content.decode()
+    assert "Requeue 2 tasks" in question
+    assert 'name="take_claimed" value="1" checked' in question
+    assert advice["address"].replace("&", "&amp;") in client.get("/console/group?name=mail").content.decode()
+    assert "Give back 2 leases" in client.get("/console/workers").content.decode()
 
 
 def test_many_notices_are_cut(viewer):
@@ -218,8 +264,8 @@ def test_many_notices_are_cut(viewer):
         pauses.pause(f"group-{number}", Actor("Ann"))
     PausedGroup.objects.update(at=timezone.now() - timedelta(hours=2))
     html = viewer.get("/console/attention?view=tree").content.decode()
-    assert html.count("<li") == 5
-    assert 'href="/console/?view=tree&amp;notices=all">and 5 more<' in html
+    assert html.count("<li") == 3
+    assert 'href="/console/?view=tree&amp;notices=all">and 7 more<' in html
     html = viewer.get("/console/attention?notices=all").content.decode()
     assert html.count("<li") == 10
     assert 'href="/console/?">Show fewer<' in html
@@ -230,9 +276,9 @@ def test_many_notices_are_cut(viewer):
 
 def test_many_notices_of_one_kind_hide_no_other():
     def notice(kind, tasks):
-        return Notice(kind=kind, name="mail", tasks=tasks)
+        return Diagnosis(kind=kind, of=Link(words="mail", page="group"), tasks=tasks)
 
-    stalled = [notice(Kind.STALLED, tasks) for tasks in (9, 8, 7, 6)]
-    found = [*stalled, notice(Kind.LOST, 5), notice(Kind.LOST, 4), notice(Kind.PAUSED, 3)]
-    assert overview.worst(found, 5) == [*stalled[:3], found[4], found[6]]
+    broken = [notice(Kind.LOST, tasks) for tasks in (9, 8, 7, 6)]
+    found = [*broken, notice(Kind.BROKEN, 5), notice(Kind.BROKEN, 4), notice(Kind.PAUSED, 3)]
+    assert overview.worst(found, 5) == [*broken[:3], found[4], found[6]]
     assert overview.worst(found[:2], 5) == found[:2]

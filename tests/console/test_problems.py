@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("error", [OperationalError("no connection to 10.0.0.7"), StoreUnavailable("no database")])
 def test_it_says_that_the_database_does_not_answer(operator, monkeypatch, error):
-    monkeypatch.setattr(groups, "counts_of", raising(error))
+    monkeypatch.setattr(groups, "stats_of", raising(error))
     answer = operator.get("/console/group?name=mail")
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "5"
@@ -40,7 +40,7 @@ OUTAGES = [
 
 @pytest.mark.parametrize("error", OUTAGES, ids=lambda error: type(error).__name__)
 def test_a_part_of_a_page_tries_again_by_itself(operator, monkeypatch, error):
-    monkeypatch.setattr(groups, "counts_of", raising(error))
+    monkeypatch.setattr(groups, "stats_of", raising(error))
     answer = operator.get("/console/group?name=mail&limit=3", headers={"HX-Request-Type": "partial"})
     assert answer.status_code == 503
     part = answer.content.decode()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tasks_app import schedules
-from tasks_app.alerts.attention import Kind, notices
+from tasks_app.alerts.diagnosis import Kind, elsewhere
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
@@ -68,11 +68,11 @@ def test_it_says_why_one_is_broken_here_and_on_the_overview(operator):
     assert "&lt;b&gt;old" in page
     assert "<b>old" not in page
     assert "cron: is required" in page
-    [notice] = notices([])
-    assert (notice.kind, notice.name) == (Kind.BROKEN, "<b>old")
-    assert "is broken and adds nothing" in text(operator.get("/console/"))
+    [notice] = elsewhere([])
+    assert (notice.kind, notice.of.words) == (Kind.BROKEN, "<b>old")
+    assert "broken: it adds nothing until it is repaired." in text(operator.get("/console/"))
     assert operator.post("/console/schedules/<b>old/edit", TASK).status_code == 302
-    assert (now("<b>old").state, notices([])) == (ScheduleState.ON, [])
+    assert (now("<b>old").state, elsewhere([])) == (ScheduleState.ON, [])
 
 
 def test_a_task_is_scheduled_and_changed_by_the_form(operator):

@@ -3,9 +3,9 @@
 import pytest
 
 from tasks_app.console import words
-from tasks_app.console.words import THIN_SPACE
 from taskstore import units
 from taskstore.types.scalars import LATEST_MS
+from taskstore.units import THIN_SPACE
 
 pytestmark = pytest.mark.once
 
@@ -36,7 +36,7 @@ def test_it_says_durations_in_two_units(value_ms, text):
      (-2 * 86_400_000, "2 d ago"), (1_234 * 86_400_000, f"in 1{THIN_SPACE}234 d")],
 )  # fmt: skip
 def test_it_says_how_far_off_a_time_is(offset_ms, text):
-    assert words.relative(NOW_MS + offset_ms, NOW_MS) == text
+    assert units.ago(NOW_MS + offset_ms, NOW_MS) == text
 
 
 def test_it_says_times_exactly():

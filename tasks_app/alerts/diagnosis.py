@@ -1,0 +1,458 @@
+"""What is the matter with groups, workers and tasks: since when, why, and what to do. Each sentence is made here.
+
+The table of groups, the pages of a group, a worker and a task, and the strip of notices show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from django.db.models import Count, Max, QuerySet, Sum
+
+from taskstore.types.job_record import JobRecord, NotAJob, queue_of
+from taskstore.types.scalars import LATEST_MS
+from taskstore.types.schedules import SCHEDULES
+from taskstore.types.tasks import ATTEMPTS, State
+from taskstore.units import about, ago, counted, number
+
+from .. import schedules
+from ..models import BulkOperation, PausedGroup, Rate, Task
+from ..reading.clients import Holding, Seen, by_group, holdings
+from ..reading.counts import Stats, stats_of
+from ..reading.search.grammar import quoted
+from ..writer.totals import most_ready
+
+MINUTE_MS = 60_000
+STILL_MS = 10 * MINUTE_MS  # A group is stalled when its tasks wait for so long without a claim.
+DAY_MINUTES = 1_440
+SPIKE_MINUTES = 10
+FEW_FAILURES = 10
+LONG_PAUSE_MS = 60 * MINUTE_MS
+FEW_GROUPS = 3  # That a sentence about a folder names.
+MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that live workers have named.
+
+
+class Kind(StrEnum):
+    """What is the matter, the worst first. The last three are no trouble."""
+
+    STALLED = "stalled"  # Tasks wait, and nobody claims them.
+    LOST = "lost"  # A worker that holds tasks says nothing any more.
+    FAILING = "failing"
+    BROKEN = "broken"  # A schedule.
+    PAUSED = "paused"
+    GROWING = "growing"  # More comes than goes.
+    RUNNING = "running"  # A bulk operation.
+    WORKING = "working"
+    WAITING = "waiting"
+    IDLE = "idle"
+
+
+KINDS = list(Kind)
+# The icons of the console.
+ICONS = {
+    Kind.STALLED: "expired",
+    Kind.LOST: "lost",
+    Kind.FAILING: "failed",
+    Kind.BROKEN: "failed",
+    Kind.PAUSED: "paused",
+    Kind.GROWING: "arrow-up",
+    Kind.RUNNING: "claimed",
+    Kind.WORKING: "claimed",
+    Kind.WAITING: "scheduled",
+    Kind.IDLE: "done",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A link to a page of the console: what its name for URLs takes, and its query."""
+
+    words: str
+    page: str
+    args: tuple[object, ...] = ()
+    query: Mapping[str, object] = field(default_factory=dict)
+    is_change: bool = False  # It asks first, in a dialog; only an operator may.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A sentence in parts: what, since when, why; and what to do."""
+
+    kind: Kind
+    of: Link  # The group, worker, schedule, operation or task.
+    word: str = ""  # In place of that of the kind.
+    since: str = ""  # "for 17 min", "by admin 3 h ago".
+    why: str = ""  # "240 ready, its only worker thumbnailer-1 is lost."
+    next_ms: int | None = None  # When it goes on by itself.
+    advice: Link | None = None
+    tasks: int = 0  # How many are concerned: of two of a kind, the one with more is worse.
+    is_alarm: bool = False
+
+    @property
+    def icon(self) -> str:
+        return ICONS[self.kind]
+
+    @property
+    def what(self) -> str:
+        return self.word or self.kind.capitalize()
+
+    @property
+    def rest(self) -> str:
+        """Return what follows `what`; empty when there is nothing to say."""
+        return f"{self.since}: {self.why}".removeprefix(": ") if self.why else f"{self.since}." if self.since else ""
+
+    @property
+    def text(self) -> str:
+        """Return the sentence; empty when there is nothing to say."""
+        if not self.rest:
+            return ""
+        return f"{self.what}{' ' if self.since else ': '}{self.rest}"
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Return a key that sorts the worst first."""
+        return KINDS.index(self.kind), -self.tasks, self.of.words
+
+
+# ---- Groups
+
+
+def of_groups(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Diagnosis]:
+    """Return what is the matter with each of these groups.
+
+    `clients`: all with a heartbeat within a day.
+    """
+    if not stats:
+        return {}
+    evidence = _Evidence(stats, clients)
+    return {name: evidence.diagnosis(name) for name in stats}
+
+
+def in_trouble(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
+    """Return the groups with which something is the matter, the worst first.
+
+    Not all groups are looked at: with 300 000, each view of the page would take seconds.
+    """
+    attended = {group for client in clients if not client.is_lost for group in client.groups}
+    paused = PausedGroup.objects.order_by("at").values_list("group", flat=True)[:MOST_GROUPS]
+    lately = Rate.objects.filter(minutes=1, minute__gte=Task.objects.now_ms() // MINUTE_MS - SPIKE_MINUTES)
+    failing = [group for group, failures in _failures(lately).items() if failures > FEW_FAILURES]
+    checked = dict.fromkeys([*most_ready(MOST_GROUPS), *sorted(attended)[:MOST_GROUPS], *paused, *failing])
+    found = of_groups(stats_of(list(checked)), clients)
+    troubled = [each for each in found.values() if each.kind not in (Kind.WORKING, Kind.WAITING, Kind.IDLE)]
+    return {each.of.words: each for each in sorted(troubled, key=lambda each: each.rank)}
+
+
+def of_folder(prefix: str, names: Sequence[str], troubled: Mapping[str, Diagnosis]) -> Diagnosis:
+    """Return the worst that is the matter with the groups of a folder, and with which."""
+    found = sorted((troubled[name] for name in names if name in troubled), key=lambda each: each.rank)
+    worst = [each for each in found if each.kind is found[0].kind]
+    named = ", ".join(each.of.words for each in worst[:FEW_GROUPS])
+    more = f" and {number(len(worst) - FEW_GROUPS)} more" if len(worst) > FEW_GROUPS else ""
+    return Diagnosis(
+        kind=worst[0].kind if worst else Kind.IDLE,
+        of=Link(words=prefix, page="overview"),
+        word=worst[0].word if worst else "",
+        why=f"{number(len(worst))} of {counted(len(names), 'group')}: {named}{more}." if worst else "",
+    )
+
+
+class _Evidence:
+    """What is known of some groups."""
+
+    def __init__(self, stats: Mapping[str, Stats], clients: Sequence[Seen]) -> None:
+        self._stats = stats
+        self._now_ms = Task.objects.now_ms()
+        self._minute = self._now_ms // MINUTE_MS
+        paused = [name for name, each in stats.items() if each.is_paused]
+        self._pauses = {each.group: each for each in PausedGroup.objects.filter(group__in=paused)}
+        self._workers = by_group(clients, stats)
+        self._last_claims = self._claims()
+        self._spikes = dict(self._unusual_failures())
+        self._held = _held_by_lost(clients, list(stats), self._now_ms)
+
+    def diagnosis(self, name: str) -> Diagnosis:
+        """Return the worst that is the matter with a group."""
+        stats, counts = self._stats[name], self._stats[name].counts
+        if pause := self._pauses.get(name):
+            return _paused(pause, counts.to_do, self._now_ms)
+        since_ms = self._stalled_for_ms(name)
+        if since_ms is not None:
+            waiting = _listed([(counts.ready, "ready"), (counts.retrying, "retrying"), (counts.expired, "expired")])
+            why, advice = self._why_stalled(name)
+            return Diagnosis(
+                kind=Kind.STALLED,
+                of=_group(name),
+                since=f"for {about(since_ms)}",
+                why=f"{waiting}, {why}.",
+                advice=advice,
+                tasks=counts.to_do,
+                is_alarm=True,
+            )
+        held = self._held.get(name, [])
+        if held and sum(tasks for _, tasks in held) >= counts.claimed:  # Otherwise other workers go on.
+            return _with_lost_worker(name, held)
+        if name in self._spikes:
+            failures, usual = self._spikes[name]
+            failed = State.FAILED if counts.failed > counts.retrying else State.RETRYING
+            return Diagnosis(
+                kind=Kind.FAILING,
+                of=_group(name),
+                why=f"{number(failures)} errors in {SPIKE_MINUTES} min, {number(usual) if usual else 'none'} before.",
+                advice=Link(words="See the errors", page="group", query={"name": name, "state": failed}),
+                tasks=failures,
+                is_alarm=True,
+            )
+        # Where nobody claims, such as outputs, growing is what a group is for.
+        if (
+            name in self._last_claims
+            and stats.in_per_minute - stats.out_per_minute >= 1
+            and (stats.oldest_ready_ms or 0) >= MINUTE_MS
+        ):
+            return Diagnosis(
+                kind=Kind.GROWING,
+                of=_group(name),
+                why=f"{number(round(stats.in_per_minute))} in, {number(round(stats.out_per_minute))} out per minute"
+                f"{self._with_workers(name)}.",
+                tasks=counts.to_do,
+            )
+        if counts.claimed or stats.out_per_minute:
+            return Diagnosis(kind=Kind.WORKING, of=_group(name))
+        waits = counts.scheduled or counts.retrying or (counts.ready and name in self._last_claims)
+        return Diagnosis(kind=Kind.WAITING if waits else Kind.IDLE, of=_group(name))
+
+    def _claims(self) -> dict[str, int]:
+        """Return the minute of the last claim within a day, of each group in which something waits."""
+        waiting = [name for name, each in self._stats.items() if each.counts.to_do and not each.is_paused]
+        claims = Rate.objects.filter(group__in=waiting, claimed__gt=0, minute__gte=self._minute - DAY_MINUTES)
+        return dict(claims.values_list("group").annotate(Max("minute")).order_by())
+
+    def _stalled_for_ms(self, name: str) -> int | None:
+        """Return for how long tasks have been waiting without a claim though workers claim there; None: they don't.
+
+        Other groups hold configuration or outputs, which nobody claims.
+        """
+        waits_ms = self._stats[name].oldest_ready_ms or 0
+        if name in self._last_claims:
+            waits_ms = min(waits_ms, self._now_ms - (self._last_claims[name] + 1) * MINUTE_MS)
+        elif not self._live(name):
+            return None
+        return waits_ms if waits_ms > STILL_MS else None
+
+    def _live(self, name: str) -> list[Seen]:
+        return [each for each in self._workers.get(name, ()) if not each.is_lost]
+
+    def _why_stalled(self, name: str) -> tuple[str, Link | None]:
+        live, all_of_it = self._live(name), self._workers.get(name, [])
+        see = Link(words="See the workers", page="workers")
+        if live:
+            busy = Task.objects.get_queryset().claimed(self._now_ms).filter(owner__in=[each.client.id for each in live])
+            is_busy = busy.exclude(group=name).exists()
+            if len(live) == 1:
+                does = "is busy elsewhere" if is_busy else "claims nothing"
+                return f"its only live worker {live[0].client} {does}", see
+            return f"its {len(live)} live workers {'are busy elsewhere' if is_busy else 'claim nothing'}", see
+        if not all_of_it:
+            return "no worker reports for it: start one", None
+        why = f"its only worker {all_of_it[0].client} is lost"
+        if len(all_of_it) > 1:
+            why = f"all its {len(all_of_it)} workers are lost"
+        held = self._held.get(name)
+        return why, _give_back(held, name) if held else see
+
+    def _with_workers(self, name: str) -> str:
+        live = len(self._live(name))
+        return f", {counted(live, 'worker')}" if live else ""
+
+    def _unusual_failures(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield the groups with far more failures than in the day before: how many, and what is usual in that time."""
+        of_these = Rate.objects.filter(group__in=[*self._stats], minutes=1, minute__gte=self._minute - SPIKE_MINUTES)
+        many = {group: count for group, count in _failures(of_these).items() if count > FEW_FAILURES}
+        of_a_day = _failures(Rate.objects.filter(group__in=[*many], minute__gte=self._minute - DAY_MINUTES))
+        for group, count in many.items():
+            usual = (of_a_day[group] - count) * SPIKE_MINUTES / (DAY_MINUTES - SPIKE_MINUTES)
+            if count > FEW_FAILURES + 3 * usual:
+                yield group, (count, round(usual))
+
+
+def _group(name: str) -> Link:
+    return Link(words=name, page="group", query={"name": name})
+
+
+def _listed(parts: Iterable[tuple[int, str]]) -> str:
+    return ", ".join(f"{number(count)} {word}" for count, word in parts if count)
+
+
+def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
+    return dict(rates.filter(failures__gt=0).values_list("group").annotate(Sum("failures")).order_by())
+
+
+def _paused(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
+    reason = pause.reason.rstrip(".")
+    return Diagnosis(
+        kind=Kind.PAUSED,
+        of=_group(pause.group),
+        since=f"{f'by {pause.by} ' if pause.by else ''}{ago(min(pause.at_ms, now_ms), now_ms)}",
+        why=" ".join(f"{part}." for part in (reason, f"{number(waiting)} waiting" if waiting else "") if part),
+        tasks=waiting,
+        is_alarm=now_ms - pause.at_ms > LONG_PAUSE_MS,
+    )
+
+
+# ---- Workers
+
+
+Held = Sequence[tuple[Seen, int]]  # Lost workers with the number of tasks that they hold.
+
+
+def of_workers(clients: Iterable[Seen]) -> list[Diagnosis]:
+    """Return what is the matter with workers: those that are lost and hold tasks."""
+    silent = [client for client in clients if client.is_lost]
+    held = holdings() if silent else {}
+    return [of_worker(each, held[each.client.id]) for each in silent if each.client.id in held]
+
+
+def of_worker(lost: Seen, held: Holding) -> Diagnosis:
+    """Return what is the matter with a lost worker that holds tasks."""
+    return Diagnosis(
+        kind=Kind.LOST,
+        of=Link(words=str(lost.client), page="workers"),
+        since=f"for {about(lost.age_ms)}",
+        why=f"it holds {counted(held.tasks, 'task')} until the leases end.",
+        advice=_give_back([(lost, held.tasks)]),
+        tasks=held.tasks,
+        is_alarm=True,
+    )
+
+
+def _held_by_lost(clients: Iterable[Seen], groups: Sequence[str], now_ms: int) -> Mapping[str, Held]:
+    """Return which lost workers hold how many tasks of each group."""
+    lost = {each.client.id: each for each in clients if each.is_lost}
+    if not lost:
+        return {}
+    claimed = Task.objects.get_queryset().claimed(now_ms).filter(group__in=groups, owner__in=[*lost])
+    by_owner = claimed.values_list("group", "owner").annotate(tasks=Count("id")).order_by("-tasks")
+    found: dict[str, list[tuple[Seen, int]]] = {}
+    for group, owner, tasks in by_owner:
+        found.setdefault(group, []).append((lost[owner], tasks))
+    return found
+
+
+def _with_lost_worker(group: str, held: Held) -> Diagnosis:
+    (worst, _), others, tasks = held[0], len(held) - 1, sum(tasks for _, tasks in held)
+    who = f"{worst.client} and {counted(others, 'other')} hold" if others else f"{worst.client} holds"
+    return Diagnosis(
+        kind=Kind.LOST,
+        of=_group(group),
+        word="Worker lost",
+        since=f"for {about(worst.age_ms)}",
+        why=f"{who} {counted(tasks, 'task')} until the leases end.",
+        advice=_give_back(held, group),
+        tasks=tasks,
+        is_alarm=True,
+    )
+
+
+def _give_back(held: Held, group: str = "") -> Link:
+    """Return the link that ends the leases of a lost worker, in one group or in all; that to the workers for many."""
+    if len(held) > 1 or group.endswith("*"):
+        return Link(words="See the workers", page="workers")
+    [(worker, tasks)] = held
+    which = f"group:{quoted(group)} " if group else ""
+    return Link(
+        words=f"Give back {counted(tasks, 'lease')}",
+        page="confirm",
+        is_change=True,
+        query={"verb": "requeue", "q": f"{which}owner:{worker.client.id} state:claimed", "all": 1, "take_claimed": 1},
+    )
+
+
+# ---- Tasks
+
+
+def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Diagnosis | None:
+    """Return what is the matter with a task: why it waits, or who holds it; None when there is nothing to say.
+
+    `data`: that of the task, or its beginning.
+    """
+    state, of = task.state(now_ms), Link(words=str(task.id), page="task", args=(task.id,))
+    if state is State.CLAIMED:
+        lost = next((each for each in clients if each.client.id == task.owner and each.is_lost), None)
+        if lost is None:
+            return None
+        return Diagnosis(
+            kind=Kind.LOST,
+            of=of,
+            word="Worker lost",
+            since=f"for {about(lost.age_ms)}",
+            why=f"{lost.client} holds the task. The lease ends",
+            next_ms=task.available_at_ms,
+            advice=Link(words="Give it back", page="give_back", args=(task.id,), is_change=True),
+        )
+    if state in (State.READY, State.EXPIRED, State.RETRYING):
+        group = of_groups(stats_of([task.group]), clients).get(task.group)
+        is_due = task.available_at_ms <= now_ms
+        if is_due and group is not None and group.kind in (Kind.STALLED, Kind.PAUSED):
+            return group
+    if state is State.RETRYING:
+        return Diagnosis(
+            kind=Kind.WAITING,
+            of=of,
+            word="Retrying",
+            why=f"{_next_attempt(task, data)}, {'due' if is_due else ''}".rstrip(),
+            next_ms=task.available_at_ms,
+        )
+    return None
+
+
+def _next_attempt(task: Task, data: bytes) -> str:
+    if queue_of(task.group):
+        try:
+            record = JobRecord.decode(data)
+        except NotAJob:  # Or only its beginning.
+            return "the next attempt"
+        most = record.options.max_attempts
+        return f"attempt {number(record.next_attempt)}{f' of {number(most)}' if most else ''}"
+    noted = task.labels.get(ATTEMPTS, "")
+    return f"attempt {number(int(noted) + 1)}" if noted.isdecimal() else "the next attempt"
+
+
+# ---- Notices
+
+
+def elsewhere(clients: Sequence[Seen]) -> list[Diagnosis]:
+    """Return what no row of a group tells: lost workers, broken schedules, operations, and pauses of empty groups."""
+    return sorted([*of_workers(clients), *_broken(), *_running(), *_empty_and_paused()], key=lambda each: each.rank)
+
+
+def _empty_and_paused() -> Iterator[Diagnosis]:
+    now_ms = Task.objects.now_ms()
+    long_ago = {each.group: each for each in PausedGroup.objects.all() if now_ms - each.at_ms > LONG_PAUSE_MS}
+    for group in long_ago.keys() - stats_of([*long_ago]).keys() if long_ago else ():
+        yield _paused(long_ago[group], 0, now_ms)
+
+
+def _broken() -> Iterator[Diagnosis]:
+    """Find broken schedules, which add nothing until they are repaired."""
+    set_aside = Task.objects.get_queryset().in_group(SCHEDULES).with_error().filter(available_at_ms=LATEST_MS)
+    for task in set_aside.defer("data")[:MOST_GROUPS]:
+        yield Diagnosis(
+            kind=Kind.BROKEN,
+            of=Link(words=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", page="schedules"),
+            why="it adds nothing until it is repaired.",
+            is_alarm=True,
+        )
+
+
+def _running() -> Iterator[Diagnosis]:
+    for operation in BulkOperation.objects.filter(state=BulkOperation.State.RUNNING):
+        words = f"{operation.verb.capitalize()} of {operation.in_words}"
+        handled = operation.done + operation.skipped + operation.failed
+        yield Diagnosis(
+            kind=Kind.RUNNING,
+            of=Link(words=words, page="operation", args=(operation.pk,)),
+            why=f"{number(handled)} of {counted(operation.expected, 'task')} done.",
+            tasks=handled,
+        )

@@ -1,0 +1,248 @@
+"""What is the matter with groups, workers and tasks, and what is no alarm."""
+
+import pytest
+
+from tasks_app.alerts import diagnosis
+from tasks_app.alerts.diagnosis import Kind
+from tasks_app.control import pauses
+from tasks_app.core.actors import Actor
+from tasks_app.models import BulkOperation, Client, PausedGroup, Rate, Task
+from tasks_app.reading import clients
+from tasks_app.reading.counts import stats_of
+from taskstore.types.job_record import Attempt, How, JobError, JobOptions, JobRecord
+from taskstore.types.tasks import ATTEMPTS
+from tests.behaviour.conftest import Clock
+from tests.console.store import add, claim
+
+NOW = 28_333_340  # A minute.
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def clock(db, monkeypatch) -> Clock:
+    return Clock(NOW * MINUTE_MS, monkeypatch)
+
+
+def of(group: str = "mail"):
+    return diagnosis.of_groups(stats_of([group]), clients.seen())[group]
+
+
+def troubles() -> list[str]:
+    return [f"{name}: {found.text}" for name, found in diagnosis.in_trouble(clients.seen()).items()]
+
+
+def elsewhere() -> list[str]:
+    return [f"{found.of.words}: {found.text}" for found in diagnosis.elsewhere(clients.seen())]
+
+
+def happen(minute: int, group: str = "mail", **numbers):
+    happened = dict.fromkeys(("entered", "left", "failures", "claimed", "tasks"), 0) | {"waits": "", "runs": ""}
+    Rate.objects.create(group=group, minutes=1, minute=minute, **happened | numbers)
+
+
+def add_long_ago(clock, minutes=11, **fields):
+    clock.advance(-minutes * MINUTE_MS)
+    add(**fields)
+    clock.advance(minutes * MINUTE_MS)
+
+
+def hear(age_ms, clock, id=7, **said):
+    clock.advance(-age_ms)
+    clients.hear(Client(id=id, info="{}", **{"name": f"Kim-{id}", "groups": [], **said}))
+    clock.advance(age_ms)
+
+
+def test_all_is_well_in_an_empty_store(clock):
+    assert (troubles(), elsewhere()) == ([], [])
+
+
+@pytest.mark.parametrize(("error", "waiting"), [("", "2 ready"), ("it failed once", "2 retrying")])
+def test_a_group_stands_still_when_claims_have_ended(clock, error, waiting):
+    add_long_ago(clock, 30, count=2, error=error)
+    happen(NOW - 18, claimed=1)
+    happen(NOW - 300, claimed=1)
+    assert troubles() == [f"mail: Stalled for 17 min: {waiting}, no worker reports for it: start one."]
+    assert of().is_alarm
+
+
+def test_since_when_a_group_stands_still(clock):
+    """Since its oldest task waits, or since the last claim, whatever came later."""
+    add_long_ago(clock, 12)
+    happen(NOW - 300, claimed=1)
+    assert of().since == "for 12 min"
+
+
+@pytest.mark.parametrize(
+    ("workers", "why", "to_do"),
+    [
+        ({7: 0}, "its only live worker Kim-7 claims nothing", "See the workers"),
+        ({7: 0, 8: 20_000, 9: 150_000}, "its 2 live workers claim nothing", "See the workers"),
+        ({7: 150_000}, "its only worker Kim-7 is lost", "See the workers"),
+        ({7: 150_000, 8: 160_000}, "all its 2 workers are lost", "See the workers"),
+    ],
+)
+def test_why_a_group_stands_still(clock, workers, why, to_do):
+    add_long_ago(clock)
+    happen(NOW - 20, claimed=1)
+    for id, age_ms in workers.items():
+        hear(age_ms, clock, id, groups=["mail"])
+    assert of().text == f"Stalled for 11 min: 1 ready, {why}."
+    assert of().advice.words == to_do
+
+
+def test_what_a_lost_worker_holds_is_given_back(clock):
+    """The lease of 12 tasks lasts for an hour more; nobody else claims there."""
+    add_long_ago(clock, 30, count=14)
+    clock.advance(-20 * MINUTE_MS)
+    claim(count=12, owner=7, duration_ms=80 * MINUTE_MS)
+    hear(0, clock, groups=["mail"])
+    clock.advance(20 * MINUTE_MS)
+    happen(NOW - 20, claimed=12)
+    assert of().text == "Stalled for 19 min: 2 ready, its only worker Kim-7 is lost."
+    assert (of().advice.words, of().advice.query["q"]) == ("Give back 12 leases", 'group:"mail" owner:7 state:claimed')
+    assert elsewhere() == ["Kim-7: Lost for 20 min: it holds 12 tasks until the leases end."]
+    [task] = Task.objects.claim("mail", owner=8, duration_ms=60_000, limit=1)
+    add(group="other")
+    [held] = Task.objects.get_queryset().filter(owner=7)[:1]
+    assert told(held, clock) == "Worker lost for 20 min: Kim-7 holds the task. The lease ends"
+    assert told(task, clock) is None
+
+
+def test_a_live_worker_may_be_busy_elsewhere(clock):
+    add_long_ago(clock)
+    add(group="video")
+    claim("video", owner=7)
+    hear(0, clock, groups=["mail", "video"])
+    assert of().why == "1 ready, its only live worker Kim-7 is busy elsewhere."
+
+
+@pytest.mark.parametrize(
+    ("last_claim", "age", "is_paused"),
+    [
+        (None, 11, False),  # Nobody works on it: config, outputs, dead letters.
+        (NOW - 1_500, 11, False),  # Nor has anybody for more than a day.
+        (NOW - 5, 11, False),
+        (NOW - 12, 9, False),
+        (NOW - 12, 11, True),
+    ],
+)
+def test_other_groups_are_no_alarm(clock, last_claim, age, is_paused):
+    add_long_ago(clock, age)
+    if last_claim is not None:
+        happen(last_claim, claimed=1)
+    if is_paused:
+        pauses.pause("mail", Actor("Ann"))
+    assert of().kind is not Kind.STALLED
+
+
+def test_a_group_whose_work_is_all_in_lost_hands(clock):
+    clock.advance(-150_000)
+    add(count=3), add("reports", count=3)
+    claim(count=2, owner=7, duration_ms=600_000), claim("reports", owner=7, duration_ms=600_000)
+    clock.advance(150_000)
+    claim("reports", owner=8)
+    hear(130_000, clock)
+    assert of().text == "Worker lost for 2 min: Kim-7 holds 2 tasks until the leases end."
+    assert of("reports").kind is Kind.WORKING
+    assert elsewhere() == ["Kim-7: Lost for 2 min: it holds 3 tasks until the leases end."]
+
+
+def test_a_worker_that_holds_nothing_has_ended(clock):
+    hear(130_000, clock)
+    assert elsewhere() == []
+
+
+@pytest.mark.parametrize(
+    ("recent", "before", "told"),
+    [(11, 0, "11 errors in 10 min, none before."), (10, 0, ""), (60, 1_430, "60 errors in 10 min, 10 before."),
+     (30, 1_430, "")],
+)  # fmt: skip
+def test_errors_pile_up_when_there_are_far_more_than_usual(clock, recent, before, told):
+    add()
+    happen(NOW - 3, failures=recent)
+    if before:
+        happen(NOW - 600, failures=before)
+    assert of().why == told
+    assert (of().kind is Kind.FAILING) == bool(told)
+
+
+def test_a_group_grows_when_more_comes_than_goes(clock):
+    clock.set(NOW * MINUTE_MS + 59_000)
+    happen(NOW, claimed=20, entered=80, left=20)
+    clock.advance(-2 * MINUTE_MS)
+    add()
+    clock.advance(2 * MINUTE_MS)
+    hear(0, clock, groups=["mail"])
+    found = of()
+    assert (found.kind, found.why) == (Kind.GROWING, "80 in, 20 out per minute, 1 worker.")
+    assert not found.is_alarm
+
+
+@pytest.mark.parametrize(("minutes", "is_alarm"), [(61, True), (59, False)])
+def test_a_pause_is_told_and_a_long_one_is_an_alarm(clock, minutes, is_alarm):
+    add(count=2)
+    pauses.pause("mail", Actor("Ann", reason="deploy."))
+    pauses.pause("empty", Actor("Ann"))
+    clock.set(PausedGroup.objects.get(group="mail").at_ms + minutes * MINUTE_MS)
+    assert of().text == f"Paused by Ann {'1 h' if is_alarm else '59 min'} ago: deploy. 2 waiting."
+    assert of().is_alarm == is_alarm
+    assert elsewhere() == (["empty: Paused by Ann 1 h ago."] if is_alarm else [])
+
+
+def test_the_worst_comes_first(clock):
+    add_long_ago(clock, 30, group="still")
+    happen(NOW - 20, group="still", claimed=1)
+    add("noisy"), add("paused"), add("fine")
+    happen(NOW - 2, group="noisy", failures=30)
+    pauses.pause("paused", Actor("Ann"))
+    assert [line.partition(":")[0] for line in troubles()] == ["still", "noisy", "paused"]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1, "Paused: 1 of 6 groups: g0."), (5, "Paused: 5 of 6 groups: g0, g1, g2 and 2 more."), (0, "")],
+)
+def test_a_folder_tells_the_worst_of_its_groups(clock, count, text):
+    names = [f"g{number}" for number in range(6)]
+    for name in names:
+        add(name)
+    for name in names[:count]:
+        pauses.pause(name, Actor("Ann"))
+    found = diagnosis.of_folder("g", names, diagnosis.in_trouble(clients.seen()))
+    assert found.text == text
+
+
+def test_why_a_task_waits(clock):
+    [task] = add()
+    assert told(task, clock) is None
+    pauses.pause("mail", Actor("Ann", reason="deploy"))
+    assert told(task, clock) == "Paused by Ann now: deploy. 1 waiting."
+    [later] = add(timespec_ms=-60_000)
+    assert told(later, clock) is None
+
+
+def test_which_attempt_comes_next(clock):
+    [plain] = add(error="once", timespec_ms=-40_000)
+    assert told(plain, clock) == "Retrying: the next attempt,"
+    [noted] = add(error="once", labels={ATTEMPTS: "1"})
+    assert told(noted, clock) == "Retrying: attempt 2, due"
+    record = JobRecord(
+        function="work",
+        options=JobOptions(max_attempts=5),
+        attempts=(Attempt(how=How.FAILED, error=JobError(type="E")),),
+    )
+    [job] = add("jobs/default", error="E", data=record.encode(), timespec_ms=-40_000)
+    assert told(job, clock) == "Retrying: attempt 2 of 5,"
+
+
+def told(task, clock) -> str | None:
+    found = diagnosis.of_task(task, clock.now_ms, clients.seen(), bytes(task.data))
+    return found.text if found else None
+
+
+def test_what_is_done_to_many_tasks_is_told_while_it_goes_on(clock):
+    BulkOperation.objects.create(
+        pk=3, verb="purge", in_words="all failed tasks", expected=70, done=10, skipped=2, began_at_ms=0
+    )
+    BulkOperation.objects.create(pk=4, verb="move", expected=70, began_at_ms=0, state="done")
+    assert elsewhere() == ["Purge of all failed tasks: Running: 12 of 70 tasks done."]
