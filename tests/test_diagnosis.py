@@ -28,7 +28,7 @@ def of(group: str = "mail"):
 
 
 def troubles() -> list[str]:
-    return [f"{name}: {found.text}" for name, found in diagnosis.in_trouble(clients.seen()).items()]
+    return [f"{name}: {found.text}" for name, found in diagnosis.troubled(diagnosis.of_worst(clients.seen())).items()]
 
 
 def elsewhere() -> list[str]:
@@ -208,7 +208,7 @@ def test_a_folder_tells_the_worst_of_its_groups(clock, count, text):
         add(name)
     for name in names[:count]:
         pauses.pause(name, Actor("Ann"))
-    found = diagnosis.of_folder("g", names, diagnosis.in_trouble(clients.seen()))
+    found = diagnosis.of_folder("g", names, diagnosis.troubled(diagnosis.of_worst(clients.seen())))
     assert found.text == text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from django.db.models import Count, Max, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 
 from taskstore.types.job_record import JobRecord, NotAJob, queue_of
 from taskstore.types.scalars import LATEST_MS
@@ -22,7 +22,7 @@ from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import Holding, Seen, by_group, holdings
 from ..reading.counts import Stats, stats_of
 from ..reading.search.grammar import quoted
-from ..writer.totals import most_ready
+from ..writer.totals import last_claims, most_ready
 
 MINUTE_MS = 60_000
 STILL_MS = 10 * MINUTE_MS  # A group is stalled when its tasks wait for so long without a claim.
@@ -50,6 +50,7 @@ class Kind(StrEnum):
 
 
 KINDS = list(Kind)
+CALM = {Kind.WORKING, Kind.WAITING, Kind.IDLE}
 # The icons of the console.
 ICONS = {
     Kind.STALLED: "expired",
@@ -130,8 +131,8 @@ def of_groups(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, 
     return {name: evidence.diagnosis(name) for name in stats}
 
 
-def in_trouble(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
-    """Return the groups with which something is the matter, the worst first.
+def of_worst(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
+    """Return what is the matter with the groups with which something may be, the worst first.
 
     Not all groups are looked at: with 300 000, each view of the page would take seconds.
     """
@@ -139,10 +140,14 @@ def in_trouble(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
     paused = PausedGroup.objects.order_by("at").values_list("group", flat=True)[:MOST_GROUPS]
     lately = Rate.objects.filter(minutes=1, minute__gte=Task.objects.now_ms() // MINUTE_MS - SPIKE_MINUTES)
     failing = [group for group, failures in _failures(lately).items() if failures > FEW_FAILURES]
-    checked = dict.fromkeys([*most_ready(MOST_GROUPS), *sorted(attended)[:MOST_GROUPS], *paused, *failing])
-    found = of_groups(stats_of(list(checked)), clients)
-    troubled = [each for each in found.values() if each.kind not in (Kind.WORKING, Kind.WAITING, Kind.IDLE)]
-    return {each.of.words: each for each in sorted(troubled, key=lambda each: each.rank)}
+    looked_at = dict.fromkeys([*most_ready(MOST_GROUPS), *sorted(attended)[:MOST_GROUPS], *paused, *failing])
+    found = of_groups(stats_of(list(looked_at)), clients)
+    return {each.of.words: each for each in sorted(found.values(), key=lambda each: each.rank)}
+
+
+def troubled(found: Mapping[str, Diagnosis]) -> dict[str, Diagnosis]:
+    """Return those with which something is the matter."""
+    return {name: each for name, each in found.items() if each.kind not in CALM}
 
 
 def of_folder(prefix: str, names: Sequence[str], troubled: Mapping[str, Diagnosis]) -> Diagnosis:
@@ -226,8 +231,7 @@ class _Evidence:
     def _claims(self) -> dict[str, int]:
         """Return the minute of the last claim within a day, of each group in which something waits."""
         waiting = [name for name, each in self._stats.items() if each.counts.to_do and not each.is_paused]
-        claims = Rate.objects.filter(group__in=waiting, claimed__gt=0, minute__gte=self._minute - DAY_MINUTES)
-        return dict(claims.values_list("group").annotate(Max("minute")).order_by())
+        return last_claims(waiting, self._minute - DAY_MINUTES)
 
     def _stalled_for_ms(self, name: str) -> int | None:
         """Return for how long tasks have been waiting without a claim though workers claim there; None: they don't.
@@ -268,8 +272,8 @@ class _Evidence:
 
     def _unusual_failures(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the groups with far more failures than in the day before: how many, and what is usual in that time."""
-        of_these = Rate.objects.filter(group__in=[*self._stats], minutes=1, minute__gte=self._minute - SPIKE_MINUTES)
-        many = {group: count for group, count in _failures(of_these).items() if count > FEW_FAILURES}
+        lately = _failures(Rate.objects.filter(minutes=1, minute__gte=self._minute - SPIKE_MINUTES))
+        many = {name: count for name, count in lately.items() if count > FEW_FAILURES and name in self._stats}
         of_a_day = _failures(Rate.objects.filter(group__in=[*many], minute__gte=self._minute - DAY_MINUTES))
         for group, count in many.items():
             usual = (of_a_day[group] - count) * SPIKE_MINUTES / (DAY_MINUTES - SPIKE_MINUTES)

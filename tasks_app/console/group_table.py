@@ -13,7 +13,7 @@ from taskstore.types.tasks import State
 from taskstore.units import number
 
 from ..access.policy import Action
-from ..alerts.diagnosis import Diagnosis, in_trouble, of_folder, of_groups
+from ..alerts.diagnosis import Diagnosis, of_folder, of_groups, of_worst, troubled
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
 from ..reading.clients import Seen, by_group
@@ -58,6 +58,7 @@ def shares_of(counts: Numbers) -> Sequence[Share]:
 
 
 SPARK_MINUTES = 30  # The view boxes in _group_row.html and flow.js are one less wide.
+NONE_KNOWN: Mapping[str, Diagnosis] = {}
 DEEPEST = 8  # The greatest indentation.
 
 
@@ -79,11 +80,22 @@ class Row:
     spark: str  # Points of a line; empty: nothing happened.
 
 
-def rows_of(lines: Sequence[Line], clients: Sequence[Seen], now_ms: int, table: Table | None = None) -> list[Row]:
-    """Return the rows of these lines. Those of a table know which folders are open."""
-    stats = {line.name: line.stats for line in lines if not line.is_folder}
-    found = of_groups(stats, clients)
-    troubled = in_trouble(clients) if len(stats) < len(lines) else {}
+def rows_of(
+    lines: Sequence[Line],
+    clients: Sequence[Seen],
+    now_ms: int,
+    known: Mapping[str, Diagnosis] = NONE_KNOWN,
+    table: Table | None = None,
+) -> list[Row]:
+    """Return the rows of these lines. Those of a table know which folders are open.
+
+    `known`: the worst diagnoses; those of the other groups of the lines are made.
+    """
+    if not known and any(line.is_folder for line in lines):
+        known = of_worst(clients)
+    bad = troubled(known)
+    unknown = {line.name: line.stats for line in lines if not line.is_folder and line.name not in known}
+    found = {**known, **of_groups(unknown, clients)}
     workers = by_group(clients, {name for line in lines for name in line.names})
     return [
         Row(
@@ -93,7 +105,7 @@ def rows_of(lines: Sequence[Line], clients: Sequence[Seen], now_ms: int, table: 
             groups=len(line.names) if line.is_folder else 0,
             is_open=table is not None and table.is_open(line),
             stats=line.stats,
-            diagnosis=of_folder(line.name, line.names, troubled) if line.is_folder else found[line.name],
+            diagnosis=of_folder(line.name, line.names, bad) if line.is_folder else found[line.name],
             workers=workers_in_words(
                 {each.client.id: each for name in line.names for each in workers.get(name, ())}.values()
             ),

@@ -16,7 +16,7 @@ from taskstore.types.tasks import State
 from taskstore.units import number
 
 from ..access.policy import Action, may
-from ..alerts.diagnosis import Diagnosis, Kind, Link, elsewhere, in_trouble
+from ..alerts.diagnosis import Diagnosis, Kind, Link, elsewhere, of_worst, troubled
 from ..models import Task
 from ..reading.clients import Seen, seen
 from ..reading.counts import stats_of
@@ -107,7 +107,7 @@ COLUMNS = {
 def attention(request: HttpRequest) -> HttpResponse:
     """Render the notices alone; an open page polls them."""
     clients = seen()
-    found = _attention(request, clients, in_trouble(clients), Task.objects.now_ms())
+    found = _attention(request, clients, of_worst(clients), Task.objects.now_ms())
     return render(request, "tasks_app/_attention.html", found)
 
 
@@ -117,8 +117,8 @@ def attention(request: HttpRequest) -> HttpResponse:
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview; as a partial, only the groups in the requested arrangement."""
     every, clients = summary(), seen()
-    troubled = in_trouble(clients)
-    groups = _groups(request, every, clients, troubled)
+    known = of_worst(clients)
+    groups = _groups(request, every, clients, known)
     if is_partial(request):
         if not every.groups:  # An empty store has a different page.
             return go_to(request, request.get_full_path())
@@ -128,7 +128,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         request,
         "tasks_app/overview.html",
         {
-            **_attention(request, clients, troubled, every.at_ms),
+            **_attention(request, clients, known, every.at_ms),
             **groups,
             "tiles": tiles_of(every, lines),
             "workers": workers_of(clients, lines),
@@ -140,23 +140,23 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 def _groups(
-    request: HttpRequest, every: Summary, clients: Sequence[Seen], troubled: Mapping[str, Diagnosis]
+    request: HttpRequest, every: Summary, clients: Sequence[Seen], known: Mapping[str, Diagnosis]
 ) -> dict[str, Any]:
     wanted, now_ms = parameters.arrangement_of(request.GET), every.at_ms
     part = Part(searched=wanted.searched)
     found = summary(part).groups if wanted.searched else every.groups
     is_tree = wanted.view is View.TREE and found <= MOST_IN_TREE
     if is_tree:
-        table = Table(stats_of(names_of(part, MOST_IN_TREE)), wanted, troubled)
+        table = Table(stats_of(names_of(part, MOST_IN_TREE)), wanted, troubled(known))
         shown = table.page()
     else:
         # The database sorts, and only the groups of this page are read.
         number = max(1, min(wanted.page, -(-found // ROWS)))
-        stats = stats_of(_names(wanted, part, (number - 1) * ROWS, troubled))
+        stats = stats_of(_names(wanted, part, (number - 1) * ROWS, troubled(known)))
         table = Table(stats, wanted)
         shown = Page(lines=[group_line(name, stats) for name in stats], number=number, has_more=found > number * ROWS)
     return {
-        "rows": rows_of(shown.lines, clients, now_ms, table),
+        "rows": rows_of(shown.lines, clients, now_ms, known, table),
         "groups": every.groups,
         "found": found,
         "is_too_much_for_tree": wanted.view is View.TREE and not is_tree,
@@ -174,28 +174,28 @@ def _groups(
     }
 
 
-def _names(wanted: Arrangement, part: Part, start: int, troubled: Iterable[str]) -> list[str]:
+def _names(wanted: Arrangement, part: Part, start: int, worst: Iterable[str]) -> list[str]:
     if wanted.order is not Order.TROUBLE:
         return ranked(wanted.order, part, is_downwards=wanted.is_downwards, start=start, limit=ROWS)
-    first = matching(troubled, wanted.searched)
+    first = matching(worst, wanted.searched)
     others, shown = replace(part, others=first), first[start : start + ROWS]
     start = max(0, start - len(first))
     return [*shown, *ranked(Order.READY, others, is_downwards=True, start=start, limit=ROWS - len(shown))]
 
 
 def _attention(
-    request: HttpRequest, clients: Sequence[Seen], troubled: Mapping[str, Diagnosis], now_ms: int
+    request: HttpRequest, clients: Sequence[Seen], known: Mapping[str, Diagnosis], now_ms: int
 ) -> dict[str, Any]:
     """Return the worst notices, or all of them, and a summary of the problems."""
-    found = elsewhere(clients)
+    found, of_groups = elsewhere(clients), troubled(known).values()
     extent = parameters.notices_of(request.GET)
     shown = worst(found, NOTICES) if extent is Notices.WORST else found[:MOST_NOTICES]
-    alarms = Counter(each.kind for each in [*troubled.values(), *found] if each.is_alarm)
+    alarms = Counter(each.kind for each in [*of_groups, *found] if each.is_alarm)
     return {
         "notices": shown,
         "more": len(found) - len(shown),
         "can_be_fewer": len(shown) > NOTICES,
-        "of_groups": list(Counter((each.icon, each.kind) for each in troubled.values()).items()),
+        "of_groups": list(Counter((each.icon, each.kind) for each in of_groups).items()),
         "trouble": ", ".join(f"{alarms[kind]} {kind}" for kind in Kind if alarms[kind]),
         "now_ms": now_ms,
     }

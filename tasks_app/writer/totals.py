@@ -550,6 +550,28 @@ def longest_ready_ms(groups: Iterable[str], using: str = "") -> dict[str, int]:
     return {name: ms for name, ms in rows if ms is not None}
 
 
+def last_claims(groups: Iterable[str], start: int, using: str = "") -> dict[str, int]:
+    """Return the minute of the last claim in each group since the minute `start`, at most a day ago.
+
+    Leaves out groups without a claim since then.
+    """
+    dialect = dialect_of(using)
+    rows = dialect.rows_at_once(
+        ["name", "minute"],
+        f"""
+        SELECT name, (
+            SELECT minute FROM tasks_app_rate
+            WHERE "group" = name AND minutes = 1 AND minute >= start AND claimed > 0
+            ORDER BY minute DESC
+            LIMIT 1
+        ) AS minute
+        FROM (SELECT CAST(%s AS bigint) AS start) AS since, {dialect.names}
+        """,
+        [start, dialect.list_of_names(groups)],
+    )
+    return {name: minute for name, minute in rows if minute is not None}
+
+
 def flow_of_each(groups: Iterable[str], using: str = "") -> dict[str, tuple[float, float]]:
     """Return how many tasks entered and left each of these groups within the last minute, where there were any."""
     dialect = dialect_of(using)
