@@ -147,6 +147,16 @@ def test_a_group_whose_work_is_all_in_lost_hands(clock):
     assert elsewhere() == ["Kim-7: Lost for 2 min: it holds 3 tasks until the leases end."]
 
 
+def test_many_lost_workers_are_told_at_once(clock):
+    add(count=6)
+    for id in (7, 8, 9):
+        claim(count=2, owner=id, duration_ms=600_000)
+    for id in (7, 8, 9):
+        hear(130_000, clock, id)
+    assert elsewhere() == ["3 workers: Lost: they hold 6 tasks until the leases end."]
+    assert sum(found.count for found in diagnosis.elsewhere(clients.seen())) == 3
+
+
 def test_a_worker_that_holds_nothing_has_ended(clock):
     hear(130_000, clock)
     assert elsewhere() == []

@@ -30,6 +30,7 @@ DAY_MINUTES = 1_440
 SPIKE_MINUTES = 10
 FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
+FEW_WORKERS = 2  # That are told one by one.
 FEW_GROUPS = 3  # That a sentence about a folder names.
 MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that live workers have named.
 
@@ -88,6 +89,7 @@ class Diagnosis:
     why: str = ""  # "240 ready, its only worker thumbnailer-1 is lost."
     next_ms: int | None = None  # When it goes on by itself.
     advice: Link | None = None
+    count: int = 1  # How many it is about.
     tasks: int = 0  # How many are concerned: of two of a kind, the one with more is worse.
     is_alarm: bool = False
 
@@ -318,6 +320,19 @@ def of_workers(clients: Iterable[Seen]) -> list[Diagnosis]:
     return [of_worker(each, held[each.client.id]) for each in silent if each.client.id in held]
 
 
+def together(lost: Sequence[Diagnosis]) -> Diagnosis:
+    """Return one sentence about many lost workers."""
+    tasks = sum(each.tasks for each in lost)
+    return Diagnosis(
+        kind=Kind.LOST,
+        of=Link(words=counted(len(lost), "worker"), page="workers"),
+        why=f"they hold {counted(tasks, 'task')} until the leases end.",
+        count=len(lost),
+        tasks=tasks,
+        is_alarm=True,
+    )
+
+
 def of_worker(lost: Seen, held: Holding) -> Diagnosis:
     """Return what is the matter with a lost worker that holds tasks."""
     return Diagnosis(
@@ -428,7 +443,9 @@ def _next_attempt(task: Task, data: bytes) -> str:
 
 def elsewhere(clients: Sequence[Seen]) -> list[Diagnosis]:
     """Return what no row of a group tells: lost workers, broken schedules, operations, and pauses of empty groups."""
-    return sorted([*of_workers(clients), *_broken(), *_running(), *_empty_and_paused()], key=lambda each: each.rank)
+    lost = of_workers(clients)
+    lost = [together(lost)] if len(lost) > FEW_WORKERS else lost
+    return sorted([*lost, *_broken(), *_running(), *_empty_and_paused()], key=lambda each: each.rank)
 
 
 def _empty_and_paused() -> Iterator[Diagnosis]:

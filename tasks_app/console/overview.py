@@ -190,7 +190,7 @@ def _attention(
     found, of_groups = elsewhere(clients), troubled(known).values()
     extent = parameters.notices_of(request.GET)
     shown = worst(found, NOTICES) if extent is Notices.WORST else found[:MOST_NOTICES]
-    alarms = Counter(each.kind for each in [*of_groups, *found] if each.is_alarm)
+    alarms = Counter(each.kind for each in [*of_groups, *found] for _ in range(each.count) if each.is_alarm)
     return {
         "notices": shown,
         "more": len(found) - len(shown),
