@@ -23,7 +23,6 @@ from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from . import parameters
 from .pages import page, without_empty_fields
-from .snippets import command_to_be_audited
 
 # The filter's fields, each with its label and an example.
 ASKED = {
@@ -133,6 +132,5 @@ def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None
         "forms": list(Format),
         "days": retention.audit_days(),
         "now_ms": Task.objects.now_ms(),
-        "command": command_to_be_audited(),
     }
     return render(request, "tasks_app/audit.html", context, status=400 if refused else 200)

@@ -37,7 +37,6 @@ from . import parameters, payload
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
-from .snippets import command_to_run_commands, command_to_submit, command_to_take_commands
 from .words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
 
 PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
@@ -190,10 +189,6 @@ class ProjectPage:
     def _sum(self, *statuses: CommandStatus) -> int:
         return sum(self.found.counts.get(status, 0) for status in statuses)
 
-    @property
-    def command_to_run(self) -> str:
-        return command_to_run_commands(self.project)
-
 
 @require_safe
 @page(Action.SEE)
@@ -208,7 +203,6 @@ def commands(request: HttpRequest) -> HttpResponse:
             "projects": [(each.project, flow_of(each.counts, each.lists, COLUMNS)) for each in found],
             "columns": [(status, LOOKS[status]) for status in COLUMNS],
             "now_ms": Task.objects.now_ms(),
-            "command": command_to_submit(request),
             **rights_of(request),
         },
     )
@@ -232,7 +226,6 @@ def project(request: HttpRequest) -> HttpResponse:
         shown, code = replace(shown, problems=refused.fields), 400
     context = {
         "page": shown,
-        "command": command_to_submit(request, shown.project),
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
         **rights_of(request),
     }
@@ -325,11 +318,10 @@ def output(request: HttpRequest) -> HttpResponse:
 
 
 def rights_of(request: HttpRequest) -> dict[str, Any]:
-    """Return the reader's rights to commands, and the line that starts a server which accepts commands."""
+    """Return the reader's rights to commands, and whether this server accepts any."""
     return {
         "is_on": commands_are_on(),
         "may_change": may_command(user_of(request)),
-        "command_to_switch_on": command_to_take_commands(),
     }
 
 

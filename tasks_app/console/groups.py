@@ -25,7 +25,6 @@ from . import links, parameters
 from .group_table import workers_in_words
 from .pages import actor_for, ask_first, done, page, user_of
 from .replica import from_replica
-from .snippets import command_to_add
 from .words import drain
 
 
@@ -53,7 +52,6 @@ def group(request: HttpRequest) -> HttpResponse:
             **facts,
             "pause": pause_of(name),
             "failures": failures(name) if state in (State.RETRYING, State.FAILED) else None,
-            "command": command_to_add(request, name),
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),

@@ -35,7 +35,6 @@ from .fields import Json
 from .json_tree import Line, NoTree
 from .pages import actor_for, ask_first, done, is_partial, page, user_of, without_empty_fields
 from .replica import from_replica
-from .snippets import command_to_enqueue
 from .tasks import Difference, lines_of_difference
 
 FIELDS = ("queue", "status", "function")
@@ -218,7 +217,6 @@ def _list(
         "problems": refused.fields if refused else {},
         "now_ms": now_ms,
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
-        "command": command_to_enqueue(request),
     }
     return render(request, "tasks_app/jobs.html", context, status=400 if refused else 200)
 

@@ -38,7 +38,6 @@ from .group_table import (
 from .pages import go_to, is_partial, page, user_of
 from .parameters import Arrangement, Notices, Order, View
 from .replica import from_replica
-from .snippets import command_to_add
 
 LINE_MINUTES = 30  # The view boxes in _level.html are one less wide.
 
@@ -132,7 +131,6 @@ def overview(request: HttpRequest) -> HttpResponse:
             **groups,
             "tiles": tiles_of(every, lines),
             "workers": workers_of(clients, lines),
-            "command": command_to_add(request, "mail"),
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
         },

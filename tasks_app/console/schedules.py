@@ -41,7 +41,6 @@ from ..schedules import (
 from ..schedules.timetable import LONGEST, zone_of
 from .fields import Json, Labels, WholeNumber, can_be_written, written_labels
 from .pages import actor_for, ask_first, done, page, user_of
-from .snippets import command_to_schedule
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -216,7 +215,6 @@ def schedules(request: HttpRequest) -> HttpResponse:
             # A name means its oldest schedule: the others must not seem to be changed by it.
             "doubles": {each.origin for each in found if oldest[each.name] != each.origin},
             "now_ms": Task.objects.now_ms(),
-            "command": command_to_schedule(request),
         },
     )
 

@@ -25,7 +25,6 @@ from ..writer.totals import tasks_with_errors
 from . import links, parameters
 from .pages import page, user_of
 from .replica import from_replica
-from .snippets import command_to_fail
 
 MOST_SUGGESTED = 6  # Saved searches.
 
@@ -143,5 +142,5 @@ def _name_in(request: HttpRequest) -> str:
 @from_replica
 def failed(request: HttpRequest) -> HttpResponse:
     # The count first: a task that fails in between is then announced rather than missed.
-    context = {"tasks": tasks_with_errors(), "failures": failures(), "command": command_to_fail(request)}
+    context = {"tasks": tasks_with_errors(), "failures": failures()}
     return render(request, "tasks_app/failed.html", context)

@@ -21,7 +21,6 @@ from ..models import Scope, Token
 from . import words
 from .fields import WholeNumber
 from .pages import actor_for, ask_first, done, page
-from .snippets import command_to_make_token
 
 SHOWN = 500
 MOST_DAYS = 36_500
@@ -73,7 +72,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
             "tokens": [(token, verbs.state_of(token)) for token in found[:SHOWN]],
             "is_cut_short": found.count() > SHOWN,
             "now_ms": words.now_ms(),
-            "command_to_make_token": command_to_make_token(),
         },
     )
 

@@ -16,7 +16,6 @@ from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import page
 from .replica import from_replica
-from .snippets import command_to_report_worker
 
 SHOWN = 500
 
@@ -65,6 +64,5 @@ def workers(request: HttpRequest) -> HttpResponse:
             "number": len(found),
             "by_pulse": [(pulse, sum(worker.pulse is pulse for worker in found)) for pulse in Pulse],
             "now_ms": now_ms,
-            "command": command_to_report_worker(request),
         },
     )

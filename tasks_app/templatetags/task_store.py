@@ -17,7 +17,7 @@ from taskstore.units import ago, duration, number, size
 from ..access import accounts, policy, sessions
 from ..access.people import name_of
 from ..access.policy import Action
-from ..console import links, operations, pages, payload, words
+from ..console import links, operations, pages, payload, snippets, words
 from ..console.words import status_word
 from ..models import SavedSearch
 from ..reading.exporting import Format
@@ -190,6 +190,18 @@ def commands_button(
 def exports(q: str) -> dict[str, Any]:
     """Show links to the exports of a search, one for each format; none for an empty search."""
     return {"files": [(each.upper(), links.to("export", q=q, format=each)) for each in Format] if q else []}
+
+
+@register.simple_tag(takes_context=True)
+def typed(context: Any, what: str, **of: str) -> str:
+    """Return an example command; see console/snippets.py."""
+    return snippets.example(context["request"], what, **of)
+
+
+@register.inclusion_tag("tasks_app/_command.html", takes_context=True)
+def example(context: Any, what: str, **of: str) -> dict[str, str]:
+    """Show an example command to copy."""
+    return {"command": typed(context, what, **of)}
 
 
 @register.inclusion_tag("tasks_app/_icon.html")
