@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -16,7 +13,7 @@ from taskstore.types import sentences
 
 from ..access.policy import Action
 from ..conf import retention
-from ..models import AuditEntry, Task
+from ..models import Task
 from ..offload.pieces import streamed
 from ..reading import audit as audited
 from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
@@ -34,37 +31,6 @@ ASKED = {
     "reason": ("Reason", "part of the reason"),
 }
 TIMES = ("now-1h", "now-1d", "now-7d", "now-30d")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """A field of the filter."""
-
-    name: str
-    label: str
-    example: str
-    value: str
-    suggestions: Sequence[str]
-    problems: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
-    """The details of an entry that have no column."""
-
-    ids: Sequence[int]
-    skipped: Sequence[tuple[str, int]]  # Reasons with counts.
-    others: Sequence[tuple[str, str]]
-
-    @classmethod
-    def of(cls, entry: AuditEntry) -> Details:
-        known: dict[str, Any] = dict(entry.details)
-        ids, skipped = known.pop("ids", []), known.pop("skipped", {})
-        others = [
-            (name.replace("_", " "), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-            for name, value in known.items()
-        ]
-        return cls(ids=ids, skipped=list(skipped.items()), others=others)
 
 
 @require_safe
@@ -89,7 +55,13 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     context = {"entry_id": entry_id, "entry": found, "days": retention.audit_days(), "now_ms": Task.objects.now_ms()}
     if found is None:
         return render(request, "tasks_app/no_audit_entry.html", context, status=404)
-    return render(request, "tasks_app/audit_entry.html", context | {"details": Details.of(found)})
+    # The details that have no place of their own.
+    others = [
+        (name.replace("_", " "), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in found.details.items()
+        if name not in ("ids", "skipped")
+    ]
+    return render(request, "tasks_app/audit_entry.html", context | {"others": others})
 
 
 @require_safe
@@ -115,14 +87,14 @@ def _page(request: HttpRequest, found: Page | None, refused: InvalidInput | None
     suggestions = {"by": actors, "action": actions, "since": TIMES, "until": TIMES}
     context = {
         "fields": [
-            Field(
-                name=name,
-                label=label,
-                example=example,
-                value=request.GET.get(name, ""),
-                suggestions=suggestions.get(name, ()),
-                problems=problems.get(name, ()),
-            )
+            {
+                "name": name,
+                "label": label,
+                "example": example,
+                "value": request.GET.get(name, ""),
+                "suggestions": suggestions.get(name, ()),
+                "problems": problems.get(name, ()),
+            }
             for name, (label, example) in ASKED.items()
         ],
         "other_problems": [f"{name}: {' '.join(texts)}" for name, texts in problems.items() if name not in ASKED],

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,7 +22,7 @@ from taskstore.types.command_record import (
     place_of,
     why_no_project,
 )
-from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ProjectStatus, ResultPage
+from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ResultPage
 from taskstore.types.scalars import LABEL_LENGTH, LATEST_MS
 
 from ..access.policy import Action, commands_are_on, may, may_command
@@ -37,7 +36,7 @@ from . import parameters, payload
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
-from .words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, Step, flow_of
+from .words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
 
 PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
 HEX_BYTES = 4 * 1024
@@ -94,7 +93,7 @@ def _text(data: bytes, *, is_cut: bool) -> tuple[str, bool]:
 OF_COMMANDS = GroupScope((f"{PREFIX}*",))
 FEW = 10  # Running lists, and results, on the page of a whole project.
 # The changes that are possible for selected commands of a status.
-VERBS = {
+VERBS: Mapping[CommandStatus | None, Sequence[str]] = {
     CommandStatus.NEW: ["stash"],
     CommandStatus.NEW_STASHED: ["unstash"],
     CommandStatus.OPEN: ["stash"],
@@ -104,90 +103,13 @@ VERBS = {
     CommandStatus.FAILED_TIME: ["retry"],
     CommandStatus.FAILED_COUNT: ["retry"],
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandView:
-    """A run of a command on a page."""
-
-    seen: CommandSeen
-    out: OutputView | None
-    err: OutputView | None
-
-    @property
-    def look(self) -> str:
-        return LOOKS[self.seen.status]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProjectPage:
-    """The progress of a project, and a list of its commands."""
-
-    project: str
-    status: CommandStatus | None  # Of the listed commands; None: some running lists and some results.
-    text: str  # The text that the results must contain.
-    is_first: bool  # Whether the list starts at its beginning.
-    may_change: bool
-    lists: ListPage | None = None
-    results: ResultPage | None = None
-    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # Errors by parameter; nothing is listed then.
-
-    @cached_property
-    def found(self) -> ProjectStatus:
-        return looking.status(self.project)
-
-    @cached_property
-    def now_ms(self) -> int:
-        return Task.objects.now_ms()
-
-    @property
-    def way(self) -> list[Step]:
-        return flow_of(self.found.counts, self.found.lists, WAY)
-
-    @property
-    def beside(self) -> list[Step]:
-        return flow_of(self.found.counts, self.found.lists, BESIDE)
-
-    @property
-    def here(self) -> Step | None:
-        return flow_of(self.found.counts, self.found.lists, [self.status])[0] if self.status else None
-
-    @property
-    def rows(self) -> list[tuple[CommandSeen, str]]:
-        return [(each, LOOKS[each.status]) for each in self.results.commands] if self.results else []
-
-    @property
-    def verbs(self) -> Sequence[str]:
-        """Return the changes that are possible for selected commands."""
-        return VERBS.get(self.status, ()) if self.status else ()
-
-    @property
-    def may_select(self) -> bool:
-        return self.may_change and bool(self.verbs)
-
-    @property
-    def may_take_all(self) -> bool:
-        """Return whether all commands of the status can be selected, not only those on the page."""
-        return self.status in FINAL and not self.text
-
-    @property
-    def failed(self) -> int:
-        return self._sum(CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT)
-
-    @property
-    def waiting(self) -> int:
-        return self._sum(CommandStatus.NEW, CommandStatus.OPEN)
-
-    @property
-    def stashed(self) -> int:
-        return self._sum(CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED)
-
-    @property
-    def completed(self) -> int:
-        return self._sum(CommandStatus.COMPLETED)
-
-    def _sum(self, *statuses: CommandStatus) -> int:
-        return sum(self.found.counts.get(status, 0) for status in statuses)
+# The numbers that say which changes of a whole project are possible.
+SUMS = {
+    "failed": (CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT),
+    "waiting": (CommandStatus.NEW, CommandStatus.OPEN),
+    "stashed": (CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
+    "completed": (CommandStatus.COMPLETED,),
+}
 
 
 @require_safe
@@ -213,23 +135,37 @@ def commands(request: HttpRequest) -> HttpResponse:
 @from_replica
 def project(request: HttpRequest) -> HttpResponse:
     """Show the progress of a project; with `status`, list the commands that have it."""
-    shown = ProjectPage(
-        project=project_in(request.GET),
-        status=status_in(request.GET),
-        text=request.GET.get("text", ""),
-        is_first="after" not in request.GET,
-        may_change=may_command(user_of(request)),
-    )
+    name, status = project_in(request.GET), status_in(request.GET)
+    lists, results = None, None
+    problems: Mapping[str, Sequence[str]] = {}
     try:
-        shown, code = _with_list(shown, request), 200
+        lists, results = _listed(request, name, status)
     except InvalidInput as refused:
-        shown, code = replace(shown, problems=refused.fields), 400
-    context = {
-        "page": shown,
-        "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
-        **rights_of(request),
+        problems = refused.fields
+    found, text, verbs = looking.status(name), request.GET.get("text", ""), VERBS.get(status, ())
+    sums = {word: sum(found.counts.get(each, 0) for each in statuses) for word, statuses in SUMS.items()}
+    shown = {
+        "project": name,
+        "status": status,
+        "text": text,
+        "is_first": "after" not in request.GET,
+        "found": found,
+        "now_ms": Task.objects.now_ms(),
+        "way": flow_of(found.counts, found.lists, WAY),
+        "beside": flow_of(found.counts, found.lists, BESIDE),
+        "here": flow_of(found.counts, found.lists, [status])[0] if status else None,
+        "lists": lists,
+        "results": results,
+        "rows": [(each, LOOKS[each.status]) for each in results.commands] if results else [],
+        "problems": problems,
+        "verbs": verbs,
+        "may_select": may_command(user_of(request)) and bool(verbs),
+        # All commands of the status, not only those on the page.
+        "may_take_all": status in FINAL and not text,
+        **sums,
     }
-    return render(request, "tasks_app/command_project.html", context, status=code)
+    context = {"page": shown, "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS), **rights_of(request)}
+    return render(request, "tasks_app/command_project.html", context, status=400 if problems else 200)
 
 
 @require_safe
@@ -271,7 +207,10 @@ def command(request: HttpRequest) -> HttpResponse:
         "tasks_app/_shell_command.html" if is_partial(request) else "tasks_app/shell_command.html",
         {
             "asked_id": command_id,
-            "shown": CommandView(seen=seen, out=show(run.out) if run else None, err=show(run.err) if run else None),
+            "seen": seen,
+            "look": LOOKS[seen.status],
+            "out": show(run.out) if run else None,
+            "err": show(run.err) if run else None,
             "line": payload.text_of(seen.cmd.encode(), is_whole=True),
             "meaning": MEANINGS[seen.status],
             "progress": progress.get(seen.id, ""),
@@ -340,19 +279,17 @@ def status_in(asked: Mapping[str, str]) -> CommandStatus | None:
     return CommandStatus(text) if text else None
 
 
-def _with_list(shown: ProjectPage, request: HttpRequest) -> ProjectPage:
-    """Return the page with its lists and results. Raises InvalidInput."""
-    name, status = shown.project, shown.status
+def _listed(request: HttpRequest, name: str, status: CommandStatus | None) -> tuple[ListPage | None, ResultPage | None]:
+    """Return the lists and the results that are asked for. Raises InvalidInput."""
     text = parameters.text_of(request.GET, "text", parameters.LONGEST_FILTER)
     after = request.GET.get("after") or None
     if status in OF_LISTS:
-        return replace(shown, lists=looking.lists(name, status=status, after=after))
+        return looking.lists(name, status=status, after=after), None
     if status or text or after:
         if text and not may(user_of(request), Action.SEE_PAYLOADS):
             raise InvalidInput({"text": ["can't be searched: your role does not allow you to see command lines"]})
-        return replace(shown, results=looking.results(name, status=status, text=text, after=after))
-    running = looking.lists(name, status=CommandStatus.RUNNING, limit=FEW)
-    return replace(shown, lists=running, results=looking.results(name, limit=FEW))
+        return None, looking.results(name, status=status, text=text, after=after)
+    return looking.lists(name, status=CommandStatus.RUNNING, limit=FEW), looking.results(name, limit=FEW)
 
 
 def _list_elsewhere(request: HttpRequest, list_id: int) -> HttpResponse:

@@ -68,64 +68,31 @@ TIMES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
-    """A job on a page."""
-
-    job: Job
-    task: Task
-    now_ms: int
-
-    @property
-    def look(self) -> str:
-        return LOOKS[self.job.status]
-
-    @property
-    def when(self) -> str:
-        return TIMES[self.job.status]
-
-    @property
-    def at_ms(self) -> int:
-        """Return the time that `when` names."""
-        match self.job.status:
-            case JobStatus.SCHEDULED | JobStatus.PENDING:
-                return self.job.available_at_ms
-            case JobStatus.STARTED:
-                return self.job.started or self.task.leased_since_ms
-        return self.job.updated
-
-    @property
-    def ran_ms(self) -> int | None:
-        """Return how long the last attempt took or has run; None when that is unknown."""
-        return _length_of(self.job.attempt, self.now_ms)
-
-    @property
-    def tried(self) -> int:
-        """Return the number of attempts; for a large record, which a list does not read, the number of claims."""
-        return len(self.attempts) if self.job.is_whole else self.task.claims
-
-    @property
-    def attempts(self) -> list[AttemptView]:
-        """Return the recorded attempts and the current one."""
-        attempts = [*self.job.attempts]
-        if self.job.attempt and self.job.attempt not in attempts:
-            attempts.append(self.job.attempt)
-        return [AttemptView.of(attempt, self.now_ms) for attempt in attempts]
+def shown_of(job: Job, task: Task, now_ms: int) -> dict[str, Any]:
+    """Return what a page says of a job."""
+    attempts = [*job.attempts]
+    if job.attempt and job.attempt not in attempts:
+        attempts.append(job.attempt)
+    at_ms = job.updated
+    if job.status in (JobStatus.SCHEDULED, JobStatus.PENDING):
+        at_ms = job.available_at_ms
+    elif job.status is JobStatus.STARTED:
+        at_ms = job.started or task.leased_since_ms
+    return {
+        "job": job,
+        "task": task,
+        "look": LOOKS[job.status],
+        "when": TIMES[job.status],
+        "at_ms": at_ms,
+        "ran_ms": _length_of(job.attempt, now_ms),
+        # A list does not read a large record.
+        "tried": len(attempts) if job.is_whole else task.claims,
+        "attempts": [(each, *_end_of(each), _length_of(each, now_ms)) for each in attempts],
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptView:
-    """An attempt on a page."""
-
-    attempt: Attempt
-    look: str
-    what: str
-    ran_ms: int | None
-
-    @classmethod
-    def of(cls, attempt: Attempt, now_ms: int) -> AttemptView:
-        look, what = ENDS[attempt.how] if attempt.how else ("claimed", "Running")
-        return cls(attempt=attempt, look=look, what=what, ran_ms=_length_of(attempt, now_ms))
+def _end_of(attempt: Attempt) -> tuple[str, str]:
+    return ENDS[attempt.how] if attempt.how else ("claimed", "Running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +157,7 @@ def job(request: HttpRequest, job_id: int) -> HttpResponse:
         request,
         "tasks_app/_job.html" if is_partial(request) else "tasks_app/job.html",
         {
-            "shown": JobView(job=found, task=task, now_ms=Task.objects.now_ms()),
+            "shown": shown_of(found, task, Task.objects.now_ms()),
             "now_ms": Task.objects.now_ms(),
             "diagnosis": of_task(task, Task.objects.now_ms(), seen(), bytes(task.data)),
             "content": _content_of(found) if may(user, Action.SEE_PAYLOADS, group) else None,
@@ -203,7 +170,7 @@ def _list(
     request: HttpRequest, asked: Mapping[str, str], found: Page | None, refused: InvalidInput | None = None
 ) -> HttpResponse:
     now_ms = found.at_ms if found else Task.objects.now_ms()
-    shown = [JobView(job=each, task=found.tasks[each.task], now_ms=now_ms) for each in found.jobs] if found else []
+    shown = [shown_of(each, found.tasks[each.task], now_ms) for each in found.jobs] if found else []
     counts = _counts()
     context = {
         "asked": asked,
@@ -213,7 +180,7 @@ def _list(
         "is_filtered": any(asked.values()),
         "tabs": _tabs(counts, asked),
         "queues": sorted(counts),
-        "functions": sorted({each.job.function for each in shown}),
+        "functions": sorted({each.function for each in found.jobs} if found else ()),
         "problems": refused.fields if refused else {},
         "now_ms": now_ms,
         "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),

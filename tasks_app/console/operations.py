@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
@@ -22,70 +23,40 @@ PAGE = 50
 RECENT_MS = 30_000  # How long every page shows a finished operation, with its undo, to the person who started it.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationView:
-    """An operation on a page."""
+def shown_of(operation: BulkOperation) -> dict[str, Any]:
+    """Return what a page says of an operation: what it has done, what it has skipped and why, and whether undo goes."""
+    kept, options = operation.parameters, WORDS[operation.verb].options
+    facts = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
+    facts.append(("leased tasks", "included" if kept.get("takes_claimed") else ""))
+    reasons = bulk.reasons(operation.pk, operation.gone)
+    return {
+        "operation": operation,
+        "is_running": operation.state == BulkOperation.State.RUNNING,
+        "handled": operation.done + operation.skipped + operation.gone + operation.failed,
+        "took_ms": (operation.ended_at_ms or Task.objects.now_ms()) - operation.began_at_ms,
+        "why_no_undo": bulk.why_not_undoable(operation),
+        # What undid it, or is undoing it.
+        "undo": BulkOperation.objects.filter(undoes=operation.pk).order_by("-pk").first(),
+        "reasons": reasons,
+        "sentence": _sentence(operation, reasons),
+        "parameters": [(fact, text) for fact, text in facts if fact and text],
+    }
 
-    operation: BulkOperation
-    now_ms: int
 
-    @property
-    def is_running(self) -> bool:
-        return self.operation.state == BulkOperation.State.RUNNING
-
-    @property
-    def handled(self) -> int:
-        return self.operation.done + self.skipped + self.operation.failed
-
-    @property
-    def skipped(self) -> int:
-        return self.operation.skipped + self.operation.gone
-
-    @property
-    def took_ms(self) -> int:
-        return (self.operation.ended_at_ms or self.now_ms) - self.operation.began_at_ms
-
-    @property
-    def why_no_undo(self) -> str:
-        return bulk.why_not_undoable(self.operation)
-
-    @property
-    def undo(self) -> BulkOperation | None:
-        """Return the operation that undid this one or is undoing it."""
-        return BulkOperation.objects.filter(undoes=self.operation.pk).order_by("-pk").first()
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        return bulk.reasons(self.operation.pk, self.operation.gone)
-
-    @property
-    def sentence(self) -> str:
-        """Describe what the operation has done, and what it has skipped."""
-        operation = self.operation
-        if self.is_running:
-            return f"{WORDS[operation.verb].doing} {counted(operation.expected, 'task')}{self._where}"
-        skipped = ", ".join(f"{number(count)} {why}" for why, count in self.reasons.items())
-        rest = [f"Skipped: {skipped}." if skipped else ""]
-        rest += [f"Failed: {number(operation.failed)}." if operation.failed else ""]
-        rest += [f"Cancelled by {operation.cancelled_by}." if operation.state == "cancelled" else ""]
-        done = f"{WORDS[operation.verb].done} {counted(operation.done, 'task')}{self._where}."
-        return " ".join(filter(None, [done, *rest]))
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        """Return the options that were set, each with its name."""
-        kept = self.operation.parameters
-        options = WORDS[self.operation.verb].options
-        facts = [(option.fact, _in_words(option, kept.get(option.name))) for option in options]
-        facts.append(("leased tasks", "included" if kept.get("takes_claimed") else ""))
-        return [(fact, text) for fact, text in facts if fact and text]
-
-    @property
-    def _where(self) -> str:
-        group, to = self.operation.group, "" if self.operation.undoes else bulk.action_of(self.operation).to_group
-        if to:
-            return f" from {group} to {to}" if group else f" to {to}"
-        return f" in {group}" if group else ""
+def _sentence(operation: BulkOperation, reasons: Mapping[str, int]) -> str:
+    group, to = operation.group, "" if operation.undoes else bulk.action_of(operation).to_group
+    where = f" in {group}" if group else ""
+    if to:
+        where = f" from {group} to {to}" if group else f" to {to}"
+    words_of = WORDS[operation.verb]
+    if operation.state == BulkOperation.State.RUNNING:
+        return f"{words_of.doing} {counted(operation.expected, 'task')}{where}"
+    skipped = ", ".join(f"{number(count)} {why}" for why, count in reasons.items())
+    said = [f"{words_of.done} {counted(operation.done, 'task')}{where}."]
+    said += [f"Skipped: {skipped}."] * bool(skipped)
+    said += [f"Failed: {number(operation.failed)}."] * bool(operation.failed)
+    said += [f"Cancelled by {operation.cancelled_by}."] * (operation.state == BulkOperation.State.CANCELLED)
+    return " ".join(said)
 
 
 def _in_words(option: Option, value: str | int | None) -> str:
@@ -113,7 +84,7 @@ def operations(request: HttpRequest) -> HttpResponse:
         request,
         "tasks_app/operations.html",
         {
-            "operations": _shown(found[:PAGE]),
+            "operations": found[:PAGE],
             "next": found[PAGE - 1].pk if len(found) > PAGE else None,
             "is_first": not before,
             "now_ms": Task.objects.now_ms(),
@@ -125,7 +96,7 @@ def operations(request: HttpRequest) -> HttpResponse:
 @page(Action.SEE)
 def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Show an operation; an open page polls it as a partial while it runs."""
-    [shown] = _shown([_named(operation_id)])
+    shown = shown_of(_named(operation_id))
     left_alone = BulkItem.objects.filter(operation=operation_id).exclude(outcome=BulkItem.Outcome.DONE)
     after = parameters.whole_number("after", request.GET.get("after") or "0")
     items = list(left_alone.filter(origin__gt=after).defer("data").order_by("origin")[: PAGE + 1])
@@ -136,7 +107,7 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
             "shown": shown,
             "items": items[:PAGE],
             "next": items[PAGE - 1].origin if len(items) > PAGE else None,
-            "now_ms": shown.now_ms,
+            "now_ms": Task.objects.now_ms(),
         },
     )
 
@@ -163,14 +134,15 @@ def mine(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks_app/_mine.html", {"mine": recent_of(name_of(user_of(request)))})
 
 
-def recent_of(name: str) -> list[OperationView]:
+def recent_of(name: str) -> list[dict[str, Any]]:
     """Return the operations of a person that run or have just ended, newest first, at most three."""
     began = BulkOperation.objects.filter(by=name)
     running = began.filter(state=BulkOperation.State.RUNNING)
     ended = began.filter(ended_at_ms__gt=Task.objects.now_ms() - RECENT_MS)
     recent = {*running, *ended}
     undone = {operation.undoes for operation in recent}
-    return _shown(sorted((each for each in recent if each.pk not in undone), key=lambda each: -each.pk)[:3])
+    newest = sorted((each for each in recent if each.pk not in undone), key=lambda each: -each.pk)
+    return [shown_of(each) for each in newest[:3]]
 
 
 def _named(operation_id: int) -> BulkOperation:
@@ -178,8 +150,3 @@ def _named(operation_id: int) -> BulkOperation:
         return BulkOperation.objects.get(pk=operation_id)
     except BulkOperation.DoesNotExist:
         raise Http404 from None
-
-
-def _shown(found: list[BulkOperation]) -> list[OperationView]:
-    now_ms = Task.objects.now_ms()
-    return [OperationView(operation=each, now_ms=now_ms) for each in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -42,45 +42,17 @@ from .replica import from_replica
 LINE_MINUTES = 30  # The view boxes in _level.html are one less wide.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
-    """The tasks in a state, over all groups, and the number of groups that have any."""
-
-    state: State
-    tasks: int
-    groups: int
-    line: str  # Points of a line; empty: not yet known.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
-    """The number of reporting workers, and a note about the others."""
-
-    heard: int
-    note: str
-    line: str
-
-
 def lines_of_tiles() -> dict[str, str]:
     """Return the lines of the last half hour, by LEVELS; empty where there are no numbers yet."""
     past = levels(LINE_MINUTES)
     return {name: points_of(past.get(name, [])) for name in LEVELS}
 
 
-def tiles_of(every: Summary, lines: Mapping[str, str]) -> list[Tile]:
-    return [
-        Tile(state=state, tasks=getattr(every.numbers, state), groups=every.holding[state], line=lines[state])
-        for state in IN_BARS
-    ]
-
-
-def workers_of(clients: Iterable[Seen], lines: Mapping[str, str]) -> Workers:
-    """Summarize the clients that have reported within a day."""
+def workers_of(clients: Iterable[Seen]) -> tuple[int, str]:
+    """Return how many of the clients report, and a note about the others."""
     are_lost = [each.is_lost for each in clients]
-    lost = sum(are_lost)
-    heard = len(are_lost) - lost
-    note = f"{number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
-    return Workers(heard=heard, note=note, line=lines["workers"])
+    lost, heard = sum(are_lost), len(are_lost) - sum(are_lost)
+    return heard, f"{number(lost)} lost" if lost else "all reporting" if heard else "no workers reporting"
 
 
 NOTICES, MOST_NOTICES = 3, 200
@@ -129,8 +101,8 @@ def overview(request: HttpRequest) -> HttpResponse:
         {
             **_attention(request, clients, known, every.at_ms),
             **groups,
-            "tiles": tiles_of(every, lines),
-            "workers": workers_of(clients, lines),
+            "tiles": [(each, getattr(every.numbers, each), every.holding[each], lines[each]) for each in IN_BARS],
+            "workers": (*workers_of(clients), lines["workers"]),
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
         },
@@ -228,7 +200,7 @@ def flow(request: HttpRequest) -> HttpResponse:
             folders[prefix] = names
             found.update(names)
     stats, clients, lines = stats_of([*groups, *found]), seen(), lines_of_tiles()
-    workers = workers_of(clients, lines)
+    heard, note = workers_of(clients)
     # Some groups may have become empty since they were found.
     left = {prefix: [name for name in names if name in stats] for prefix, names in folders.items()}
     rows = rows_of(
@@ -242,8 +214,8 @@ def flow(request: HttpRequest) -> HttpResponse:
     return JsonResponse(
         {
             "tiles": {
-                "workers": number(workers.heard),
-                "workers-note": workers.note,
+                "workers": number(heard),
+                "workers-note": note,
                 **{f"{name}-level": points for name, points in lines.items()},
             },
             "groups": {row.name: _cells(row, request) for row in rows if not row.groups},

@@ -93,7 +93,10 @@ def drain(waiting: int, in_per_minute: float, out_per_minute: float) -> str:
     net = out_per_minute - in_per_minute
     if net < 0:
         return "growing"
-    return duration(round(waiting / net * 60) * 1_000) if net else "steady"
+    if not net:
+        return "steady"
+    left_s = round(waiting / net * 60)
+    return duration(left_s * 1_000) if left_s else "—"
 
 
 def now_ms() -> int:

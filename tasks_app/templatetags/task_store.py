@@ -258,7 +258,7 @@ def theme(context: Any) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def my_operations(context: Any) -> Sequence[operations.OperationView]:
+def my_operations(context: Any) -> Sequence[Mapping[str, Any]]:
     """Return the reader's operations that run or have just ended."""
     user = context["request"].user
     return operations.recent_of(name_of(user)) if policy.may(user, Action.OPERATE) else []
