@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render, resolve_url
@@ -11,16 +11,15 @@ from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import BulkAction as Words
-from taskstore.types.bulk_actions import Kind, Option
-from taskstore.types.tasks import State
+from taskstore.types.bulk_actions import Kind
 from taskstore.units import counted
 
 from .. import bulk
 from ..access.policy import Action
 from ..bulk import Action as BulkAction
-from ..bulk import Asked, Preview, Selection, Target
+from ..bulk import Asked, Preview, Selection
 from ..models import Task
-from ..reading.listing import Row, rows_of
+from ..reading.listing import rows_of
 from . import links, parameters
 from .pages import actor_for, go_to, is_partial, page, user_of
 
@@ -28,127 +27,51 @@ MOST_TARGETS = 10  # Groups that a confirmation names.
 INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """An option of an action, as a field of the confirmation."""
+def plan_of(action: BulkAction, preview: Preview, asked: QueryDict) -> dict[str, Any]:
+    """Return the effect of an action on the tasks of a preview, in numbers, and the fields of its options."""
+    ready_already = preview.ready_already if action.makes_available else 0
+    affected = preview.count - preview.claimed - ready_already - preview.ended
+    selection, options = preview.selection, action.options_for(preview.dead_letters)
+    # Each with its value. Of one with a checkbox, the value stays as it is while that is unticked.
+    fields = [
+        (option, INPUT_TYPES.get(option.kind, "text"), asked.get(option.name, ""), f"set_{option.name}" in asked)
+        for option in options
+    ]
+    rare = [field for field in fields if field[0].is_rare]
+    takes_group = any(option.kind is Kind.GROUP for option in options)
+    return {
+        "preview": preview,
+        "selection": selection,
+        "words": action.words,
+        "url": resolve_url(links.page_of_action(action.words.name)),
+        "typed": bulk.to_type(action.words, preview),  # Empty: nothing needs to be typed to confirm.
+        "otherwise": [option.otherwise for option in options if option.otherwise],
+        "plain_fields": [each for each in fields if not each[0].is_rare and each[0].default is not None],
+        "settable_fields": [each for each in fields if each[0].default is None],
+        "rare_fields": rare,
+        "has_rare_values": any(value for _, _, value, _ in rare),
+        "groups": Task.objects.groups() if takes_group else [],
+        "affected": affected,
+        "ready_already": ready_already,
+        "button": _button(action.words, preview, affected),
+        "button_with_claimed": _button(action.words, preview, affected + preview.claimed),
+        "some_targets": preview.targets[:MOST_TARGETS],
+        "more_targets": len(preview.targets[MOST_TARGETS:]),
+        "missing": 0 if selection.ids is None else len(selection.ids) - preview.count,  # They no longer exist.
+        "by_state": [(state, count) for state, count in preview.by_state.items() if count],
+        "samples": rows_of(preview.samples, selection.as_of_ms),
+    }
 
-    option: Option
-    value: str
-    is_set: bool  # Whether the checkbox of an optional option is ticked.
 
-    @property
-    def input_type(self) -> str:
-        return INPUT_TYPES.get(self.option.kind, "text")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The effect of an action on the tasks of a preview, in numbers."""
-
-    action: BulkAction
-    preview: Preview
-    asked: QueryDict
-
-    @property
-    def words(self) -> Words:
-        return self.action.words
-
-    @property
-    def typed(self) -> str:
-        """Return the text that the person must type to confirm; empty when none is needed."""
-        return bulk.to_type(self.words, self.preview)
-
-    @property
-    def fields(self) -> list[Field]:
-        return [
-            Field(option=option, value=self.asked.get(option.name, ""), is_set=f"set_{option.name}" in self.asked)
-            for option in self.action.options_for(self.preview.dead_letters)
-        ]
-
-    @property
-    def plain_fields(self) -> list[Field]:
-        """Return the fields that are always visible."""
-        return [field for field in self.fields if not field.option.is_rare and field.option.default is not None]
-
-    @property
-    def settable_fields(self) -> list[Field]:
-        """Return the fields with a checkbox: unticked, the value stays as it is."""
-        return [field for field in self.fields if field.option.default is None]
-
-    @property
-    def rare_fields(self) -> list[Field]:
-        return [field for field in self.fields if field.option.is_rare]
-
-    @property
-    def has_rare_values(self) -> bool:
-        return any(field.value for field in self.rare_fields)
-
-    @property
-    def groups(self) -> list[str]:
-        """Return the group names to choose from; empty when no field takes a group."""
-        return Task.objects.groups() if any(field.option.kind is Kind.GROUP for field in self.fields) else []
-
-    @property
-    def selection(self) -> Selection:
-        return self.preview.selection
-
-    @property
-    def url(self) -> str:
-        return resolve_url(links.page_of_action(self.words.name))
-
-    @property
-    def affected(self) -> int:
-        return self.preview.count - self.preview.claimed - self.ready_already - self.preview.ended
-
-    @property
-    def with_claimed(self) -> int:
-        return self.affected + self.preview.claimed
-
-    @property
-    def ready_already(self) -> int:
-        return self.preview.ready_already if self.action.makes_available else 0
-
-    @property
-    def button(self) -> str:
-        """Return the label of the button that leaves leased tasks out."""
-        return self._button(self.affected)
-
-    @property
-    def button_with_claimed(self) -> str:
-        return self._button(self.with_claimed)
-
-    def _button(self, count: int) -> str:
-        # A requeue that moves tasks names the target.
-        tasks = counted(count, "task")
-        targets = self.preview.targets
-        if not any(target.moved for target in targets):
-            return f"{self.words.label} {tasks}"
-        where = targets[0].group if len(targets) == 1 else counted(len(targets), "group")
-        if any(target.moved < target.count for target in targets):
-            return f"{self.words.label} {tasks} in {where}"
-        return f"Send back to {where}" + ("" if count == 1 else f" ({tasks})")
-
-    @property
-    def some_targets(self) -> Sequence[Target]:
-        return self.preview.targets[:MOST_TARGETS]
-
-    @property
-    def more_targets(self) -> int:
-        """Return the number of target groups that are not named."""
-        return len(self.preview.targets[MOST_TARGETS:])
-
-    @property
-    def missing(self) -> int:
-        """Return the number of selected ids that no longer exist."""
-        return 0 if self.selection.ids is None else len(self.selection.ids) - self.preview.count
-
-    @property
-    def by_state(self) -> list[tuple[State, int]]:
-        return [(state, count) for state, count in self.preview.by_state.items() if count]
-
-    @property
-    def samples(self) -> list[Row]:
-        return rows_of(self.preview.samples, self.selection.as_of_ms)
+def _button(words: Words, preview: Preview, count: int) -> str:
+    """Return the words of the button. A requeue that moves tasks names the target."""
+    tasks, targets = counted(count, "task"), preview.targets
+    if not any(target.moved for target in targets):
+        return f"{words.label} {tasks}"
+    where = targets[0].group if len(targets) == 1 else counted(len(targets), "group")
+    if any(target.moved < target.count for target in targets):
+        return f"{words.label} {tasks} in {where}"
+    return f"Send back to {where}" + ("" if count == 1 else f" ({tasks})")
 
 
 @require_safe
@@ -192,7 +115,7 @@ def _confirmation(
         request,
         "tasks_app/_confirm.html" if is_partial(request) else "tasks_app/confirm.html",
         {
-            "plan": Plan(action=fresh, preview=seen, asked=asked),
+            "plan": plan_of(fresh, seen, asked),
             "back": _page_before(asked, selection),
             "asked": asked,
             "errors": refused.fields if refused else {},
