@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
@@ -32,52 +32,17 @@ HEIGHT = 20
 LIMIT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A segment of the bar, in thousandths of its length."""
-
-    state: State
-    start: int
-    length: int
-
-
-def part(number: int, total: int) -> int:
-    """Return the length of the segment for `number` of `total`."""
-    return WHOLE * number // max(total, 1)
-
-
-def shares_of(counts: Numbers) -> Sequence[Share]:
-    """Return the segments in the order of the states. Finished tasks have none: nobody waits for them."""
+def shares_of(counts: Numbers) -> list[tuple[State, int, int]]:
+    """Return the segments of a bar, each from and how long, in thousandths of its length."""
     numbers = [getattr(counts, state) for state in IN_BARS]
-    ends = [part(sum(numbers[: place + 1]), sum(numbers)) for place in range(len(numbers))]
-    starts = [0, *ends]
-    return [
-        Share(state=state, start=start, length=end - start)
-        for state, start, end in zip(IN_BARS, starts, ends, strict=False)
-    ]
+    total = max(sum(numbers), 1)
+    ends = [WHOLE * sum(numbers[: place + 1]) // total for place in range(len(numbers))]
+    return [(state, start, end - start) for state, start, end in zip(IN_BARS, [0, *ends], ends, strict=False)]
 
 
 SPARK_MINUTES = 30  # The view boxes in _group_row.html and flow.js are one less wide.
 NONE_KNOWN: Mapping[str, Diagnosis] = {}
 DEEPEST = 8  # The greatest indentation.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A group, or a folder of groups."""
-
-    name: str  # Or the folder's prefix.
-    label: str  # The name without the folder's prefix.
-    level: int
-    groups: int  # The number of groups in a folder; 0: this is a group.
-    is_open: bool
-    stats: Stats
-    diagnosis: Diagnosis
-    workers: str  # How many have named it: "2, 1 lost".
-    shares: Sequence[Share]
-    oldest_ready_at_ms: int | None
-    drained: str
-    spark: str  # Points of a line; empty: nothing happened.
 
 
 def rows_of(
@@ -86,7 +51,7 @@ def rows_of(
     now_ms: int,
     known: Mapping[str, Diagnosis] = NONE_KNOWN,
     table: Table | None = None,
-) -> list[Row]:
+) -> list[dict[str, Any]]:
     """Return the rows of these lines. Those of a table know which folders are open.
 
     `known`: the worst diagnoses; those of the other groups of the lines are made.
@@ -97,36 +62,30 @@ def rows_of(
     unknown = {line.name: line.stats for line in lines if not line.is_folder and line.name not in known}
     found = {**known, **of_groups(unknown, clients)}
     workers = by_group(clients, {name for line in lines for name in line.names})
-    return [
-        Row(
-            name=line.name,
-            label=below(line.name, line.above[-1].name if line.above else ""),
-            level=min(len(line.above), DEEPEST),
-            groups=len(line.names) if line.is_folder else 0,
-            is_open=table is not None and table.is_open(line),
-            stats=line.stats,
-            diagnosis=of_folder(line.name, line.names, bad) if line.is_folder else found[line.name],
-            workers=workers_in_words(
-                {each.client.id: each for name in line.names for each in workers.get(name, ())}.values()
-            ),
-            shares=shares_of(line.stats.counts),
-            oldest_ready_at_ms=oldest_at_ms(line.stats, now_ms),
-            drained=words.drain(line.stats.counts.to_do, line.stats.in_per_minute, line.stats.out_per_minute),
-            spark=spark,
-        )
-        for line, spark in zip(lines, sparks_of(lines), strict=True)
-    ]
-
-
-def sparks_of(lines: Sequence[Line]) -> list[str]:
-    """Return the sparkline of each group or folder: its number of tasks within the last half hour."""
     numbers = backlogs([(line.names, line.stats.counts.tasks) for line in lines], SPARK_MINUTES)
-    return [points_of(each) for each in numbers]
-
-
-def oldest_at_ms(stats: Stats, now_ms: int) -> int | None:
-    """Return the time since which the oldest ready task has been ready; None when no task is."""
-    return None if stats.oldest_ready_ms is None else now_ms - stats.oldest_ready_ms
+    rows = []
+    for line, backlog in zip(lines, numbers, strict=True):
+        stats, oldest_ms = line.stats, line.stats.oldest_ready_ms
+        named = {each.client.id: each for name in line.names for each in workers.get(name, ())}
+        rows.append(
+            {
+                "name": line.name,
+                "label": below(line.name, line.above[-1].name if line.above else ""),
+                "level": min(len(line.above), DEEPEST),
+                "groups": len(line.names) if line.is_folder else 0,
+                "is_open": table is not None and table.is_open(line),
+                "stats": stats,
+                "diagnosis": of_folder(line.name, line.names, bad) if line.is_folder else found[line.name],
+                "workers": workers_in_words(named.values()),
+                "shares": shares_of(stats.counts),
+                "oldest_ready_at_ms": None if oldest_ms is None else now_ms - oldest_ms,
+                "in": words.rate(stats.in_per_minute),
+                "out": words.rate(stats.out_per_minute),
+                "drain": words.drain(stats.counts.to_do, stats.in_per_minute, stats.out_per_minute),
+                "spark": points_of(backlog),  # Empty: nothing happened.
+            }
+        )
+    return rows
 
 
 def workers_in_words(named: Collection[Seen]) -> str:

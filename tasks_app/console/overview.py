@@ -27,7 +27,6 @@ from .group_table import (
     IN_BARS,
     ROWS,
     Page,
-    Row,
     Table,
     folder_line,
     group_line,
@@ -218,23 +217,19 @@ def flow(request: HttpRequest) -> HttpResponse:
                 "workers-note": note,
                 **{f"{name}-level": points for name, points in lines.items()},
             },
-            "groups": {row.name: _cells(row, request) for row in rows if not row.groups},
-            "folders": {row.name: _cells(row, request) for row in rows if row.groups},
+            "groups": {row["name"]: _cells(row, request) for row in rows if not row["groups"]},
+            "folders": {row["name"]: _cells(row, request) for row in rows if row["groups"]},
         }
     )
 
 
-def _cells(row: Row, request: HttpRequest) -> dict[str, Any]:
-    diagnosis, oldest = row.diagnosis, row.oldest_ready_at_ms
+def _cells(row: Mapping[str, Any], request: HttpRequest) -> dict[str, Any]:
+    diagnosis, oldest = row["diagnosis"], row["oldest_ready_at_ms"]
     return {
+        **{name: row[name] for name in ("workers", "in", "out", "drain", "spark")},
         "status": {"kind": diagnosis.kind, "what": diagnosis.what, "icon": diagnosis.icon},
         "why": {"text": diagnosis.rest, "advice": _link(diagnosis.advice, request)},
-        "workers": row.workers,
         "oldest": None if oldest is None else words.iso(oldest),
-        "in": words.rate(row.stats.in_per_minute),
-        "out": words.rate(row.stats.out_per_minute),
-        "drain": row.drained,
-        "spark": row.spark,
     }
 
 

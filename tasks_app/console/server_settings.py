@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -52,77 +51,46 @@ def words_or(empty: str) -> Callable[[str], str]:
     return lambda value: value or empty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A setting, named like its environment variable."""
-
-    name: str
-    says: str
-    show: Callable[[Any], str] = str
-
-    def is_in_force(self) -> bool:
-        return hasattr(settings, self.name)
-
-    def value(self) -> str:
-        return self.show(getattr(settings, self.name))
-
-    def source(self) -> str:
-        """Return the place that sets it: the environment, the default, or a settings module."""
-        if self.name in os.environ:
-            return "environment"
-        module = os.environ.get("DJANGO_SETTINGS_MODULE", OWN_SETTINGS)
-        return "default" if module == OWN_SETTINGS else module
-
-
-LIMITS: dict[str, Sequence[Limit]] = {
+# The settings in force, each with its meaning and how its value is shown.
+LIMITS: dict[str, Sequence[tuple[str, str, Callable[[Any], str]]]] = {
     "Request limits": (
-        Limit(name="TASKSTORE_MAX_DATA_BYTES", says="maximum data size of a task", show=size),
-        Limit(name="TASKSTORE_MAX_REQUEST_BYTES", says="maximum request size", show=size),
-        Limit(name="TASKSTORE_MAX_ANSWER_BYTES", says="maximum size of a response with tasks", show=size),
-        Limit(name="TASKSTORE_MAX_ANSWERS_BYTES", says="maximum size of concurrent large responses", show=size),
-        Limit(name="TASKSTORE_GRPC_MAX_MESSAGE_BYTES", says="maximum gRPC message size", show=size),
-        Limit(
-            name="TASKSTORE_MAX_CHANGES",
-            says="maximum adds, updates, deletes and depends per commit",
-            show=number,
-        ),
-        Limit(name="TASKSTORE_MAX_LABELS", says="maximum labels per task", show=number),
-        Limit(name="TASKSTORE_MAX_CLAIM_GROUPS", says="maximum groups per claim", show=number),
-        Limit(name="TASKSTORE_MAX_VALUES", says="maximum JSON values per request", show=number),
-        Limit(name="TASKSTORE_MAX_BYTES_IN_FLIGHT", says="maximum size of a client's concurrent requests", show=size),
-        Limit(name="TASKSTORE_MAX_GROUPS", says="maximum number of groups", show=number),
-        Limit(
-            name="TASKSTORE_MAX_TOKEN_GROUPS",
-            says="maximum number of groups allowed by a token's list",
-            show=number,
-        ),
+        ("TASKSTORE_MAX_DATA_BYTES", "maximum data size of a task", size),
+        ("TASKSTORE_MAX_REQUEST_BYTES", "maximum request size", size),
+        ("TASKSTORE_MAX_ANSWER_BYTES", "maximum size of a response with tasks", size),
+        ("TASKSTORE_MAX_ANSWERS_BYTES", "maximum size of concurrent large responses", size),
+        ("TASKSTORE_GRPC_MAX_MESSAGE_BYTES", "maximum gRPC message size", size),
+        ("TASKSTORE_MAX_CHANGES", "maximum adds, updates, deletes and depends per commit", number),
+        ("TASKSTORE_MAX_LABELS", "maximum labels per task", number),
+        ("TASKSTORE_MAX_CLAIM_GROUPS", "maximum groups per claim", number),
+        ("TASKSTORE_MAX_VALUES", "maximum JSON values per request", number),
+        ("TASKSTORE_MAX_BYTES_IN_FLIGHT", "maximum size of a client's concurrent requests", size),
+        ("TASKSTORE_MAX_GROUPS", "maximum number of groups", number),
+        ("TASKSTORE_MAX_TOKEN_GROUPS", "maximum number of groups allowed by a token's list", number),
     ),
     "Durability and retention": (
-        Limit(name="TASKSTORE_DURABILITY", says="durability of commits"),
-        Limit(name="TASKSTORE_HISTORY", says="history of finished tasks"),
-        Limit(name="TASKSTORE_HISTORY_DAYS", says="history retention", show=days),
-        Limit(name="TASKSTORE_HISTORY_ROWS", says="maximum history rows on SQLite", show=number),
-        Limit(name="TASKSTORE_AUDIT_DAYS", says="audit retention", show=days),
-        Limit(name="TASKSTORE_RETENTION", says="task retention by group", show=words_or("unlimited")),
-        Limit(
-            name="TASKSTORE_COMMAND_LISTS", says="rules for bundling shell commands into lists", show=words_or("none")
-        ),
-        Limit(name="TASKSTORE_KEY_SECONDS", says="lifetime of an Idempotency-Key", show=seconds),
+        ("TASKSTORE_DURABILITY", "durability of commits", str),
+        ("TASKSTORE_HISTORY", "history of finished tasks", str),
+        ("TASKSTORE_HISTORY_DAYS", "history retention", days),
+        ("TASKSTORE_HISTORY_ROWS", "maximum history rows on SQLite", number),
+        ("TASKSTORE_AUDIT_DAYS", "audit retention", days),
+        ("TASKSTORE_RETENTION", "task retention by group", words_or("unlimited")),
+        ("TASKSTORE_COMMAND_LISTS", "rules for bundling shell commands into lists", words_or("none")),
+        ("TASKSTORE_KEY_SECONDS", "lifetime of an Idempotency-Key", seconds),
     ),
     "Sessions and rate limits": (
-        Limit(name="TASKSTORE_SESSION_IDLE_MINUTES", says="inactivity before sign-out", show=minutes),
-        Limit(name="TASKSTORE_SESSION_HOURS", says="maximum session length", show=hours),
-        Limit(name="TASKSTORE_SIGN_IN_RATE", says="sign-in attempts per address", show=per_minute),
-        Limit(name="TASKSTORE_WRONG_TOKEN_RATE", says="wrong tokens per address", show=per_second),
-        Limit(name="TASKSTORE_TOKEN_RATE", says="requests per token", show=per_second),
-        Limit(name="TASKSTORE_ADDRESS_RATE", says="requests per address", show=per_second),
-        Limit(name="TASKSTORE_SLOW_CLIENT_SECONDS", says="maximum time for a request's headers", show=seconds),
-        Limit(name="TASKSTORE_SOCKETS_PER_PERSON", says="maximum open live pages per person", show=number),
-        Limit(name="TASKSTORE_SOCKETS", says="maximum open live pages", show=number),
-        Limit(name="TASKSTORE_PROXIES", says="trusted proxies in front of the server"),
+        ("TASKSTORE_SESSION_IDLE_MINUTES", "inactivity before sign-out", minutes),
+        ("TASKSTORE_SESSION_HOURS", "maximum session length", hours),
+        ("TASKSTORE_SIGN_IN_RATE", "sign-in attempts per address", per_minute),
+        ("TASKSTORE_WRONG_TOKEN_RATE", "wrong tokens per address", per_second),
+        ("TASKSTORE_TOKEN_RATE", "requests per token", per_second),
+        ("TASKSTORE_ADDRESS_RATE", "requests per address", per_second),
+        ("TASKSTORE_SLOW_CLIENT_SECONDS", "maximum time for a request's headers", seconds),
+        ("TASKSTORE_SOCKETS_PER_PERSON", "maximum open live pages per person", number),
+        ("TASKSTORE_SOCKETS", "maximum open live pages", number),
+        ("TASKSTORE_PROXIES", "trusted proxies in front of the server", str),
     ),
-    "Shutdown": (Limit(name="TASKSTORE_DRAIN_SECONDS", says="drain time before shutdown", show=seconds),),
-    "Metrics": (Limit(name="TASKSTORE_METRICS_GROUPS", says="maximum groups listed by name in /metrics", show=number),),
+    "Shutdown": (("TASKSTORE_DRAIN_SECONDS", "drain time before shutdown", seconds),),
+    "Metrics": (("TASKSTORE_METRICS_GROUPS", "maximum groups listed by name in /metrics", number),),
 }
 
 # Retention that can't be set.
@@ -137,6 +105,21 @@ FIXED = {
 @require_safe
 @page(Action.ADMINISTER)
 def limits(request: HttpRequest) -> HttpResponse:
-    shown = {title: [limit for limit in group if limit.is_in_force()] for title, group in LIMITS.items()}
+    shown = {
+        title: [
+            (name, says, show(getattr(settings, name)), _source(name))
+            for name, says, show in group
+            if hasattr(settings, name)
+        ]
+        for title, group in LIMITS.items()
+    }
     context = {"limits": shown, "fixed": FIXED, "late": duration(LATE_MS), "lost": duration(LOST_MS)}
     return render(request, "tasks_app/limits.html", context)
+
+
+def _source(name: str) -> str:
+    """Return the place that sets it: the environment, the default, or a settings module."""
+    if name in os.environ:
+        return "environment"
+    module = os.environ.get("DJANGO_SETTINGS_MODULE", OWN_SETTINGS)
+    return "default" if module == OWN_SETTINGS else module
