@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from django import forms
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render, resolve_url
+from django.shortcuts import render, resolve_url
 from django.views.decorators.http import require_http_methods, require_safe
-
-from taskstore.errors import InvalidInput
 
 from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
@@ -19,7 +16,8 @@ from ..access.policy import Action
 from ..access.versions import version_of
 from ..core.actors import Actor
 from . import words
-from .pages import actor_for, ask_first, done, page, sign_in_page, user_of
+from .fields import TellingForm
+from .pages import ask_first, done, fill_in, page, posted, sign_in_page, user_of
 
 SHOWN = 500
 ROLES = {
@@ -37,7 +35,7 @@ CHANGES = {
 }
 
 
-class RightsForm(forms.Form):
+class RightsForm(TellingForm):
     """A role and the additional rights."""
 
     role = forms.ChoiceField(choices=[(role, role) for role in ROLES], required=False)
@@ -72,17 +70,12 @@ def people(request: HttpRequest) -> HttpResponse:
 @page(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the account and show its one-time password, which is never shown again."""
-    form = PersonForm(request.POST if request.method == "POST" else None, initial={"role": "viewer"})
-    if form.is_valid():
-        try:
-            user, password = verbs.add(form.cleaned_data["name"], form.rights(), actor_for(request))
-        except InvalidInput as refused:
-            for field, texts in refused.fields.items():
-                form.add_error(field, forms.ValidationError(texts))
-        else:
-            return _show_password(request, user, password)
-    context = {"form": form, "roles": ROLES.items()}
-    return render(request, "tasks_app/add_person.html", context, status=422 if form.is_bound else 200)
+    form = PersonForm(posted(request), initial={"role": "viewer"})
+
+    def do(actor: Actor) -> HttpResponse:
+        return _show_password(request, *verbs.add(form.cleaned_data["name"], form.rights(), actor))
+
+    return fill_in(request, form, "add_person", {"roles": ROLES.items()}, do)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -91,26 +84,19 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
     """Show an account with its rights; change the rights."""
     user = person_of(user_id)
     rights = rights_of(user)
-    initial = asdict(rights) | {"version": version_of(rights)}
-    form = RightsForm(request.POST if request.method == "POST" else None, initial=initial)
-    if form.is_valid():
-        try:
-            verbs.change_rights(user, form.rights(), actor_for(request), version=form.cleaned_data["version"])
-        except InvalidInput as refused:
-            if "version" not in refused.fields:
-                raise
-            form.add_error(None, forms.ValidationError(refused.fields["version"]))
-        else:
-            messages.success(request, f"Changed the rights of {user.get_username()}.")
-            return redirect("tasks_app:people")
+    form = RightsForm(posted(request), initial=asdict(rights) | {"version": version_of(rights)})
+
+    def do(actor: Actor) -> HttpResponse:
+        verbs.change_rights(user, form.rights(), actor, version=form.cleaned_data["version"])
+        return done(request, f"Changed the rights of {user.get_username()}.", resolve_url("tasks_app:people"))
+
     context = {
         "person": user,
-        "form": form,
         "roles": ROLES.items(),
         "is_oneself": user == user_of(request),
         "must_choose": must_choose_password(user),
     }
-    return render(request, "tasks_app/person.html", context, status=422 if form.is_bound else 200)
+    return fill_in(request, form, "person", context, do)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -10,9 +10,8 @@ from enum import StrEnum
 from functools import wraps
 
 from django import forms
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import render, resolve_url
+from django.shortcuts import resolve_url
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from taskstore.errors import Forbidden, InvalidInput
@@ -36,8 +35,8 @@ from ..database import atomic
 from ..forms import with_plain_ends
 from . import links, parameters
 from .command_lists import project_in, rights_of, status_in
-from .fields import WholeNumber
-from .pages import P, View, actor_for, ask_first, done, go_to, page
+from .fields import TellingForm, WholeNumber
+from .pages import P, View, ask_first, done, fill_in, page, posted
 from .words import status_word
 
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
@@ -45,7 +44,7 @@ PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
 FIELDS = {"commands": "lines", "cmd": "lines", "expected_duration": "expected"}
 
 
-class SubmitForm(forms.Form):
+class SubmitForm(TellingForm):
     """Shell lines, their project, and how they are run."""
 
     project = forms.CharField(max_length=LONGEST_PROJECT, strip=False, initial=DEFAULT_PROJECT)
@@ -158,21 +157,18 @@ class Question:
 @changing
 def submit(request: HttpRequest) -> HttpResponse:
     """Show the form; submit its lines, with the audit entry in the same transaction."""
-    asked = request.POST if request.method == "POST" else None
-    form = SubmitForm(asked, initial={"project": request.GET.get("project") or DEFAULT_PROJECT})
-    if form.is_valid():
+    form = SubmitForm(posted(request), initial={"project": request.GET.get("project") or DEFAULT_PROJECT})
+
+    def do(actor: Actor) -> HttpResponse:
         given = form.cleaned_data
-        try:
-            with atomic():
-                made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
-                record(actor_for(request), "submit", given["project"], len(made))
-        except InvalidInput as refused:
-            form.tell(refused)
-        else:
-            messages.success(request, f"Submitted {len(made)} command{'s' * (len(made) > 1)}.")
-            return go_to(request, links.to("command_project", project=given["project"]))
-    context = {"form": form, "projects": [each.project for each in looking.overview()], **rights_of(request)}
-    return render(request, "tasks_app/submit_commands.html", context, status=422 if asked else 200)
+        with atomic():
+            made = command_lists.submit(given["project"], form.submissions(), stashed=given["stashed"])
+            record(actor, "submit", given["project"], len(made))
+        url = links.to("command_project", project=given["project"])
+        return done(request, f"Submitted {counted(len(made), 'command')}.", url)
+
+    context = {"projects": [each.project for each in looking.overview()], **rights_of(request)}
+    return fill_in(request, form, "submit_commands", context, do)
 
 
 @require_safe

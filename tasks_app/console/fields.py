@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,20 @@ from taskstore.types.scalars import INT64_MAX
 from taskstore.types.sentences import why_no_json
 
 from . import parameters
+
+
+class TellingForm(forms.Form):
+    """A form that shows what the store refuses at the field that it is about."""
+
+    places: Mapping[str, str] = {}  # The fields, by the names that the store has for them.
+
+    def tell(self, refused: InvalidInput) -> None:
+        for path, texts in refused.fields.items():
+            place = re.sub(r"^adds\[0\]\.", "", path)
+            short = place.partition(".")[0]
+            field = self.places.get(place) or self.places.get(short) or short
+            is_seen = field in self.fields and not self[field].is_hidden
+            self.add_error(field if is_seen else None, forms.ValidationError(list(texts)))
 
 
 class WholeNumber(forms.CharField):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect, render, resolve_url
 from django.template.response import SimpleTemplateResponse
 from django.urls import get_script_prefix, is_valid_path
@@ -179,6 +179,33 @@ def ask_first(
     }
     shown = template if is_partial(request) else "tasks_app/question.html"
     return render(request, shown, context, status=422 if refused else 200)
+
+
+class Telling(Protocol):
+    """A form that shows what was refused at the field that it is about; see fields.TellingForm."""
+
+    is_bound: bool
+
+    def is_valid(self) -> bool: ...
+    def tell(self, refused: InvalidInput, /) -> None: ...
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """Return what a form sent; None when the page is only looked at."""
+    return request.POST if request.method == "POST" else None
+
+
+def fill_in(
+    request: HttpRequest, form: Telling, template: str, context: dict[str, Any], do: Callable[[Actor], HttpResponse]
+) -> HttpResponse:
+    """Show a form; do what it asks for once it is valid, or show it again with what was refused."""
+    if form.is_valid():
+        try:
+            return do(actor_for(request))
+        except InvalidInput as refused:
+            form.tell(refused)
+    context |= {"form": form}
+    return render(request, f"tasks_app/{template}.html", context, status=422 if form.is_bound else 200)
 
 
 def done(request: HttpRequest, message: str, url: str) -> HttpResponse:

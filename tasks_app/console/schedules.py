@@ -39,8 +39,8 @@ from ..schedules import (
     problems_of_plan,
 )
 from ..schedules.timetable import LONGEST, zone_of
-from .fields import Json, Labels, WholeNumber, can_be_written, written_labels
-from .pages import actor_for, ask_first, done, page, user_of
+from .fields import Json, Labels, TellingForm, WholeNumber, can_be_written, written_labels
+from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -66,7 +66,6 @@ FIELDS = {
     "job.queue": "queue",
     "job.group": "queue",
     "job.priority": "priority",
-    "version": "",  # Nobody sees that field.
 }
 
 
@@ -80,11 +79,13 @@ NEW = {
 }
 
 
-class ScheduleForm(forms.Form):
+class ScheduleForm(TellingForm):
     """The plan of a schedule. `before` is the plan that it changes; without `sees_data`, its data stays as it is.
 
     What the form can't show it has no field for, and leaves as it is.
     """
+
+    places = FIELDS
 
     name = forms.CharField(max_length=SCHEDULE_NAME_LENGTH)
     cron = forms.CharField(max_length=LONGEST)
@@ -149,13 +150,6 @@ class ScheduleForm(forms.Form):
         labels = given["labels"] if "labels" in given or before is UNSET else before.labels
         task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0)
         return SchedulePlan(**times, task=task)
-
-    def tell(self, refused: InvalidInput) -> None:
-        """Show each error at its field."""
-        for path, texts in refused.fields.items():
-            place = ".".join(path.split(".")[:2])
-            field = FIELDS.get(place, place)
-            self.add_error(field if field in self.fields else None, forms.ValidationError(texts))
 
     def _job(self) -> PlannedJob:
         given = self.cleaned_data
@@ -230,11 +224,16 @@ def times(request: HttpRequest) -> HttpResponse:
 @page(Action.OPERATE)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the schedule."""
-    form = ScheduleForm(request.POST if request.method == "POST" else None, None, sees_data=True)
-    if form.is_valid() and verbs.schedule(form.cleaned_data["name"]):
-        form.add_error("name", "A schedule with this name already exists. Edit it, or choose another name.")
-    made = _put(request, form, form.cleaned_data["name"]) if form.is_valid() else None
-    return _done(request, f"Created schedule {made.name}.") if made else _form(request, form)
+    form = ScheduleForm(posted(request), None, sees_data=True)
+
+    def do(actor: Actor) -> HttpResponse:
+        name = form.cleaned_data["name"]
+        if verbs.schedule(name):
+            raise InvalidInput({"name": ["A schedule with this name already exists. Edit it, or choose another name."]})
+        made, _ = verbs.put(name, form.plan(), actor, version=form.cleaned_data["version"])
+        return _done(request, f"Created schedule {made.name}.")
+
+    return fill_in(request, form, "schedule_form", _choices(request, form), do)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -243,11 +242,14 @@ def edit(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form; change the schedule. A broken one gets a new plan."""
     found = _named(name)
     sees_data = may(user_of(request), Action.SEE_PAYLOADS)
-    asked = request.POST if request.method == "POST" else None
-    form = ScheduleForm(asked, verbs.plan_of(name), sees_data=sees_data)
+    form = ScheduleForm(posted(request), verbs.plan_of(name), sees_data=sees_data)
     form.fields.pop("name", None)
-    made = _put(request, form, name) if form.is_valid() else None
-    return _done(request, f"Changed schedule {name}.") if made else _form(request, form, found)
+
+    def do(actor: Actor) -> HttpResponse:
+        verbs.put(name, form.plan(), actor, version=form.cleaned_data["version"])
+        return _done(request, f"Changed schedule {name}.")
+
+    return fill_in(request, form, "schedule_form", _choices(request, form) | {"schedule": found}, do)
 
 
 # Each verb that is asked about, with what does it and what is said then.
@@ -280,27 +282,14 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     return _done(request, f"Resumed {name}.")
 
 
-def _put(request: HttpRequest, form: ScheduleForm, name: str) -> Schedule | None:
-    """Save a valid form. Returns None when the plan is refused, with the errors in the form."""
-    try:
-        made, _ = verbs.put(name, form.plan(), actor_for(request), version=form.cleaned_data["version"])
-    except InvalidInput as refused:
-        form.tell(refused)
-        return None
-    return made
-
-
-def _form(request: HttpRequest, form: ScheduleForm, found: Schedule | None = None) -> HttpResponse:
-    context = {
-        "form": form,
-        "schedule": found,
+def _choices(request: HttpRequest, form: ScheduleForm) -> dict[str, Any]:
+    return {
         "sees_data": may(user_of(request), Action.SEE_PAYLOADS),
         "catch_ups": CATCH_UPS.items(),
         "adds": ADDS.items(),
         "zones": _zones(),
         **_times({name: form[name].value() or "" for name in ("cron", "zone")}),
     }
-    return render(request, "tasks_app/schedule_form.html", context, status=422 if form.is_bound else 200)
 
 
 def _times(asked: Mapping[str, str]) -> dict[str, Any]:

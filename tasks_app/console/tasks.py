@@ -34,23 +34,13 @@ from ..models import Task
 from ..reading.clients import seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
-from .fields import Labels, WholeNumber
-from .pages import actor_for, ask_first, done, page, user_of
+from .fields import Labels, TellingForm, WholeNumber
+from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
 from .payload import PayloadView
 from .replica import from_replica
 from .timeline import story_of
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
-# The fields of the form, by the field of the task that an error names.
-FIELDS = {
-    "group": "group",
-    "data": "text",
-    "labels": "labels",
-    "priority": "priority",
-    "timespec": "delay",
-    "unique": "unique",
-}
-
 CONTEXT = 3  # Unchanged lines around a difference.
 
 
@@ -136,8 +126,10 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     return ask_first(request, "give_back", f"Give back task {task_id}", context, do)
 
 
-class NewTaskForm(forms.Form):
+class NewTaskForm(TellingForm):
     """The fields of a new task."""
+
+    places = {"data": "text", "timespec": "delay"}
 
     group = forms.CharField(max_length=GROUP_LENGTH, strip=False)
     text = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 7}))
@@ -181,28 +173,21 @@ class NewTaskForm(forms.Form):
 @page(Action.WORK)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; add the task, with its audit entry in the same transaction."""
-    asked = request.POST if request.method == "POST" else None
-    form = NewTaskForm(asked, initial={"group": request.GET.get("name", "")})
-    if form.is_valid():
-        actor = actor_for(request)
-        try:
-            with atomic():
-                [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
-                if not task.duplicate:
-                    details = {"ids": [task.id]}
-                    audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
-        except InvalidInput as refused:
-            for path, texts in refused.fields.items():
-                field = path.removeprefix("adds[0].").partition(".")[0]
-                form.add_error(FIELDS.get(field), forms.ValidationError(texts))
-        else:
-            if task.duplicate:
-                has_ended = " It has ended, but keeps the key for some time." if task.ending else ""
-                messages.warning(request, f"Nothing was added: task {task.id} holds this key.{has_ended}")
-            else:
-                messages.success(request, f"Added task {task.id} to {task.group}.")
+    form = NewTaskForm(posted(request), initial={"group": request.GET.get("name", "")})
+
+    def do(actor: Actor) -> HttpResponse:
+        with atomic():
+            [task] = Task.objects.commit(owner=NOBODY, adds=[form.task()], scope=actor.scope)
+            if not task.duplicate:
+                details = {"ids": [task.id]}
+                audit.record(actor, "add", group=task.group, selection=f"task {task.id}", done=1, details=details)
+        if task.duplicate:
+            has_ended = " It has ended, but keeps the key for some time." if task.ending else ""
+            messages.warning(request, f"Nothing was added: task {task.id} holds this key.{has_ended}")
             return redirect("tasks_app:task", task.id)
-    return render(request, "tasks_app/add.html", {"form": form}, status=422 if form.is_bound else 200)
+        return done(request, f"Added task {task.id} to {task.group}.", resolve_url("tasks_app:task", task.id))
+
+    return fill_in(request, form, "add", {}, do)
 
 
 class EditForm(TaskForm):

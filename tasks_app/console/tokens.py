@@ -19,8 +19,8 @@ from ..access.policy import Action
 from ..core.actors import Actor
 from ..models import Scope, Token
 from . import words
-from .fields import WholeNumber
-from .pages import actor_for, ask_first, done, page
+from .fields import TellingForm, WholeNumber
+from .pages import ask_first, done, fill_in, page, posted
 
 SHOWN = 500
 MOST_DAYS = 36_500
@@ -32,7 +32,7 @@ SCOPES = {
 }
 
 
-class TokenForm(forms.Form):
+class TokenForm(TellingForm):
     """The fields of a new token."""
 
     name = forms.CharField(max_length=verbs.NAME_LENGTH)
@@ -80,16 +80,17 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @page(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the token and show its secret, which is never shown again."""
-    form = TokenForm(request.POST if request.method == "POST" else None)
-    if not form.is_valid():
-        context = {"form": form, "scopes": SCOPES.items()}
-        return render(request, "tasks_app/add_token.html", context, status=422 if form.is_bound else 200)
-    given = form.cleaned_data
-    expires_at = timezone.now() + timedelta(days=given["days"]) if given["days"] else None
-    token, secret = verbs.create(
-        given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor_for(request)
-    )
-    return render(request, "tasks_app/token_made.html", {"token": token, "secret": secret})
+    form = TokenForm(posted(request))
+
+    def do(actor: Actor) -> HttpResponse:
+        given = form.cleaned_data
+        expires_at = timezone.now() + timedelta(days=given["days"]) if given["days"] else None
+        token, secret = verbs.create(
+            given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor
+        )
+        return render(request, "tasks_app/token_made.html", {"token": token, "secret": secret})
+
+    return fill_in(request, form, "add_token", {"scopes": SCOPES.items()}, do)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -146,7 +146,7 @@ def test_it_resets_a_password_and_ends_the_sessions(admin, bob):
 def test_nobody_changes_their_own_rights(admin, verb):
     ada = User.objects.get(username="ada")
     answer = admin.post(f"/console/settings/people/{ada.pk}{verb}", {"role": "viewer"})
-    assert answer.status_code == (422 if verb else 400)
+    assert answer.status_code == 422
     assert may(fresh(ada), Action.ADMINISTER)
     assert not AuditEntry.objects.exists()
 
