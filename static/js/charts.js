@@ -131,6 +131,7 @@ function number(value) {
 }
 
 function duration(ms) {
+  if (!ms) return "0";
   const [unit, length] = UNITS_MS.find(([, length]) => ms >= length) ?? ["ms", 1];
   const amount = ms / length;
   return `${amount < 10 && length > 1 ? Math.round(amount * 10) / 10 : Math.round(amount)} ${unit}`;
