@@ -36,7 +36,7 @@ from . import parameters, payload
 from .pages import is_partial, page, user_of
 from .payload import HexLine
 from .replica import from_replica
-from .words import BESIDE, COLUMNS, LOOKS, MEANINGS, WAY, flow_of
+from .words import BESIDE, COLUMNS, LOOKS, STATUSES, WAY, flow_of
 
 PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
 HEX_BYTES = 4 * 1024
@@ -212,7 +212,7 @@ def command(request: HttpRequest) -> HttpResponse:
             "out": show(run.out) if run else None,
             "err": show(run.err) if run else None,
             "line": payload.text_of(seen.cmd.encode(), is_whole=True),
-            "meaning": MEANINGS[seen.status],
+            "meaning": STATUSES[seen.status][1],
             "progress": progress.get(seen.id, ""),
             "in_list": seen.status in OF_LISTS,
             "created_ms": _ms(seen.created),

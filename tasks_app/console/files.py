@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -16,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from taskstore.errors import InvalidInput
 from taskstore.types.requests import Add
 from taskstore.types.scalars import GROUP_LENGTH
+from taskstore.types.tasks import NewTask
 from taskstore.units import counted, number
 
 from ..access import audit
@@ -73,42 +73,6 @@ class ImportForm(forms.Form):
         return content
 
 
-class Sample(NamedTuple):
-    """A task that an import would add, as a row of a list."""
-
-    group: str
-    data: str
-    error: str
-    priority: int
-    available_at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The tasks that an import would add."""
-
-    adds: Sequence[Add]
-    digest: str  # Of the reviewed input: nothing else is imported.
-    at_ms: int
-
-    @property
-    def groups(self) -> list[str]:
-        return sorted({add.group for add in self.adds})
-
-    @property
-    def where(self) -> str:
-        """Return the name of the only group, or the number of groups."""
-        return self.groups[0] if len(self.groups) == 1 else counted(len(self.groups), "group")
-
-    @property
-    def samples(self) -> Iterator[Sample]:
-        for add in self.adds[:SAMPLES]:
-            task = add.new_task()
-            line = payload.one_line(task.data[:LINE_BYTES], len(task.data))
-            at_ms = task.timespec_ms if task.timespec_ms > 0 else self.at_ms - task.timespec_ms
-            yield Sample(task.group, line, task.error, task.priority, at_ms)
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @page(Action.WORK)
 def import_tasks(request: HttpRequest) -> HttpResponse:
@@ -116,41 +80,50 @@ def import_tasks(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form(request, ImportForm(initial={"group": request.GET.get("name", "")}))
     form = ImportForm(request.POST, request.FILES)
-    checked = None
-    if form.is_valid():
-        body, group = form.body(), form.cleaned_data["group"]
-        digest = hashlib.sha256(group.encode() + b"\n" + body).hexdigest()
-        try:
-            checked = Checked(adds=importing.read(body, group), digest=digest, at_ms=Task.objects.now_ms())
-        except InvalidInput as refused:
-            return _form(request, form, problems=refused.fields)
-    confirmed = request.POST.get("digest")
-    if checked is None or confirmed != checked.digest:
-        return _form(request, form, checked=checked, is_another=bool(confirmed))
-    _import(request, form, checked)
-    one_group = len(checked.groups) == 1
-    return go_to(request, links.to("group", name=checked.groups[0]) if one_group else resolve_url("tasks_app:overview"))
+    if not form.is_valid():
+        return _form(request, form)
+    body, group = form.body(), form.cleaned_data["group"]
+    # Of the reviewed input: nothing else is imported.
+    digest = hashlib.sha256(group.encode() + b"\n" + body).hexdigest()
+    try:
+        adds = importing.read(body, group)
+    except InvalidInput as refused:
+        return _form(request, form, problems=refused.fields)
+    groups, confirmed = sorted({add.group for add in adds}), request.POST.get("digest")
+    where = groups[0] if len(groups) == 1 else counted(len(groups), "group")
+    if confirmed != digest:
+        now_ms = Task.objects.now_ms()
+        samples = [_sample(add, now_ms) for add in adds[:SAMPLES]]
+        checked = {"adds": adds, "digest": digest, "where": where, "samples": samples}
+        return _form(request, form, checked=checked, now_ms=now_ms, is_another=bool(confirmed))
+    _import(request, form, adds, groups, where)
+    return go_to(request, links.to("group", name=where) if len(groups) == 1 else resolve_url("tasks_app:overview"))
 
 
-def _import(request: HttpRequest, form: ImportForm, checked: Checked) -> None:
+def _sample(add: Add, now_ms: int) -> tuple[NewTask, str, int]:
+    """Return a task that an import would add, with the beginning of its data, and when it is available."""
+    task = add.new_task()
+    at_ms = task.timespec_ms if task.timespec_ms > 0 else now_ms - task.timespec_ms
+    return task, payload.one_line(task.data[:LINE_BYTES], len(task.data)), at_ms
+
+
+def _import(request: HttpRequest, form: ImportForm, adds: Sequence[Add], groups: Sequence[str], where: str) -> None:
     actor = actor_for(request)
-    commit = importing.within_scope(
-        Commit(owner=NOBODY, adds=tuple(add.imported() for add in checked.adds), scope=actor.scope)
-    )
+    commit = importing.within_scope(Commit(owner=NOBODY, adds=tuple(add.imported() for add in adds), scope=actor.scope))
     answered = Task.objects.commit(owner=NOBODY, adds=commit.adds, scope=actor.scope)
     tasks = [task for task in answered if not task.duplicate]
     skipped = len(answered) - len(tasks)
     audit.record(
         actor,
         "import",
-        group=checked.groups[0] if len(checked.groups) == 1 else "",
+        group=groups[0] if len(groups) == 1 else "",
         selection=f"{len(tasks)} tasks from {form.source}",
         done=len(tasks),
         skipped=skipped,
-        details={"groups": checked.groups[:MOST_IN_AUDIT], "ids": [task.id for task in tasks[:MOST_IN_AUDIT]]},
+        details={"groups": groups[:MOST_IN_AUDIT], "ids": [task.id for task in tasks[:MOST_IN_AUDIT]]},
     )
     taken = f" Skipped {number(skipped)}, because their keys are taken." if skipped else ""
-    messages.success(request, f"Imported {counted(len(tasks), 'task')} into {checked.where}.{taken}")
+    messages.success(request, f"Imported {counted(len(tasks), 'task')} into {where}.{taken}")
 
 
 def _form(request: HttpRequest, form: ImportForm, **outcome: Any) -> HttpResponse:

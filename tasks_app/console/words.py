@@ -4,71 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from taskstore.types.command_record import OF_LISTS, CommandStatus
 from taskstore.units import ago, duration, number
 
 from ..forms import sentence
 
-# The task state whose icon and colour a status uses.
-LOOKS = {
-    CommandStatus.NEW: "ready",
-    CommandStatus.NEW_STASHED: "paused",
-    CommandStatus.OPEN: "ready",
-    CommandStatus.OPEN_STASHED: "paused",
-    CommandStatus.RUNNING: "claimed",
-    CommandStatus.CLOSED: "scheduled",
-    CommandStatus.COMPLETED: "finished",
-    CommandStatus.COMPLETED_ARCHIVE: "finished",
-    CommandStatus.FAILED_ARCHIVE: "expired",
-    CommandStatus.FAILED_TIME: "failed",
-    CommandStatus.FAILED_COUNT: "failed",
+# Each status: the task state whose icon and colour it uses, and its meaning.
+STATUSES = {
+    CommandStatus.NEW: ("ready", "waiting for a list"),
+    CommandStatus.NEW_STASHED: ("paused", "held back"),
+    CommandStatus.OPEN: ("ready", "waiting for a worker"),
+    CommandStatus.OPEN_STASHED: ("paused", "lists held back"),
+    CommandStatus.RUNNING: ("claimed", "with a worker"),
+    CommandStatus.CLOSED: ("scheduled", "saving results"),
+    CommandStatus.COMPLETED: ("finished", "done"),
+    CommandStatus.COMPLETED_ARCHIVE: ("finished", "done, archived"),
+    CommandStatus.FAILED_ARCHIVE: ("expired", "failed, retried"),
+    CommandStatus.FAILED_TIME: ("failed", "missed deadline"),
+    CommandStatus.FAILED_COUNT: ("failed", "failed too often"),
 }
-MEANINGS = {
-    CommandStatus.NEW: "waiting for a list",
-    CommandStatus.NEW_STASHED: "held back",
-    CommandStatus.OPEN: "waiting for a worker",
-    CommandStatus.OPEN_STASHED: "lists held back",
-    CommandStatus.RUNNING: "with a worker",
-    CommandStatus.CLOSED: "saving results",
-    CommandStatus.COMPLETED: "done",
-    CommandStatus.COMPLETED_ARCHIVE: "done, archived",
-    CommandStatus.FAILED_ARCHIVE: "failed, retried",
-    CommandStatus.FAILED_TIME: "missed deadline",
-    CommandStatus.FAILED_COUNT: "failed too often",
-}
+LOOKS = {status: look for status, (look, _) in STATUSES.items()}
 # The diagram: the normal course of a command, and below it the exits, each under the status that it leaves.
-WAY = (
-    CommandStatus.NEW,
-    CommandStatus.OPEN,
-    CommandStatus.RUNNING,
-    CommandStatus.CLOSED,
-    CommandStatus.COMPLETED,
-    CommandStatus.COMPLETED_ARCHIVE,
-)
-BESIDE = (
-    CommandStatus.NEW_STASHED,
-    CommandStatus.OPEN_STASHED,
-    CommandStatus.FAILED_ARCHIVE,
-    CommandStatus.FAILED_TIME,
-    CommandStatus.FAILED_COUNT,
-)
+WAY = [CommandStatus(each) for each in ("new", "open", "running", "closed", "completed", "completed_archive")]
+BESIDE = [
+    CommandStatus(each) for each in ("new_stashed", "open_stashed", "failed_archive", "failed_time", "failed_count")
+]
 # The columns of the list of projects: unfinished, finished, held back.
-COLUMNS = (
-    CommandStatus.NEW,
-    CommandStatus.OPEN,
-    CommandStatus.RUNNING,
-    CommandStatus.CLOSED,
-    CommandStatus.COMPLETED,
-    CommandStatus.FAILED_COUNT,
-    CommandStatus.FAILED_TIME,
-    CommandStatus.NEW_STASHED,
-    CommandStatus.OPEN_STASHED,
-    CommandStatus.COMPLETED_ARCHIVE,
-    CommandStatus.FAILED_ARCHIVE,
-)
+COLUMNS = [*WAY[:5], *reversed(BESIDE[3:]), *BESIDE[:2], WAY[5], BESIDE[2]]
 
 
 def sentences(texts: Iterable[str]) -> str:
@@ -128,8 +93,7 @@ def _moment(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms // 1_000, tz=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """A status in the diagram of a project."""
 
     status: CommandStatus
@@ -146,12 +110,6 @@ def status_word(status: str) -> str:
 
 def flow_of(counts: Mapping[str, int], lists: Mapping[str, int], statuses: Sequence[CommandStatus]) -> list[Step]:
     return [
-        Step(
-            status=status,
-            look=LOOKS[status],
-            meaning=MEANINGS[status],
-            commands=counts.get(status, 0),
-            lists=lists.get(status, 0) if status in OF_LISTS else None,
-        )
+        Step(status, *STATUSES[status], counts.get(status, 0), lists.get(status, 0) if status in OF_LISTS else None)
         for status in statuses
     ]
