@@ -75,10 +75,10 @@ def _in_words(option: Option, value: str | int | None) -> str:
 @page(Action.SEE)
 def operations(request: HttpRequest) -> HttpResponse:
     """List the operations, newest first."""
-    before = request.GET.get("before")
+    after = request.GET.get("after")
     listed = BulkOperation.objects.order_by("-pk")
-    if before:
-        listed = listed.filter(pk__lt=parameters.whole_number("before", before, least=1))
+    if after:
+        listed = listed.filter(pk__lt=parameters.whole_number("after", after, least=1))
     found = list(listed[: PAGE + 1])
     return render(
         request,
@@ -86,7 +86,7 @@ def operations(request: HttpRequest) -> HttpResponse:
         {
             "operations": found[:PAGE],
             "next": found[PAGE - 1].pk if len(found) > PAGE else None,
-            "is_first": not before,
+            "is_first": not after,
             "now_ms": Task.objects.now_ms(),
         },
     )

@@ -109,7 +109,7 @@ def pages(person, settings) -> dict[str, str]:
         "question about many groups": "/console/confirm?verb=edit&q=age:<1h&all=1",
         "operations": "/console/operations",
         "operation": f"/console/operations/{operation.pk}",
-        "no more operations": "/console/operations?before=1",
+        "no more operations": "/console/operations?after=1",
         "pause": "/console/pause?name=mail",
         "edit": f"/console/task/{tasks['claimed'].id}/edit",
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
