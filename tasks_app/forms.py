@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,7 +13,6 @@ from django import forms
 
 from taskstore.errors import InvalidInput
 from taskstore.types.scalars import GROUP_LENGTH
-from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import FAILED_FROM, FIELDS, PLAIN, Change, NewTask, TaskField
 
 from .core.operations import Commit
@@ -49,21 +47,34 @@ class LongText(forms.CharField):
         return with_plain_ends(initial or "") != with_plain_ends(data or "")
 
 
-class Labels(forms.JSONField):
-    """An object of texts."""
+class Labels(forms.CharField):
+    """Labels, one on each line as name=value."""
+
+    widget = forms.Textarea({"rows": 2})
 
     def clean(self, value: Any) -> Mapping[str, str]:
-        labels = super().clean(value)
-        if labels is None:
-            return {}
-        if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
-            raise forms.ValidationError('Must be a JSON object with string values, for example {"colour": "red"}.')
-        return labels
+        pairs = _pairs(super().clean(value))
+        if any(not name.strip() or not equals for name, equals, _ in pairs):
+            raise forms.ValidationError("must have one label per line, as name=value")
+        return _labels(pairs)
 
-    def prepare_value(self, value: Any) -> Any:
-        text = super().prepare_value(value)
-        # What the page can't show as it is, it shows as JSON can write it.
-        return text if not isinstance(text, str) or is_utf8(text) else json.dumps(value)
+
+def written_labels(labels: Mapping[str, str]) -> str:
+    """Write labels for the field."""
+    return "\n".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def can_be_written(labels: Mapping[str, str]) -> bool:
+    """Return whether the field reads the labels again: they have no line breaks, nor spaces at their ends."""
+    return _labels(_pairs(written_labels(labels))) == labels
+
+
+def _pairs(text: str) -> list[tuple[str, str, str]]:
+    return [line.partition("=") for line in text.splitlines() if line.strip()]
+
+
+def _labels(pairs: list[tuple[str, str, str]]) -> Mapping[str, str]:
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def form_field(field: TaskField) -> forms.Field:
@@ -98,12 +109,7 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
     available_at = forms.SplitDateTimeField(
         required=False, widget=MOMENT, label="Available from", help_text="Leave empty for the current time."
     )
-    labels = Labels(
-        required=False,
-        initial=dict,
-        widget=forms.Textarea({"rows": 3}),
-        help_text='For example {"colour": "red"}.',
-    )
+    labels = Labels(required=False, help_text="One per line, as name=value.")
     error = LongText(
         required=False,
         strip=False,
@@ -126,6 +132,8 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
         self.replaces = self.instance if self.instance.pk else None
         if self.replaces:
             self.initial.update(initial_of(self.replaces, may_see_data=may_see_data))
+            if not can_be_written(labels_of(self.replaces)):
+                del self.fields["labels"]
             if not (may_see_data and is_editable(bytes(self.replaces.data))):
                 for name in DATA_FIELDS:
                     del self.fields[name]
@@ -200,13 +208,18 @@ class TaskForm(forms.ModelForm, PlainFields):  # type: ignore[type-arg, misc, va
 def initial_of(task: Task, *, may_see_data: bool) -> dict[str, Any]:
     """What the form shows of a task at first."""
     shown: dict[str, Any] = {name: getattr(task, name) for name in ("group", "labels", "error", *PLAIN)}
-    shown["labels"] = {name: value for name, value in task.labels.items() if name != FAILED_FROM}  # Not for hands.
+    shown["labels"] = written_labels(labels_of(task))
     data = bytes(task.data)
     if may_see_data and is_editable(data):
         encoding, text = written(data)
         shown |= {"content": text, "encoding": encoding, "data_type": task.data_type}
     # A lease is not carried on, so neither is its end.
     return shown if task.leased else shown | {"available_at": datetime.fromtimestamp(task.available_at_ms / 1000, UTC)}
+
+
+def labels_of(task: Task) -> Mapping[str, str]:
+    """Return the labels without the origin of a dead letter, which is not for hands."""
+    return {name: value for name, value in task.labels.items() if name != FAILED_FROM}
 
 
 def written(data: bytes) -> tuple[str, str]:

@@ -45,36 +45,6 @@ class WholeNumber(forms.CharField):
             raise forms.ValidationError(wrong.fields["number"]) from None
 
 
-class Labels(forms.CharField):
-    """Labels, one on each line as name=value."""
-
-    widget = forms.Textarea({"rows": 2})
-
-    def clean(self, value: Any) -> Mapping[str, str]:
-        pairs = _pairs(super().clean(value))
-        if any(not name.strip() or not equals for name, equals, _ in pairs):
-            raise forms.ValidationError("must have one label per line, as name=value")
-        return _labels(pairs)
-
-
-def written_labels(labels: Mapping[str, str]) -> str:
-    """Write labels for the field."""
-    return "\n".join(f"{name}={value}" for name, value in sorted(labels.items()))
-
-
-def can_be_written(labels: Mapping[str, str]) -> bool:
-    """Return whether the field reads the labels again: they have no line breaks, nor spaces at their ends."""
-    return _labels(_pairs(written_labels(labels))) == labels
-
-
-def _pairs(text: str) -> list[tuple[str, str, str]]:
-    return [line.partition("=") for line in text.splitlines() if line.strip()]
-
-
-def _labels(pairs: list[tuple[str, str, str]]) -> Mapping[str, str]:
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 class Json(forms.CharField):
     """JSON of one type. `right`: what an error asks for. `empty`: the text that an empty field stands for."""
 

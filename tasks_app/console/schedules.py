@@ -28,7 +28,7 @@ from .. import schedules as verbs
 from ..access.policy import Action, may
 from ..access.versions import version_of
 from ..core.actors import Actor
-from ..forms import is_plain_text, with_plain_ends
+from ..forms import Labels, can_be_written, is_plain_text, with_plain_ends, written_labels
 from ..models import Task
 from ..schedules import (
     PlannedJob,
@@ -39,7 +39,7 @@ from ..schedules import (
     problems_of_plan,
 )
 from ..schedules.timetable import LONGEST, zone_of
-from .fields import Json, Labels, TellingForm, WholeNumber, can_be_written, written_labels
+from .fields import Json, TellingForm, WholeNumber
 from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
 
 NEXT = 5  # Due times that are shown while somebody types.

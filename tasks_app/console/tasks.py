@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,12 +28,12 @@ from ..control import pauses
 from ..control.progress import progress_of
 from ..core.actors import Actor
 from ..database import atomic
-from ..forms import NOBODY, TaskForm, with_plain_ends, written
+from ..forms import NOBODY, Labels, TaskForm, with_plain_ends, written, written_labels
 from ..models import Task
 from ..reading.clients import seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
-from .fields import Labels, TellingForm, WholeNumber
+from .fields import TellingForm, WholeNumber
 from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
 from .payload import PayloadView
 from .replica import from_replica
@@ -295,8 +294,8 @@ def lines_of_difference(before: str, after: str) -> list[str]:
 
 
 def _in_lines(labels: Any) -> str:
-    own = {name: value for name, value in labels.items() if name != FAILED_FROM}  # The group shows it already.
-    return json.dumps(own, ensure_ascii=False, indent=1, sort_keys=True)
+    # The group shows the origin of a dead letter already.
+    return written_labels({name: value for name, value in labels.items() if name != FAILED_FROM})
 
 
 def _moment(at_ms: int) -> str:

@@ -57,13 +57,20 @@ def differences(html):
     return {name: unescape(re.sub(r"<[^>]*>", "", lines)).split("\n") for name, lines in found}
 
 
+def test_labels_that_no_line_holds_stay_as_they_are(operator):
+    [task] = add(labels={"note": "two\nlines"})
+    assert "labels" not in opened(operator, task)
+    changed = edit(operator, task, priority="5")
+    assert (changed.priority, changed.labels) == (5, {"note": "two\nlines"})
+
+
 def test_the_review_shows_what_differs_line_by_line(operator):
     [task] = add(data=b"one\ntwo\nthree", labels={"tier": "gold"})
-    fields = opened(operator, task) | {"content": "one\nTWO\nthree", "priority": "5", "labels": '{"tier": "tin"}'}
+    fields = opened(operator, task) | {"content": "one\nTWO\nthree", "priority": "5", "labels": "tier=tin"}
     found = differences(send(operator, task, fields).content.decode())
     assert set(found) == {"Data", "Priority", "Labels"}
     assert [line for line in found["Data"] if line[:1] in "+-"] == ["-two", "+TWO", ""]
-    assert [line for line in found["Labels"] if line[:1] in "+-"] == ['- "tier": "gold"', '+ "tier": "tin"', ""]
+    assert [line for line in found["Labels"] if line[:1] in "+-"] == ["-tier=gold", "+tier=tin", ""]
     assert Task.objects.get().id == task.id
 
 
@@ -113,7 +120,7 @@ def test_a_worker_that_finishes_meanwhile_wins(operator, step):
         ("group", "", "This field is required"),
         ("group", "x" * 300, "at most 255 characters"),
         ("priority", "101", "less than or equal to 100"),
-        ("labels", "[1]", "JSON object with string values"),
+        ("labels", "tier", "one label per line, as name=value"),
         ("available_at_0", "soon", "Enter a valid date"),
         ("reason", "x" * 1_001, "at most 1000 characters"),
     ],
