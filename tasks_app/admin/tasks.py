@@ -205,9 +205,7 @@ class TaskAdmin(KeyedAdmin):
 
     @admin.display
     def state(self, task: Task) -> str:
-        now_ms = getattr(task, "now_ms", None) or Task.objects.now_ms()
-        has_failed = task.error_start if hasattr(task, "error_start") else task.error
-        return f"{task.state(now_ms)}, failed" if has_failed else str(task.state(now_ms))
+        return str(task.state(getattr(task, "now_ms", None) or Task.objects.now_ms()))
 
     @admin.display(description="leased to")
     def held_by(self, task: Task) -> str:

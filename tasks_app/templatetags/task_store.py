@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -104,6 +105,12 @@ def named(searches: Sequence[SavedSearch], q: str) -> str:
 def pairs(text: str) -> list[tuple[str, str]]:
     """Split names with their labels: `entered:in left:out`."""
     return [(name, word) for name, _, word in (each.partition(":") for each in text.split())]
+
+
+@register.filter
+def parts(name: str) -> list[str]:
+    """Split a name behind each `/` and `.`, where a line may end."""
+    return re.findall(r"[^/.]*[/.]|[^/.]+$", name)
 
 
 @register.filter

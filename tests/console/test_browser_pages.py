@@ -160,12 +160,34 @@ def pages(person, settings) -> dict[str, str]:
     }
 
 
+# The words of usual length that are broken by the letter.
+BROKEN = """
+    () => {
+        const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), found = [];
+        for (let node; (node = walker.nextNode()); ) {
+            if (node.parentElement.closest("pre, code, textarea, [hidden], .unseen")) continue;
+            for (const word of node.textContent.matchAll(/[^\\s/,._-]+/g)) {
+                if (word[0].length < 3 || word[0].length > 12) continue;
+                const range = document.createRange();
+                range.setStart(node, word.index);
+                range.setEnd(node, word.index + word[0].length);
+                const lines = new Set([...range.getClientRects()].filter(({ width }) => width).map(({ top }) => top));
+                if (lines.size > 1) found.push(word[0]);
+            }
+        }
+        return found;
+    }
+"""
+
+
 def too_narrow(person):
-    """The windows in which the page scrolls sideways."""
+    """The windows in which the page scrolls sideways, or breaks words by the letter."""
     for width in WIDTHS:
         person.page.set_viewport_size({"width": width, "height": 800})
         if person.scrolls_sideways():
             yield width
+        if broken := person.page.evaluate(BROKEN):
+            yield width, broken
 
 
 @pytest.mark.parametrize("part", range(PARTS))

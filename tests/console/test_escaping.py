@@ -153,7 +153,7 @@ def test_it_shows_what_was_typed_as_text(client, hostile, task):
     answer = client.post("/console/move", form)
     assert answer.status_code == 422
     assert_inert(answer, hostile, "to", "why", "group")
-    edited = {"group": hostile("to"), "content": hostile("why"), "encoding": "text", "priority": "0", "labels": "{}"}
+    edited = {"group": hostile("to"), "content": hostile("why"), "encoding": "text", "priority": "0", "labels": ""}
     review = client.post(
         f"/console/task/{task.id}/edit", {**edited, "error": hostile("error"), "reason": hostile("why")}
     )
