@@ -199,6 +199,17 @@ def test_a_pause_is_told_and_a_long_one_is_an_alarm(clock, minutes, is_alarm):
     assert elsewhere() == (["empty: Paused by Ann 1 h ago."] if is_alarm else [])
 
 
+def test_a_small_group_is_looked_at_when_a_lost_worker_has_named_it(clock, monkeypatch):
+    monkeypatch.setattr(diagnosis, "MOST_GROUPS", 1)
+    add_long_ago(clock, 30, group="small")
+    happen(NOW - 20, group="small", claimed=1)
+    add("large", count=3)
+    assert troubles() == []
+    hear(0, clock, 8, groups=["another"])
+    hear(150_000, clock, groups=["small"])
+    assert troubles() == ["small: Stalled for 19 min: 1 ready, its only worker Kim-7 is lost."]
+
+
 def test_the_worst_comes_first(clock):
     add_long_ago(clock, 30, group="still")
     happen(NOW - 20, group="still", claimed=1)

@@ -32,7 +32,7 @@ FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
 FEW_WORKERS = 2  # That are told one by one.
 FEW_GROUPS = 3  # That a sentence about a folder names.
-MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that live workers have named.
+MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that workers have named.
 
 
 class Kind(StrEnum):
@@ -138,11 +138,12 @@ def of_worst(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
 
     Not all groups are looked at: with 300 000, each view of the page would take seconds.
     """
-    attended = {group for client in clients if not client.is_lost for group in client.groups}
+    lost_first = sorted(clients, key=lambda client: not client.is_lost)
+    attended = dict.fromkeys(group for client in lost_first for group in client.groups)
     paused = PausedGroup.objects.order_by("at").values_list("group", flat=True)[:MOST_GROUPS]
     lately = Rate.objects.filter(minutes=1, minute__gte=Task.objects.now_ms() // MINUTE_MS - SPIKE_MINUTES)
     failing = [group for group, failures in _failures(lately).items() if failures > FEW_FAILURES]
-    looked_at = dict.fromkeys([*most_ready(MOST_GROUPS), *sorted(attended)[:MOST_GROUPS], *paused, *failing])
+    looked_at = dict.fromkeys([*most_ready(MOST_GROUPS), *list(attended)[:MOST_GROUPS], *paused, *failing])
     found = of_groups(stats_of(list(looked_at)), clients)
     return {each.of.words: each for each in sorted(found.values(), key=lambda each: each.rank)}
 
@@ -184,7 +185,7 @@ class _Evidence:
         """Return the worst that is the matter with a group."""
         stats, counts = self._stats[name], self._stats[name].counts
         if pause := self._pauses.get(name):
-            return _paused(pause, counts.to_do, self._now_ms)
+            return of_pause(pause, counts.to_do, self._now_ms)
         since_ms = self._stalled_for_ms(name)
         if since_ms is not None:
             waiting = _listed([(counts.ready, "ready"), (counts.retrying, "retrying"), (counts.expired, "expired")])
@@ -295,7 +296,8 @@ def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
     return dict(rates.filter(failures__gt=0).values_list("group").annotate(Sum("failures")).order_by())
 
 
-def _paused(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
+def of_pause(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
+    """Return who has paused a group, when and why."""
     reason = pause.reason.rstrip(".")
     return Diagnosis(
         kind=Kind.PAUSED,
@@ -452,7 +454,7 @@ def _empty_and_paused() -> Iterator[Diagnosis]:
     now_ms = Task.objects.now_ms()
     long_ago = {each.group: each for each in PausedGroup.objects.all() if now_ms - each.at_ms > LONG_PAUSE_MS}
     for group in long_ago.keys() - stats_of([*long_ago]).keys() if long_ago else ():
-        yield _paused(long_ago[group], 0, now_ms)
+        yield of_pause(long_ago[group], 0, now_ms)
 
 
 def _broken() -> Iterator[Diagnosis]:

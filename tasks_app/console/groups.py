@@ -11,10 +11,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
-from ..alerts.diagnosis import Kind, of_groups
+from ..alerts.diagnosis import of_groups, of_pause
 from ..control import pauses
 from ..control.pauses import pause_of
 from ..core.actors import Actor
+from ..models import Task
 from ..reading.clients import by_group, seen
 from ..reading.counts import counts_of, stats_of
 from ..reading.failures import failures
@@ -50,7 +51,6 @@ def group(request: HttpRequest) -> HttpResponse:
             "matching": matching,
             "tabs": tabs_of(counts),
             **facts,
-            "pause": pause_of(name),
             "failures": failures(name) if state in (State.RETRYING, State.FAILED) else None,
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
@@ -67,11 +67,12 @@ def group(request: HttpRequest) -> HttpResponse:
 def facts(request: HttpRequest) -> HttpResponse:
     """Render the facts alone; an open page polls them."""
     name = parameters.group_of(request.GET)
-    return render(request, "tasks_app/_facts.html", {"name": name, **_facts(name)})
+    may_operate = may(user_of(request), Action.OPERATE, name)
+    return render(request, "tasks_app/_facts.html", {"name": name, "may_operate": may_operate, **_facts(name)})
 
 
 def _facts(name: str) -> dict[str, Any]:
-    stats, clients = stats_of([name]), seen()
+    stats, clients, pause = stats_of([name]), seen(), pause_of(name)
     counts = stats[name].counts if stats else Numbers(name)
     found = of_groups(stats, clients).get(name)
     entered, left = (stats[name].in_per_minute, stats[name].out_per_minute) if stats else (0.0, 0.0)
@@ -82,8 +83,8 @@ def _facts(name: str) -> dict[str, Any]:
         "out_per_minute": left,
         "drained": drain(counts.to_do, entered, left),
         "workers": workers_in_words(by_group(clients, [name]).get(name, [])),
-        # The page tells of a pause itself, also of an empty group.
-        "diagnosis": None if found is None or found.kind is Kind.PAUSED else found,
+        "pause": pause,
+        "diagnosis": of_pause(pause, 0, Task.objects.now_ms()) if pause and not found else found,  # It may be empty.
     }
 
 

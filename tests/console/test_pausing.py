@@ -18,7 +18,7 @@ def test_it_says_who_paused_it_and_why(operator):
     add()
     pause(operator)
     html = operator.get("/console/group?name=mail").content.decode()
-    assert "Paused by olaf" in html
+    assert "Paused</strong> by olaf" in html
     assert "the mail server is down" in html
 
 

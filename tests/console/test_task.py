@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tasks_app.bulk import Move, Requeue, Selection
+from tasks_app.control import pauses
+from tasks_app.core.actors import Actor
 from tasks_app.models import EndedTask, Task
 from tasks_app.reading.history import chain_of
 from taskstore.types.tasks import Change
@@ -115,6 +117,16 @@ def test_it_shows_the_record_of_a_finished_task(operator):
     assert "endeddeleted by 2624" in text(html)
     assert "The data was deleted when the task ended" in html
     assert "/console/confirm" not in html
+
+
+def test_it_says_why_the_task_waits(operator, clock):
+    [task] = add("mail", error="no such recipient", labels={"attempts": "1"}, timespec_ms=-40_000)
+    shown = text(operator.get(f"/console/task/{task.id}").content.decode())
+    assert "Retrying: attempt 2, in 40 s." in shown
+    clock.advance(60_000)
+    pauses.pause("mail", Actor("Ann", reason="deploy"))
+    shown = text(operator.get(f"/console/task/{task.id}").content.decode())
+    assert re.search(r"mail: Paused by Ann \S.*: deploy\. 1 waiting\. It hands out no tasks", shown)
 
 
 def test_it_tells_what_happened(viewer, clock):
