@@ -7,7 +7,6 @@ from dataclasses import asdict
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
-from django.views.decorators.http import require_http_methods, require_safe
 
 from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
@@ -17,7 +16,7 @@ from ..access.versions import version_of
 from ..core.actors import Actor
 from . import words
 from .fields import TellingForm
-from .pages import ask_first, done, fill_in, page, posted, sign_in_page, user_of
+from .pages import ask_first, asks, done, fill_in, posted, reads, sign_in_page, user_of
 
 SHOWN = 500
 ROLES = {
@@ -54,8 +53,7 @@ class PersonForm(RightsForm):
     name = forms.CharField(max_length=254, widget=forms.TextInput({"autocapitalize": "off", "spellcheck": "false"}))
 
 
-@require_safe
-@page(Action.ADMINISTER)
+@reads(Action.ADMINISTER)
 def people(request: HttpRequest) -> HttpResponse:
     """List the accounts, the open ones first."""
     found = Person._default_manager.prefetch_related("groups__permissions", "user_permissions")
@@ -66,8 +64,7 @@ def people(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks_app/people.html", context)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
+@asks(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the account and show its one-time password, which is never shown again."""
     form = PersonForm(posted(request), initial={"role": "viewer"})
@@ -78,8 +75,7 @@ def add(request: HttpRequest) -> HttpResponse:
     return fill_in(request, form, "add_person", {"roles": ROLES.items()}, do)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
+@asks(Action.ADMINISTER)
 def person(request: HttpRequest, user_id: str) -> HttpResponse:
     """Show an account with its rights; change the rights."""
     user = person_of(user_id)
@@ -99,8 +95,7 @@ def person(request: HttpRequest, user_id: str) -> HttpResponse:
     return fill_in(request, form, "person", context, do)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
+@asks(Action.ADMINISTER)
 def change(request: HttpRequest, user_id: str, verb: str) -> HttpResponse:
     """Ask for confirmation, then do it. A reset shows the one-time password, which is never shown again."""
     user = person_of(user_id)

@@ -6,7 +6,6 @@ import json
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
@@ -19,7 +18,7 @@ from ..reading import audit as audited
 from ..reading.audit import FIELDS, AuditCursor, Page, Wanted, file_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from . import parameters
-from .pages import page, without_empty_fields
+from .pages import reads, without_empty_fields
 
 # The filter's fields, each with its label and an example.
 ASKED = {
@@ -33,8 +32,7 @@ ASKED = {
 TIMES = ("now-1h", "now-1d", "now-7d", "now-30d")
 
 
-@require_safe
-@page(Action.OPERATE)
+@reads(Action.OPERATE)
 def audit(request: HttpRequest) -> HttpResponse:
     """List the entries that match the query, newest first."""
     if "" in request.GET.dict().values():
@@ -47,8 +45,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     return _page(request, found)
 
 
-@require_safe
-@page(Action.OPERATE)
+@reads(Action.OPERATE)
 def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Show one entry with all its details."""
     found = audited.entry_of(entry_id)
@@ -64,8 +61,7 @@ def entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     return render(request, "tasks_app/audit_entry.html", context | {"others": others})
 
 
-@require_safe
-@page(Action.OPERATE)
+@reads(Action.OPERATE)
 def export(request: HttpRequest) -> StreamingHttpResponse:
     """Download all entries that match the query."""
     form = parameters.format_of(request.GET)

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render, resolve_url
-from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import BulkAction as Words
@@ -21,7 +20,7 @@ from ..bulk import Asked, Preview, Selection
 from ..models import Task
 from ..reading.listing import rows_of
 from . import links, parameters
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .pages import actor_for, changes, go_to, is_partial, reads, user_of
 
 MOST_TARGETS = 10  # Groups that a confirmation names.
 INPUT_TYPES = {Kind.TIME: "datetime-local", Kind.MINUTES: "number", Kind.PRIORITY: "number"}
@@ -74,16 +73,14 @@ def _button(words: Words, preview: Preview, count: int) -> str:
     return f"Send back to {where}" + ("" if count == 1 else f" ({tasks})")
 
 
-@require_safe
-@page(Action.OPERATE)
+@reads(Action.OPERATE)
 def confirm(request: HttpRequest) -> HttpResponse:
     """Show the effect of an action on the selection, and ask for confirmation."""
     selection = parameters.selection_of(request.GET, user_of(request))
     return _confirmation(request, bulk.action_named(request.GET.get("verb", "")), selection)
 
 
-@require_POST
-@page(Action.OPERATE)
+@changes(Action.OPERATE)
 def begin(request: HttpRequest, verb: str) -> HttpResponse:
     """Start the confirmed action, or show the confirmation again with the errors and the current numbers."""
     actor = actor_for(request)

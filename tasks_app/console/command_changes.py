@@ -7,27 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import wraps
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import resolve_url
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from taskstore.errors import Forbidden, InvalidInput
+from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
     DEFAULT_PROJECT,
     FINAL,
     LONGEST_PROJECT,
     OF_LISTS,
     CommandStatus,
-    why_no_project,
 )
 from taskstore.types.commands import LONGEST_DURATION, MOST_FAILS, Submission
 from taskstore.units import counted
 
 from .. import commands as command_lists
-from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on
+from ..access.policy import Action
 from ..commands import looking
 from ..commands.changes import record
 from ..core.actors import Actor
@@ -36,7 +33,7 @@ from ..forms import with_plain_ends
 from . import links, parameters
 from .command_lists import project_in, rights_of, status_in
 from .fields import TellingForm, WholeNumber
-from .pages import P, View, ask_first, done, fill_in, page, posted
+from .pages import ask_first, asks, changes, done, fill_in, posted, reads
 from .words import status_word
 
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
@@ -55,12 +52,6 @@ class SubmitForm(TellingForm):
     max_fails = WholeNumber(required=False, least=1, most=MOST_FAILS)
     until = forms.CharField(required=False, widget=forms.DateTimeInput({"type": "datetime-local"}))
     stashed = forms.BooleanField(required=False)
-
-    def clean_project(self) -> str:
-        project: str = self.cleaned_data["project"]
-        if why := why_no_project(project):
-            raise forms.ValidationError(why)
-        return project
 
     def clean_until(self) -> int | None:
         text = self.cleaned_data["until"]
@@ -117,22 +108,6 @@ DONE = {
 DRIFT = 10  # A selection may have grown by so many since the confirmation, or by one in a hundred.
 
 
-def changing(view: View[P]) -> View[P]:
-    """Guard a page that needs the right to change commands, on a server that accepts commands.
-
-    Raises Forbidden where commands are switched off.
-    """
-
-    @page(Action.COMMANDS)
-    @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        if not commands_are_on():
-            raise Forbidden(f"Commands can't be submitted or changed, because {COMMANDS_ARE_OFF}.")
-        return view(request, *args, **kwargs)
-
-    return guarded
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A change to confirm. Without `ids` it applies to all commands of the statuses, later ones included."""
@@ -153,8 +128,7 @@ class Question:
         return " or ".join(map(status_word, self.statuses))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@changing
+@asks(Action.COMMANDS)
 def submit(request: HttpRequest) -> HttpResponse:
     """Show the form; submit its lines, with the audit entry in the same transaction."""
     form = SubmitForm(posted(request), initial={"project": request.GET.get("project") or DEFAULT_PROJECT})
@@ -171,8 +145,7 @@ def submit(request: HttpRequest) -> HttpResponse:
     return fill_in(request, form, "submit_commands", context, do)
 
 
-@require_safe
-@changing
+@reads(Action.COMMANDS)
 def confirm(request: HttpRequest) -> HttpResponse:
     """Ask for confirmation of a change of selected commands or lists, or of all."""
     if (verb := request.GET.get("verb", "")) not in list(Verb):
@@ -180,8 +153,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
     return _ask(request, _asked(request.GET, Verb(verb)))
 
 
-@require_POST
-@changing
+@changes(Action.COMMANDS)
 def change(request: HttpRequest, verb: Verb) -> HttpResponse:
     """Make the confirmed change, or ask again when far more commands match by now."""
     return _ask(request, _asked(request.POST, verb))
@@ -218,8 +190,7 @@ def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
     return ask_first(request, "confirm_commands", f"{asking.verb.capitalize()} commands", context, do)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@changing
+@asks(Action.COMMANDS)
 def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     """Ask for confirmation; make a running list available to another worker."""
     found = looking.command_list(list_id)

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
@@ -33,9 +32,8 @@ from ..models import Task
 from ..reading import history
 from ..reading.history import chain_of
 from . import parameters, payload
-from .pages import is_partial, page, user_of
+from .pages import is_partial, reads, user_of
 from .payload import HexLine
-from .replica import from_replica
 from .words import BESIDE, COLUMNS, LOOKS, STATUSES, WAY, flow_of
 
 PART_BYTES = 64 * 1024  # Shown of the beginning, and of the end. The rest can be downloaded.
@@ -112,9 +110,7 @@ SUMS = {
 }
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def commands(request: HttpRequest) -> HttpResponse:
     """List the projects with their numbers of commands by status."""
     found = looking.overview()
@@ -130,9 +126,7 @@ def commands(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def project(request: HttpRequest) -> HttpResponse:
     """Show the progress of a project; with `status`, list the commands that have it."""
     name, status = project_in(request.GET), status_in(request.GET)
@@ -168,8 +162,7 @@ def project(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks_app/command_project.html", context, status=400 if problems else 200)
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
     """Show a list, found by any id that its task had; an open page polls it as a partial."""
     found = looking.command_list(list_id)
@@ -190,8 +183,7 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def command(request: HttpRequest) -> HttpResponse:
     """Show a command: the run with the `id`, or the newest one; an open page polls it as a partial."""
     name, command_id = project_in(request.GET), _id_in(request)
@@ -237,8 +229,7 @@ def _tail(seen: CommandSeen, tail: LiveOutput) -> dict[str, Any]:
     return {"at_ms": _ms(tail.at), "since_ms": _ms(started_s), "out": show(tail.out), "err": show(tail.err)}
 
 
-@require_safe
-@page(Action.SEE_PAYLOADS)
+@reads(Action.SEE_PAYLOADS)
 def output(request: HttpRequest) -> HttpResponse:
     """Download the kept output of a run, byte for byte; the browser must not display it."""
     name, command_id, stream = project_in(request.GET), _id_in(request), request.GET.get("stream", "")

@@ -10,7 +10,6 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render, resolve_url
-from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.requests import Add
@@ -26,12 +25,11 @@ from ..models import Task
 from ..reading import importing
 from ..reading.exporting import Export, download
 from . import links, parameters, payload
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .pages import actor_for, asks, go_to, is_partial, reads, user_of
 from .parameters import terms_of
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def export(request: HttpRequest) -> HttpResponseBase:
     """Download the tasks of a search or of a group's tab; without data for people who may not see it."""
     user = user_of(request)
@@ -73,8 +71,7 @@ class ImportForm(forms.Form):
         return content
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.WORK)
+@asks(Action.WORK)
 def import_tasks(request: HttpRequest) -> HttpResponse:
     """Show the form, then a summary of the tasks; import them once that is confirmed."""
     if request.method != "POST":

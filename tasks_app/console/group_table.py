@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.http import require_safe
 
 from taskstore.types.tasks import State
 from taskstore.units import number
@@ -22,9 +21,8 @@ from ..reading.rates import PERCENTILES, Percentiles, backlogs, series_of, serie
 from ..writer.totals import Numbers
 from . import parameters, words
 from .name_tree import Folder, Node, below, prefix_above, tree_of
-from .pages import page
+from .pages import reads
 from .parameters import Arrangement, Order, View
-from .replica import from_replica
 
 WHOLE = 1_000  # The length of a bar.
 IN_BARS = tuple(state for state in State if state is not State.FINISHED)
@@ -217,9 +215,7 @@ def points_of(numbers: Sequence[int]) -> str:
     return " ".join(f"{place},{height}" for place, height in enumerate(heights))
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def rates(request: HttpRequest) -> HttpResponse:
     """Return the chart lines of a group, or of all groups, by name; times are in seconds since the Epoch."""
     span = parameters.span_of(request.GET)

@@ -6,7 +6,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from taskstore.types.tasks import State, holds_results
 
@@ -24,14 +23,11 @@ from ..reading.rates import Span
 from ..writer.totals import Numbers
 from . import links, parameters
 from .group_table import workers_in_words
-from .pages import actor_for, ask_first, done, page, user_of
-from .replica import from_replica
+from .pages import actor_for, ask_first, asks, changes, done, reads, user_of
 from .words import drain
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def group(request: HttpRequest) -> HttpResponse:
     name, state = parameters.group_of(request.GET), parameters.state_of(request.GET)
     if label := parameters.label_of(request.GET):
@@ -61,9 +57,7 @@ def group(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def facts(request: HttpRequest) -> HttpResponse:
     """Render the facts alone; an open page polls them."""
     name = parameters.group_of(request.GET)
@@ -100,8 +94,7 @@ def tabs_of(counts: Numbers) -> list[tuple[State | None, int]]:
     return [(None, counts.tasks), *tabs]
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def pause(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.POST if request.method == "POST" else request.GET)
 
@@ -113,8 +106,7 @@ def pause(request: HttpRequest) -> HttpResponse:
     return ask_first(request, "pause", f"Pause {name}", {"name": name, "counts": counts_of(name)}, do)
 
 
-@require_POST
-@page(Action.OPERATE)
+@changes(Action.OPERATE)
 def resume(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.POST)
     pauses.resume(name, actor_for(request))

@@ -11,7 +11,6 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
-from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
@@ -33,8 +32,7 @@ from ..reading.listing import Cursor
 from . import json_tree, parameters, payload
 from .fields import Json
 from .json_tree import Line, NoTree
-from .pages import actor_for, ask_first, done, is_partial, page, user_of, without_empty_fields
-from .replica import from_replica
+from .pages import actor_for, ask_first, asks, done, is_partial, reads, user_of, without_empty_fields
 from .tasks import Difference, lines_of_difference
 
 FIELDS = ("queue", "status", "function")
@@ -113,9 +111,7 @@ class Value:
         return cls(text=text[: payload.TEXT_BYTES])
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def jobs(request: HttpRequest) -> HttpResponse:
     """List the jobs that match the query, newest first."""
     if "" in request.GET.dict().values():
@@ -137,8 +133,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     return _list(request, asked, found)
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def job(request: HttpRequest, job_id: int) -> HttpResponse:
     """Show a job; an open page polls it as a partial until it is finished."""
     task = job_queues.task_of(job_id)
@@ -261,8 +256,7 @@ class RequeueForm(forms.Form):
             del self.fields["args"], self.fields["kwargs"]
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
     """Show the form, then the differences; requeue the job once they are confirmed."""
     job = _named(job_id)
@@ -296,8 +290,7 @@ def requeue(request: HttpRequest, job_id: int) -> HttpResponse:
     return redirect("tasks_app:job", job.id)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def delete(request: HttpRequest, job_id: int) -> HttpResponse:
     """Ask for a reason; delete the job."""
     job = _named(job_id)

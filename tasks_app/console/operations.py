@@ -7,7 +7,6 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
-from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.types.bulk_actions import WORDS, Kind, Option
 from taskstore.units import counted, number
@@ -17,7 +16,7 @@ from ..access.people import name_of
 from ..access.policy import Action
 from ..models import BulkItem, BulkOperation, Task
 from . import parameters, words
-from .pages import actor_for, go_to, is_partial, page, user_of
+from .pages import actor_for, changes, go_to, is_partial, reads, user_of
 
 PAGE = 50
 RECENT_MS = 30_000  # How long every page shows a finished operation, with its undo, to the person who started it.
@@ -71,8 +70,7 @@ def _in_words(option: Option, value: str | int | None) -> str:
     return "none" if value == "" else str(value)
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def operations(request: HttpRequest) -> HttpResponse:
     """List the operations, newest first."""
     after = request.GET.get("after")
@@ -92,8 +90,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Show an operation; an open page polls it as a partial while it runs."""
     shown = shown_of(_named(operation_id))
@@ -112,23 +109,20 @@ def operation(request: HttpRequest, operation_id: int) -> HttpResponse:
     )
 
 
-@require_POST
-@page(Action.OPERATE)
+@changes(Action.OPERATE)
 def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
     bulk.cancel(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("tasks_app:operation", operation_id))
 
 
-@require_POST
-@page(Action.OPERATE)
+@changes(Action.OPERATE)
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
     """Start an undo, which skips tasks that have changed since."""
     begun = bulk.undo(_named(operation_id), actor_for(request))
     return go_to(request, resolve_url("tasks_app:operation", begun.pk))
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def mine(request: HttpRequest) -> HttpResponse:
     """Render the recent operations of the person, which every page shows."""
     return render(request, "tasks_app/_mine.html", {"mine": recent_of(name_of(user_of(request)))})

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
 
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
@@ -34,9 +33,8 @@ from .group_table import (
     points_of,
     rows_of,
 )
-from .pages import go_to, is_partial, page, user_of
+from .pages import go_to, is_partial, reads, user_of
 from .parameters import Arrangement, Notices, Order, View
-from .replica import from_replica
 
 LINE_MINUTES = 30  # The view boxes in _level.html are one less wide.
 
@@ -72,8 +70,7 @@ COLUMNS = {
 }
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def attention(request: HttpRequest) -> HttpResponse:
     """Render the notices alone; an open page polls them."""
     clients = seen()
@@ -81,9 +78,7 @@ def attention(request: HttpRequest) -> HttpResponse:
     return render(request, "tasks_app/_attention.html", found)
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview; as a partial, only the groups in the requested arrangement."""
     every, clients = summary(), seen()
@@ -177,9 +172,7 @@ def worst(found: Sequence[Diagnosis], most: int) -> list[Diagnosis]:
     return sorted([*firsts, *others][:most], key=found.index)
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def flow(request: HttpRequest) -> HttpResponse:
     """Return the live numbers that static/js/flow.js writes: of the tiles, and of each `group` and `folder` in sight.
 

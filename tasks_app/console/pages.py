@@ -19,17 +19,18 @@ from django.urls import get_script_prefix, is_valid_path
 from django.utils import translation
 from django.utils.cache import patch_cache_control
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
 from taskstore.types.scalars import REASON_LENGTH
 from taskstore.types.sentences import text
 
 from ..access.people import Person, must_choose_password
-from ..access.policy import Action, actor_of, may
+from ..access.policy import COMMANDS_ARE_OFF, Action, actor_of, commands_are_on, may
 from ..conf import LIVE
 from ..core.actors import Actor
 from ..database.outage import is_damaged, reason_of, translated
+from .replica import from_replica as on_replica
 from .replica import note_change
 
 P = ParamSpec("P")
@@ -58,6 +59,8 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
                     return redirect("tasks_app:password")
                 if not may(user, action):
                     raise PermissionDenied
+                if action is Action.COMMANDS and not commands_are_on():
+                    raise Forbidden(f"Commands can't be submitted or changed, because {COMMANDS_ARE_OFF}.")
                 refuse_broken_text(request)
                 note_change(request)
                 return view(request, *args, **kwargs)
@@ -73,6 +76,21 @@ def page(action: Action) -> Callable[[View[P]], View[P]]:
         return guarded
 
     return decorate
+
+
+def reads(action: Action, *, from_replica: bool = False) -> Callable[[View[P]], View[P]]:
+    """Return a decorator for a page that changes nothing; with `from_replica`, it may be seconds old."""
+    return lambda view: require_safe(page(action)(on_replica(view) if from_replica else view))
+
+
+def asks(action: Action) -> Callable[[View[P]], View[P]]:
+    """Return a decorator for a page that asks for something, and then does it."""
+    return lambda view: require_http_methods(["GET", "HEAD", "POST"])(page(action)(view))
+
+
+def changes(action: Action) -> Callable[[View[P]], View[P]]:
+    """Return a decorator for what changes something at once."""
+    return lambda view: require_POST(page(action)(view))
 
 
 def in_english(view: View[P]) -> View[P]:

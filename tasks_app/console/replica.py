@@ -9,10 +9,10 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponseBase
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 ALIAS = "replica"
 SHOWN_S = 3.0  # From this lag on, a page says how old it is.
@@ -71,7 +71,7 @@ def from_replica(view: View[P]) -> View[P]:
     """
 
     @wraps(view)
-    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
         has_just_changed = time.time() - float(request.session.get(CHANGED, 0)) < OWN_CHANGE_S
         lag_s = None if has_just_changed else replica.lag_s()
         if lag_s is None:

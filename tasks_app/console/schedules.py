@@ -16,7 +16,6 @@ import msgspec
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
@@ -36,11 +35,10 @@ from ..schedules import (
     SchedulePlan,
     Timetable,
     problems_of,
-    problems_of_plan,
 )
 from ..schedules.timetable import LONGEST, zone_of
 from .fields import Json, TellingForm, WholeNumber
-from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
+from .pages import actor_for, ask_first, asks, changes, done, fill_in, posted, reads, user_of
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -128,15 +126,6 @@ class ScheduleForm(TellingForm):
             raise forms.ValidationError(f"must be a number between 0.001 and {MOST_TIMEOUT_S}, such as 90 or 0.5")
         return ms
 
-    def clean(self) -> dict[str, Any]:
-        """Validate the plan as a whole, too, and show each error at its field."""
-        if not self.errors:
-            try:
-                refuse(problems_of_plan(self.plan()))
-            except InvalidInput as refused:
-                self.tell(refused)
-        return self.cleaned_data
-
     def plan(self) -> SchedulePlan:
         given = self.cleaned_data
         times = {"cron": given["cron"], "zone": given["zone"], "catch_up": CatchUp(given["catch_up"])}
@@ -196,8 +185,7 @@ class DueTime:
     there: str
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
     oldest = {each.name: each.origin for each in reversed(found)}
@@ -213,15 +201,13 @@ def schedules(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def times(request: HttpRequest) -> HttpResponse:
     """Show the next due times of an expression that somebody types, or its errors."""
     return render(request, "tasks_app/_schedule_times.html", _times(request.GET))
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the schedule."""
     form = ScheduleForm(posted(request), None, sees_data=True)
@@ -236,8 +222,7 @@ def add(request: HttpRequest) -> HttpResponse:
     return fill_in(request, form, "schedule_form", _choices(request, form), do)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def edit(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form; change the schedule. A broken one gets a new plan."""
     found = _named(name)
@@ -260,8 +245,7 @@ ASKED = {
 }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def change(request: HttpRequest, name: str, verb: str) -> HttpResponse:
     change_it, said = ASKED[verb]
 
@@ -274,8 +258,7 @@ def change(request: HttpRequest, name: str, verb: str) -> HttpResponse:
     return ask_first(request, "schedule_question", f"{verb.capitalize()} {name}", context, do)
 
 
-@require_POST
-@page(Action.OPERATE)
+@changes(Action.OPERATE)
 def resume(request: HttpRequest, name: str) -> HttpResponse:
     if verbs.resume(name, actor_for(request)) is None:
         raise Http404

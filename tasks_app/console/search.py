@@ -8,7 +8,6 @@ from types import MappingProxyType
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_POST, require_safe
 
 from taskstore.errors import InvalidInput
 
@@ -23,15 +22,12 @@ from ..reading.search.grammar import Key
 from ..reading.search.suggestions import suggest
 from ..writer.totals import tasks_with_errors
 from . import links, parameters
-from .pages import page, user_of
-from .replica import from_replica
+from .pages import changes, reads, user_of
 
 MOST_SUGGESTED = 6  # Saved searches.
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def search(request: HttpRequest) -> HttpResponse:
     """Show the tasks that match; redirect a lone id to its task."""
     return answer(request, request.GET.get("q", ""))
@@ -52,8 +48,7 @@ def answer(request: HttpRequest, text: str, *, refused: Mapping[str, Sequence[st
     return _page(request, text, find(terms, after=place) if terms else None, refused=refused or {})
 
 
-@require_safe
-@page(Action.SEE)
+@reads(Action.SEE)
 def suggestions(request: HttpRequest) -> HttpResponse:
     """Suggest saved searches, then completions of the text, each as the whole text of the box."""
     text = request.GET.get("q", "")
@@ -101,8 +96,7 @@ def _page(
     )
 
 
-@require_POST
-@page(Action.SEE)
+@changes(Action.SEE)
 def save_search(request: HttpRequest) -> HttpResponse:
     q = request.POST.get("q", "")
     try:
@@ -113,8 +107,7 @@ def save_search(request: HttpRequest) -> HttpResponse:
     return redirect(links.to("search", q=q))
 
 
-@require_POST
-@page(Action.SEE)
+@changes(Action.SEE)
 def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
     name = _name_in(request)
     try:
@@ -125,8 +118,7 @@ def rename_search(request: HttpRequest, search_id: int) -> HttpResponse:
     return redirect("tasks_app:search")
 
 
-@require_POST
-@page(Action.SEE)
+@changes(Action.SEE)
 def delete_search(request: HttpRequest, search_id: int) -> HttpResponse:
     saved_searches.delete(user_of(request), search_id)
     messages.success(request, "Deleted the saved search.")
@@ -137,9 +129,7 @@ def _name_in(request: HttpRequest) -> str:
     return parameters.text_of(request.POST, "name", saved_searches.NAME_LENGTH).strip()
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def failed(request: HttpRequest) -> HttpResponse:
     # The count first: a task that fails in between is then announced rather than missed.
     context = {"tasks": tasks_with_errors(), "failures": failures()}

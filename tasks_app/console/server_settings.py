@@ -9,7 +9,6 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
 
 from taskstore.types.groups import LATE_MS, LOST_MS
 from taskstore.units import counted, duration, number, size
@@ -17,7 +16,7 @@ from taskstore.units import counted, duration, number, size
 from ..access.policy import Action
 from ..reading.clients import KEPT_MS
 from ..writer.housekeeping import DAY_MINUTES, RATES_KEPT_MINUTES, WORK_KEPT_MINUTES
-from .pages import page
+from .pages import reads
 
 MINUTE_MS = 60_000
 OWN_SETTINGS = "taskstore_project.settings"
@@ -102,8 +101,7 @@ FIXED = {
 }
 
 
-@require_safe
-@page(Action.ADMINISTER)
+@reads(Action.ADMINISTER)
 def limits(request: HttpRequest) -> HttpResponse:
     shown = {
         title: [

@@ -11,12 +11,10 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
-from django.views.decorators.http import require_http_methods, require_safe
 
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.job_record import queue_of
 from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY
-from taskstore.types.sentences import group_name
 from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, PLAIN, Change, Ending, NewTask, State
 
 from .. import bulk
@@ -34,18 +32,15 @@ from ..reading.clients import seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
 from .fields import TellingForm, WholeNumber
-from .pages import actor_for, ask_first, done, fill_in, page, posted, user_of
+from .pages import actor_for, ask_first, asks, done, fill_in, posted, reads, user_of
 from .payload import PayloadView
-from .replica import from_replica
 from .timeline import story_of
 
 UNITS_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 CONTEXT = 3  # Unchanged lines around a difference.
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def task(request: HttpRequest, task_id: int) -> HttpResponse:
     chain = chain_of(task_id, data_bytes=payload.READ_BYTES)
     if chain is None:
@@ -80,8 +75,7 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
     )
 
 
-@require_safe
-@page(Action.SEE_PAYLOADS)
+@reads(Action.SEE_PAYLOADS)
 def data(request: HttpRequest, task_id: int) -> HttpResponse:
     """Download the data, byte for byte; the browser must not display it."""
     chain = chain_of(task_id)
@@ -106,8 +100,7 @@ def _shown(request: HttpRequest, chain: Chain) -> PayloadView | None:
     return payload.show(_data_start(living), form, size=size, data_type=living.data_type)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     """Ask for a reason; end the lease."""
 
@@ -138,13 +131,6 @@ class NewTaskForm(TellingForm):
     labels = Labels(required=False)
     unique = forms.CharField(required=False, max_length=KEY_LENGTH, strip=False)
 
-    def clean_group(self) -> str:
-        name: str = self.cleaned_data["group"]
-        problems = [text for _, text in group_name("group", name)]
-        if problems:
-            raise forms.ValidationError(problems)
-        return name
-
     def clean_text(self) -> bytes:
         return with_plain_ends(self.cleaned_data["text"]).encode()
 
@@ -168,8 +154,7 @@ class NewTaskForm(TellingForm):
         )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.WORK)
+@asks(Action.WORK)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; add the task, with its audit entry in the same transaction."""
     form = NewTaskForm(posted(request), initial={"group": request.GET.get("name", "")})
@@ -230,8 +215,7 @@ class Difference:
     lines: list[str]
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.OPERATE)
+@asks(Action.OPERATE)
 def edit(request: HttpRequest, task_id: int) -> HttpResponse:
     """Show the form, then the differences; commit the change once it is confirmed."""
     [task] = Task.objects.find([task_id])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 from django import forms
@@ -10,9 +9,6 @@ from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render, resolve_url
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_safe
-
-from taskstore.errors import InvalidInput
 
 from ..access import tokens as verbs
 from ..access.policy import Action
@@ -20,7 +16,7 @@ from ..core.actors import Actor
 from ..models import Scope, Token
 from . import words
 from .fields import TellingForm, WholeNumber
-from .pages import ask_first, done, fill_in, page, posted
+from .pages import ask_first, asks, done, fill_in, posted, reads
 
 SHOWN = 500
 MOST_DAYS = 36_500
@@ -41,27 +37,8 @@ class TokenForm(TellingForm):
     clients = forms.CharField(required=False)
     days = WholeNumber(required=False, initial="365", least=1, most=MOST_DAYS)
 
-    def clean_name(self) -> str:
-        name: str = self.cleaned_data["name"]
-        _check("name", name=name)
-        return name
 
-    def clean_groups(self) -> Sequence[str]:
-        groups = [line for line in self.cleaned_data["groups"].splitlines() if line.strip()]
-        _check("groups", groups=groups)
-        return groups
-
-    def clean_clients(self) -> Sequence[int]:
-        try:
-            clients = verbs.client_ids(self.cleaned_data["clients"].split())
-        except InvalidInput as wrong:
-            raise forms.ValidationError(wrong.fields["clients"]) from None
-        _check("clients", clients=clients)
-        return clients
-
-
-@require_safe
-@page(Action.ADMINISTER)
+@reads(Action.ADMINISTER)
 def tokens(request: HttpRequest) -> HttpResponse:
     """List the tokens, valid ones first, newest first."""
     found = Token.objects.order_by(F("revoked_at").desc(nulls_first=True), "-id")
@@ -76,8 +53,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
+@asks(Action.ADMINISTER)
 def add(request: HttpRequest) -> HttpResponse:
     """Show the form; create the token and show its secret, which is never shown again."""
     form = TokenForm(posted(request))
@@ -85,16 +61,15 @@ def add(request: HttpRequest) -> HttpResponse:
     def do(actor: Actor) -> HttpResponse:
         given = form.cleaned_data
         expires_at = timezone.now() + timedelta(days=given["days"]) if given["days"] else None
-        token, secret = verbs.create(
-            given["name"], Scope(given["scope"]), given["groups"], expires_at, given["clients"], actor
-        )
+        groups = [line for line in given["groups"].splitlines() if line.strip()]
+        clients = verbs.client_ids(given["clients"].split())
+        token, secret = verbs.create(given["name"], Scope(given["scope"]), groups, expires_at, clients, actor)
         return render(request, "tasks_app/token_made.html", {"token": token, "secret": secret})
 
     return fill_in(request, form, "add_token", {"scopes": SCOPES.items()}, do)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@page(Action.ADMINISTER)
+@asks(Action.ADMINISTER)
 def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Ask for confirmation; revoke the token."""
     token = get_object_or_404(Token, pk=token_id)
@@ -106,11 +81,3 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
 
     context = {"token": token, "nothing": verbs.state_of(token) == "revoked"}
     return ask_first(request, "revoke_token", "Revoke a token", context, do)
-
-
-def _check(field: str, name: str = "any", groups: Sequence[str] = (), clients: Sequence[int] = ()) -> None:
-    """Validate one field by itself, so that the form shows every error."""
-    try:
-        verbs.check(name, groups, None, clients)
-    except InvalidInput as wrong:
-        raise forms.ValidationError(wrong.fields[field]) from None

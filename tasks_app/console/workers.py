@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
 
 from taskstore.types.groups import LATE_MS, LOST_MS, Pulse
 
@@ -14,8 +13,7 @@ from ..access.policy import Action
 from ..alerts.diagnosis import Diagnosis, of_worker
 from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
-from .pages import page
-from .replica import from_replica
+from .pages import reads
 
 SHOWN = 500
 
@@ -50,9 +48,7 @@ def worker_of(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
     )
 
 
-@require_safe
-@page(Action.SEE)
-@from_replica
+@reads(Action.SEE, from_replica=True)
 def workers(request: HttpRequest) -> HttpResponse:
     now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
     found = [worker_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
