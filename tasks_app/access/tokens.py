@@ -59,7 +59,8 @@ def create(
 
     Raises InvalidInput that names every wrong field.
     """
-    check(name, groups, expires_at, clients)
+    if wrong := dict(_problems(name, groups, expires_at, clients)):
+        raise InvalidInput({field: [text] for field, text in wrong.items()})
     secret = PREFIX + secrets.token_urlsafe(32)
     with atomic():
         token = Token.objects.create(
@@ -92,12 +93,6 @@ def renew(token: Token) -> bool:
 def of_nodes() -> QuerySet[Token]:
     """Return the tokens of servers for programs on their machines."""
     return Token.objects.filter(name__startswith=THIS_MACHINE)
-
-
-def check(name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int] = ()) -> None:
-    """Raise InvalidInput that names every wrong field of a new token."""
-    if wrong := dict(_problems(name, groups, expires_at, clients)):
-        raise InvalidInput({field: [text] for field, text in wrong.items()})
 
 
 def valid(secret: str) -> Token | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -83,27 +82,16 @@ class SubmitForm(TellingForm):
         return {number: line for number, line in enumerate(lines, 1) if line.strip()}
 
 
-class Verb(StrEnum):
-    """A change of many commands at once."""
-
-    RETRY = "retry"
-    STASH = "stash"
-    UNSTASH = "unstash"
-    ARCHIVE = "archive"
-
-
-# The statuses that a change applies to when nothing is selected.
-DEFAULT_STATUSES = {
-    Verb.RETRY: (CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT),
-    Verb.STASH: (CommandStatus.NEW, CommandStatus.OPEN),
-    Verb.UNSTASH: (CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
-    Verb.ARCHIVE: (CommandStatus.COMPLETED,),
-}
-DONE = {
-    Verb.RETRY: "Retried commands",
-    Verb.STASH: "Stashed commands and lists",
-    Verb.UNSTASH: "Unstashed commands and lists",
-    Verb.ARCHIVE: "Archived commands",
+# Each change of many commands: what does it, what is said then, and what it applies to when nothing is selected.
+VERBS: dict[str, tuple[Callable[..., int], str, Sequence[CommandStatus]]] = {
+    "retry": (command_lists.retry, "Retried commands", (CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT)),
+    "stash": (command_lists.stash, "Stashed commands and lists", (CommandStatus.NEW, CommandStatus.OPEN)),
+    "unstash": (
+        command_lists.unstash,
+        "Unstashed commands and lists",
+        (CommandStatus.NEW_STASHED, CommandStatus.OPEN_STASHED),
+    ),
+    "archive": (command_lists.archive, "Archived commands", (CommandStatus.COMPLETED,)),
 }
 DRIFT = 10  # A selection may have grown by so many since the confirmation, or by one in a hundred.
 
@@ -112,7 +100,7 @@ DRIFT = 10  # A selection may have grown by so many since the confirmation, or b
 class Question:
     """A change to confirm. Without `ids` it applies to all commands of the statuses, later ones included."""
 
-    verb: Verb
+    verb: str
     project: str
     statuses: Sequence[CommandStatus]
     ids: Sequence[int] | None
@@ -148,13 +136,13 @@ def submit(request: HttpRequest) -> HttpResponse:
 @reads(Action.COMMANDS)
 def confirm(request: HttpRequest) -> HttpResponse:
     """Ask for confirmation of a change of selected commands or lists, or of all."""
-    if (verb := request.GET.get("verb", "")) not in list(Verb):
-        raise InvalidInput({"verb": [f"must be one of {', '.join(Verb)}"]})
-    return _ask(request, _asked(request.GET, Verb(verb)))
+    if (verb := request.GET.get("verb", "")) not in VERBS:
+        raise InvalidInput({"verb": [f"must be one of {', '.join(VERBS)}"]})
+    return _ask(request, _asked(request.GET, verb))
 
 
 @changes(Action.COMMANDS)
-def change(request: HttpRequest, verb: Verb) -> HttpResponse:
+def change(request: HttpRequest, verb: str) -> HttpResponse:
     """Make the confirmed change, or ask again when far more commands match by now."""
     return _ask(request, _asked(request.POST, verb))
 
@@ -166,16 +154,9 @@ def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
         if asking.number - expected > max(DRIFT, expected // 100):
             changed = f"the selection changed from {expected} to {asking.number}. Review and confirm"
             raise InvalidInput({"expected": [changed]})
-        match asking.verb:
-            case Verb.RETRY:
-                number = command_lists.retry(project, ids, actor, status=asking.status if ids is None else None)
-            case Verb.STASH:
-                number = command_lists.stash(project, ids, actor)
-            case Verb.UNSTASH:
-                number = command_lists.unstash(project, ids, actor)
-            case Verb.ARCHIVE:
-                number = command_lists.archive(project, ids, actor)
-        said = f"{DONE[asking.verb]}: {number}."
+        change_them, said, _ = VERBS[asking.verb]
+        only = {"status": asking.status} if asking.verb == "retry" and ids is None else {}
+        said = f"{said}: {change_them(project, ids, actor, **only)}."
         return done(request, said, links.to("command_project", project=project))
 
     expected = parameters.whole_number("expected", request.POST.get("expected", "")) if request.POST else 0
@@ -207,14 +188,14 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     return ask_first(request, "reopen_list", f"Reopen list {found.list.name}", context, do)
 
 
-def _asked(asked: QueryDict, verb: Verb) -> Question:
+def _asked(asked: QueryDict, verb: str) -> Question:
     """Return the requested change with the current number of commands. Raises InvalidInput."""
     project, status = project_in(asked), status_in(asked)
     if not asked.get("all"):
         ids = parameters.ids_of(asked)
         return Question(verb=verb, project=project, statuses=[status] if status else [], ids=ids, number=len(ids))
-    statuses = DEFAULT_STATUSES[verb]
-    if verb is Verb.RETRY and status in FINAL:
+    _, _, statuses = VERBS[verb]
+    if verb == "retry" and status in FINAL:
         statuses = (status,)
     counts = looking.status(project).counts
     number = sum(counts.get(each, 0) for each in statuses)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
@@ -177,14 +176,6 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DueTime:
-    """A due time, also in the local time of the schedule's zone."""
-
-    at_ms: int
-    there: str
-
-
 @reads(Action.SEE)
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
@@ -283,7 +274,7 @@ def _times(asked: Mapping[str, str]) -> dict[str, Any]:
         return {"wrong": wrong.fields}
     table, local = Timetable(cron=cron, zone=zone), zone_of(zone)
     due = [
-        DueTime(at_ms=at_ms, there=f"{datetime.fromtimestamp(at_ms // 1_000, tz=local):%a %d %b %Y, %H:%M:%S}")
+        (at_ms, f"{datetime.fromtimestamp(at_ms // 1_000, tz=local):%a %d %b %Y, %H:%M:%S}")  # There.
         for at_ms in table.next(now_ms, NEXT)
     ]
     return {"words": table.in_words, "due": due, "now_ms": now_ms, "zone": zone}

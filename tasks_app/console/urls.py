@@ -82,7 +82,7 @@ urlpatterns = [
     path("commands/confirm", command_changes.confirm, name="confirm_commands"),
     *[
         path(f"commands/{verb}", command_changes.change, {"verb": verb}, name=f"{verb}_commands")
-        for verb in command_changes.Verb
+        for verb in command_changes.VERBS
     ],
     path("confirm", bulk_changes.confirm, name="confirm"),
     *[path(verb, bulk_changes.begin, {"verb": verb}, name=f"{verb}_many") for verb in ACTIONS],

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from taskstore.types.groups import LATE_MS, LOST_MS, Pulse
+from taskstore.types.groups import LATE_MS, LOST_MS, Pulse, pulse_of
 
 from ..access.policy import Action
-from ..alerts.diagnosis import Diagnosis, of_worker
+from ..alerts.diagnosis import of_worker
 from ..models import Task
 from ..reading.clients import NOTHING, Holding, Seen, done_per_minute, holdings, seen
 from .pages import reads
@@ -18,47 +18,31 @@ from .pages import reads
 SHOWN = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
-    """A client with its leases and rate."""
-
-    seen: Seen
-    pulse: Pulse
-    held: Holding
-    done_per_minute: float
-    next_pulse_ms: int | None  # When it becomes late or lost without a heartbeat; None: it is lost.
-    diagnosis: Diagnosis | None  # Of a lost one that holds tasks.
-
-
-def worker_of(seen: Seen, held: Holding, done_per_minute: float) -> Worker:
-    age_ms, at_ms = seen.age_ms, seen.client.seen_at_ms
-    if age_ms < LATE_MS:
-        pulse, next_pulse_ms = Pulse.LIVE, at_ms + LATE_MS
-    elif age_ms < LOST_MS:
-        pulse, next_pulse_ms = Pulse.LATE, at_ms + LOST_MS
-    else:
-        pulse, next_pulse_ms = Pulse.LOST, None
-    return Worker(
-        seen=seen,
-        pulse=pulse,
-        held=held,
-        done_per_minute=done_per_minute,
-        next_pulse_ms=next_pulse_ms,
-        diagnosis=of_worker(seen, held) if pulse is Pulse.LOST and held.tasks else None,
-    )
+def shown_of(seen: Seen, held: Holding, done_per_minute: float) -> dict[str, Any]:
+    """Return what the page says of a worker."""
+    pulse, at_ms = pulse_of(seen.age_ms), seen.client.seen_at_ms
+    next_pulse_ms = {Pulse.LIVE: at_ms + LATE_MS, Pulse.LATE: at_ms + LOST_MS}
+    return {
+        "seen": seen,
+        "pulse": pulse,
+        "held": held,
+        "done_per_minute": done_per_minute,
+        "next_pulse_ms": next_pulse_ms.get(pulse),  # When it becomes late or lost without a heartbeat.
+        "diagnosis": of_worker(seen, held) if pulse is Pulse.LOST and held.tasks else None,
+    }
 
 
 @reads(Action.SEE, from_replica=True)
 def workers(request: HttpRequest) -> HttpResponse:
     now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
-    found = [worker_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
+    found = [shown_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
     return render(
         request,
         "tasks_app/workers.html",
         {
-            "workers": sorted(found, key=lambda worker: list(Pulse).index(worker.pulse), reverse=True)[:SHOWN],
+            "workers": sorted(found, key=lambda worker: list(Pulse).index(worker["pulse"]), reverse=True)[:SHOWN],
             "number": len(found),
-            "by_pulse": [(pulse, sum(worker.pulse is pulse for worker in found)) for pulse in Pulse],
+            "by_pulse": [(pulse, sum(worker["pulse"] is pulse for worker in found)) for pulse in Pulse],
             "now_ms": now_ms,
         },
     )
