@@ -1,4 +1,4 @@
-"""What is the matter with groups, workers and tasks, and what is no alarm."""
+"""The diagnoses of groups, workers and tasks, and which of them are alarms."""
 
 import pytest
 
@@ -108,12 +108,20 @@ def test_what_a_lost_worker_holds_is_given_back(clock):
     assert told(task, clock) is None
 
 
-def test_a_live_worker_may_be_busy_elsewhere(clock):
+def test_however_many_groups_stand_still_the_database_is_asked_as_often(clock, django_assert_max_num_queries):
+    for number in range(30):
+        add_long_ago(clock, group=f"mail-{number}")
+    hear(0, clock, groups=[f"mail-{number}" for number in range(30)])
+    with django_assert_max_num_queries(20):
+        assert len(troubles()) == 30
+
+
+def test_a_live_worker_may_be_busy(clock):
     add_long_ago(clock)
     add(group="video")
     claim("video", owner=7)
     hear(0, clock, groups=["mail", "video"])
-    assert of().why == "1 ready, its only live worker Kim-7 is busy elsewhere."
+    assert of().why == "1 ready, its only live worker Kim-7 holds 1 task."
 
 
 @pytest.mark.parametrize(
@@ -164,7 +172,7 @@ def test_a_worker_that_holds_nothing_has_ended(clock):
 
 @pytest.mark.parametrize(
     ("recent", "before", "told"),
-    [(11, 0, "11 errors in 10 min, none before."), (10, 0, ""), (60, 1_430, "60 errors in 10 min, 10 before."),
+    [(11, 0, "11 errors in 10 min, usually none."), (10, 0, ""), (60, 1_430, "60 errors in 10 min, usually 10."),
      (30, 1_430, "")],
 )  # fmt: skip
 def test_errors_pile_up_when_there_are_far_more_than_usual(clock, recent, before, told):
@@ -237,7 +245,7 @@ def test_why_a_task_waits(clock):
     [task] = add()
     assert told(task, clock) is None
     pauses.pause("mail", Actor("Ann", reason="deploy"))
-    assert told(task, clock) == "Paused by Ann now: deploy. 1 waiting."
+    assert told(task, clock) == "Paused by Ann just now: deploy. 1 waiting."
     [later] = add(timespec_ms=-60_000)
     assert told(later, clock) is None
 

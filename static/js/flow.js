@@ -100,7 +100,8 @@ function showStatus(cell, { kind, what, icon }) {
 
 // The words, and what to do about it, as _group_row.html has them.
 function showWhy(cell, { text, advice }) {
-  if (cell.textContent.trim() === [text, advice?.words].filter(Boolean).join(" ")) return;
+  const isSame = cell.textContent.trim() === [text, advice?.words].filter(Boolean).join(" ");
+  if (isSame && cell.querySelector("a")?.getAttribute("href") === advice?.address) return;
   cell.replaceChildren(...(text ? [make("span", { textContent: text })] : []));
   if (!advice) return;
   const link = make("a", { className: "advice", href: advice.address, textContent: advice.words });

@@ -1,6 +1,6 @@
-"""What is the matter with groups, workers and tasks: since when, why, and what to do. Each sentence is made here.
+"""Diagnose groups, workers and tasks: what is wrong, since when, why, and what to do. The sentences are made here.
 
-The table of groups, the pages of a group, a worker and a task, and the strip of notices show them.
+The table of groups, the pages of a group, a worker, a task and a job, and the notices show them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from django.db.models import Count, QuerySet, Sum
 
@@ -19,7 +20,7 @@ from taskstore.units import about, ago, counted, number
 
 from .. import schedules
 from ..models import BulkOperation, PausedGroup, Rate, Task
-from ..reading.clients import Holding, Seen, by_group, holdings
+from ..reading.clients import NOTHING, Holding, Seen, by_group, holdings
 from ..reading.counts import Stats, stats_of
 from ..reading.search.grammar import quoted
 from ..writer.totals import last_claims, most_ready
@@ -30,20 +31,20 @@ DAY_MINUTES = 1_440
 SPIKE_MINUTES = 10
 FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
-FEW_WORKERS = 2  # That are told one by one.
-FEW_GROUPS = 3  # That a sentence about a folder names.
+FEW_WORKERS = 2  # More lost workers than these share one notice.
+FEW_GROUPS = 3  # Named in the sentence about a folder.
 MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that workers have named.
 
 
 class Kind(StrEnum):
-    """What is the matter, the worst first. The last three are no trouble."""
+    """Diagnoses, the worst first. The last three are no trouble."""
 
-    STALLED = "stalled"  # Tasks wait, and nobody claims them.
-    LOST = "lost"  # A worker that holds tasks says nothing any more.
+    STALLED = "stalled"  # Tasks wait, and no worker claims them.
+    LOST = "lost"  # A worker that holds tasks no longer reports.
     FAILING = "failing"
     BROKEN = "broken"  # A schedule.
     PAUSED = "paused"
-    GROWING = "growing"  # More comes than goes.
+    GROWING = "growing"  # More tasks enter than leave.
     RUNNING = "running"  # A bulk operation.
     WORKING = "working"
     WAITING = "waiting"
@@ -123,7 +124,7 @@ class Diagnosis:
 
 
 def of_groups(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, Diagnosis]:
-    """Return what is the matter with each of these groups.
+    """Diagnose each of these groups.
 
     `clients`: all with a heartbeat within a day.
     """
@@ -134,9 +135,9 @@ def of_groups(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, 
 
 
 def of_worst(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
-    """Return what is the matter with the groups with which something may be, the worst first.
+    """Diagnose the groups that may be in trouble, and return them with the worst first.
 
-    Not all groups are looked at: with 300 000, each view of the page would take seconds.
+    Checking all groups would take seconds for each view of the page when there are 300 000.
     """
     lost_first = sorted(clients, key=lambda client: not client.is_lost)
     attended = dict.fromkeys(group for client in lost_first for group in client.groups)
@@ -149,12 +150,12 @@ def of_worst(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
 
 
 def troubled(found: Mapping[str, Diagnosis]) -> dict[str, Diagnosis]:
-    """Return those with which something is the matter."""
+    """Return the groups that are in trouble."""
     return {name: each for name, each in found.items() if each.kind not in CALM}
 
 
 def of_folder(prefix: str, names: Sequence[str], troubled: Mapping[str, Diagnosis]) -> Diagnosis:
-    """Return the worst that is the matter with the groups of a folder, and with which."""
+    """Return the worst diagnosis in a folder, with the names of its groups that have it."""
     found = sorted((troubled[name] for name in names if name in troubled), key=lambda each: each.rank)
     worst = [each for each in found if each.kind is found[0].kind]
     named = ", ".join(each.of.words for each in worst[:FEW_GROUPS])
@@ -168,7 +169,7 @@ def of_folder(prefix: str, names: Sequence[str], troubled: Mapping[str, Diagnosi
 
 
 class _Evidence:
-    """What is known of some groups."""
+    """The facts about some groups that diagnoses need."""
 
     def __init__(self, stats: Mapping[str, Stats], clients: Sequence[Seen]) -> None:
         self._stats = stats
@@ -182,7 +183,7 @@ class _Evidence:
         self._held = _held_by_lost(clients, list(stats), self._now_ms)
 
     def diagnosis(self, name: str) -> Diagnosis:
-        """Return the worst that is the matter with a group."""
+        """Return the worst diagnosis that applies to a group."""
         stats, counts = self._stats[name], self._stats[name].counts
         if pause := self._pauses.get(name):
             return of_pause(pause, counts.to_do, self._now_ms)
@@ -208,12 +209,12 @@ class _Evidence:
             return Diagnosis(
                 kind=Kind.FAILING,
                 of=_group(name),
-                why=f"{number(failures)} errors in {SPIKE_MINUTES} min, {number(usual) if usual else 'none'} before.",
+                why=f"{number(failures)} errors in {SPIKE_MINUTES} min, usually {number(usual) if usual else 'none'}.",
                 advice=Link(words="See the errors", page="group", query={"name": name, "state": failed}),
                 tasks=failures,
                 is_alarm=True,
             )
-        # Where nobody claims, such as outputs, growing is what a group is for.
+        # Groups without claims, such as those of outputs, are meant to grow.
         if (
             name in self._last_claims
             and stats.in_per_minute - stats.out_per_minute >= 1
@@ -239,7 +240,7 @@ class _Evidence:
     def _stalled_for_ms(self, name: str) -> int | None:
         """Return for how long tasks have been waiting without a claim though workers claim there; None: they don't.
 
-        Other groups hold configuration or outputs, which nobody claims.
+        Other groups hold configuration or outputs, which no worker claims.
         """
         waits_ms = self._stats[name].oldest_ready_ms or 0
         if name in self._last_claims:
@@ -255,19 +256,21 @@ class _Evidence:
         live, all_of_it = self._live(name), self._workers.get(name, [])
         see = Link(words="See the workers", page="workers")
         if live:
-            busy = Task.objects.get_queryset().claimed(self._now_ms).filter(owner__in=[each.client.id for each in live])
-            is_busy = busy.exclude(group=name).exists()
-            if len(live) == 1:
-                does = "is busy elsewhere" if is_busy else "claims nothing"
-                return f"its only live worker {live[0].client} {does}", see
-            return f"its {len(live)} live workers {'are busy elsewhere' if is_busy else 'claim nothing'}", see
+            held = sum(self._holdings.get(each.client.id, NOTHING).tasks for each in live)
+            who = f"only live worker {live[0].client}" if len(live) == 1 else f"{len(live)} live workers"
+            verb = ("holds", "claims") if len(live) == 1 else ("hold", "claim")
+            return f"its {who} {verb[0]} {counted(held, 'task')}" if held else f"its {who} {verb[1]} nothing", see
         if not all_of_it:
             return "no worker reports for it: start one", None
         why = f"its only worker {all_of_it[0].client} is lost"
         if len(all_of_it) > 1:
             why = f"all its {len(all_of_it)} workers are lost"
-        held = self._held.get(name)
-        return why, _give_back(held, name) if held else see
+        of_lost = self._held.get(name)
+        return why, _give_back(of_lost, name) if of_lost else see
+
+    @cached_property
+    def _holdings(self) -> Mapping[int, Holding]:
+        return holdings()
 
     def _with_workers(self, name: str) -> str:
         live = len(self._live(name))
@@ -297,12 +300,12 @@ def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
 
 
 def of_pause(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
-    """Return who has paused a group, when and why."""
-    reason = pause.reason.rstrip(".")
+    """Diagnose a paused group: paused by whom, when and why."""
+    reason, when = pause.reason.rstrip("."), ago(min(pause.at_ms, now_ms), now_ms).replace("now", "just now")
     return Diagnosis(
         kind=Kind.PAUSED,
         of=_group(pause.group),
-        since=f"{f'by {pause.by} ' if pause.by else ''}{ago(min(pause.at_ms, now_ms), now_ms)}",
+        since=f"by {pause.by} {when}" if pause.by else when,
         why=" ".join(f"{part}." for part in (reason, f"{number(waiting)} waiting" if waiting else "") if part),
         tasks=waiting,
         is_alarm=now_ms - pause.at_ms > LONG_PAUSE_MS,
@@ -316,7 +319,7 @@ Held = Sequence[tuple[Seen, int]]  # Lost workers with the number of tasks that 
 
 
 def of_workers(clients: Iterable[Seen]) -> list[Diagnosis]:
-    """Return what is the matter with workers: those that are lost and hold tasks."""
+    """Diagnose the lost workers that hold tasks."""
     silent = [client for client in clients if client.is_lost]
     held = holdings() if silent else {}
     return [of_worker(each, held[each.client.id]) for each in silent if each.client.id in held]
@@ -336,7 +339,7 @@ def together(lost: Sequence[Diagnosis]) -> Diagnosis:
 
 
 def of_worker(lost: Seen, held: Holding) -> Diagnosis:
-    """Return what is the matter with a lost worker that holds tasks."""
+    """Diagnose a lost worker that holds tasks."""
     return Diagnosis(
         kind=Kind.LOST,
         of=Link(words=str(lost.client), page="workers"),
@@ -394,7 +397,7 @@ def _give_back(held: Held, group: str = "") -> Link:
 
 
 def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Diagnosis | None:
-    """Return what is the matter with a task: why it waits, or who holds it; None when there is nothing to say.
+    """Say why a task waits, or that the worker that holds it is lost. Returns None when there is nothing to say.
 
     `data`: that of the task, or its beginning.
     """
@@ -444,7 +447,7 @@ def _next_attempt(task: Task, data: bytes) -> str:
 
 
 def elsewhere(clients: Sequence[Seen]) -> list[Diagnosis]:
-    """Return what no row of a group tells: lost workers, broken schedules, operations, and pauses of empty groups."""
+    """Return the diagnoses that no row of a group shows: of workers, schedules, operations, and empty paused groups."""
     lost = of_workers(clients)
     lost = [together(lost)] if len(lost) > FEW_WORKERS else lost
     return sorted([*lost, *_broken(), *_running(), *_empty_and_paused()], key=lambda each: each.rank)

@@ -82,7 +82,9 @@ def attention(request: HttpRequest) -> HttpResponse:
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview; as a partial, only the groups in the requested arrangement."""
     every, clients = summary(), seen()
-    known = of_worst(clients)
+    wanted = parameters.arrangement_of(request.GET)
+    needs_worst = not is_partial(request) or wanted.order is Order.TROUBLE or wanted.view is View.TREE
+    known = of_worst(clients) if needs_worst else {}
     groups = _groups(request, every, clients, known)
     if is_partial(request):
         if not every.groups:  # An empty store has a different page.
@@ -143,6 +145,8 @@ def _names(wanted: Arrangement, part: Part, start: int, worst: Iterable[str]) ->
         return ranked(wanted.order, part, is_downwards=wanted.is_downwards, start=start, limit=ROWS)
     first = matching(worst, wanted.searched)
     others, shown = replace(part, others=first), first[start : start + ROWS]
+    if len(shown) == ROWS:
+        return shown
     start = max(0, start - len(first))
     return [*shown, *ranked(Order.READY, others, is_downwards=True, start=start, limit=ROWS - len(shown))]
 

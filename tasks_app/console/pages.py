@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol
+from typing import Any, Concatenate, ParamSpec
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django.conf import settings
@@ -30,6 +30,7 @@ from ..access.policy import COMMANDS_ARE_OFF, Action, actor_of, commands_are_on,
 from ..conf import LIVE
 from ..core.actors import Actor
 from ..database.outage import is_damaged, reason_of, translated
+from .fields import TellingForm
 from .replica import from_replica as on_replica
 from .replica import note_change
 
@@ -199,22 +200,13 @@ def ask_first(
     return render(request, shown, context, status=422 if refused else 200)
 
 
-class Telling(Protocol):
-    """A form that shows what was refused at the field that it is about; see fields.TellingForm."""
-
-    is_bound: bool
-
-    def is_valid(self) -> bool: ...
-    def tell(self, refused: InvalidInput, /) -> None: ...
-
-
 def posted(request: HttpRequest) -> QueryDict | None:
     """Return what a form sent; None when the page is only looked at."""
     return request.POST if request.method == "POST" else None
 
 
 def fill_in(
-    request: HttpRequest, form: Telling, template: str, context: dict[str, Any], do: Callable[[Actor], HttpResponse]
+    request: HttpRequest, form: TellingForm, template: str, context: dict[str, Any], do: Callable[[Actor], HttpResponse]
 ) -> HttpResponse:
     """Show a form; do what it asks for once it is valid, or show it again with what was refused."""
     if form.is_valid():
