@@ -40,7 +40,7 @@ from .core.operations import (
     as_seen,
 )
 from .core.validation import refuse_forbidden, task_ids, validate
-from .database.group_patterns import BEYOND_EVERY_NAME
+from .database.group_patterns import bounds_of
 from .database.labels import BEARS_SOME
 from .writer import totals
 from .writer.peers import tell_once_committed
@@ -417,12 +417,6 @@ def _raw(sql: str, parameters: tuple[str, ...] = ()) -> Q:
 
 
 def _matching(pattern: str) -> Q:
-    """The groups that a pattern of GroupScope allows.
-
-    A range, not LIKE: on SQLite LIKE takes capitals for small letters, so that a
-    token for `pay/*` would see `PAY/x`.
-    """
-    if not pattern.endswith("*"):
-        return Q(group=pattern)
-    prefix = pattern[:-1]
-    return Q(group__gte=prefix, group__lt=prefix + BEYOND_EVERY_NAME)
+    """The groups that a pattern of GroupScope allows."""
+    first, beyond = bounds_of(pattern)
+    return Q(group__gte=first, group__lt=beyond) if beyond else Q(group=first)

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error as DatabaseProblem
 
 from tasks_app.core.actors import Actor
+from taskstore.types.scalars import whole
 
 USERS_MISTAKE = 2
 
@@ -72,8 +73,8 @@ def number_between(least: int, most: int, what: str = "a number") -> Callable[[s
     """Return a parser for an option's value within these limits."""
 
     def read(text: str) -> int:
-        if text.isascii() and text.isdigit() and least <= int(text) <= most:
-            return int(text)
+        if (number := whole(text, least, most)) is not None:
+            return number
         raise argparse.ArgumentTypeError(f"must be {what} between {least} and {most}, not {text}")
 
     return read

@@ -8,10 +8,12 @@ from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from taskstore.types.scalars import whole
+
 from ..access.policy import Action
 from ..conf import retention
 from ..models import AuditEntry, EndedTask
-from .keyset import KeyedAdmin, moment, read_id
+from .keyset import KeyedAdmin, moment
 
 
 @admin.register(EndedTask)
@@ -39,7 +41,7 @@ class EndedTaskAdmin(KeyedAdmin):
     ) -> tuple[QuerySet[EndedTask], bool]:
         if not search_term:
             return queryset, False
-        task_id = read_id(search_term.strip())
+        task_id = whole(search_term.strip())
         return queryset.filter(Q(id=task_id) | Q(origin=task_id)) if task_id is not None else queryset.none(), False
 
     @admin.display(boolean=True)

@@ -10,13 +10,15 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
-from taskstore.types.scalars import INT64_MAX
+from taskstore.errors import InvalidInput
+from taskstore.types.scalars import whole
 
 from ..access.policy import Action, may
+from ..reading.pages import Cursor, beyond
 
 PAGE = 100
 
@@ -45,11 +47,14 @@ class KeyedList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         order = self.get_ordering(request, self.queryset)
         self.is_first_page = PAGE_VAR not in request.GET
-        key = None if self.is_first_page else read_key(request.GET[PAGE_VAR], order)
-        rows = self.model_admin.for_list(self.queryset)
-        found = list((beyond(rows, order, key) if key else rows)[: PAGE + 1])
+        try:
+            place = Cursor.read(request.GET.get(PAGE_VAR))
+        except InvalidInput:
+            raise IncorrectLookupParameters from None  # Django shows the first page.
+        found = list(beyond(self.model_admin.for_list(self.queryset), order, place)[: PAGE + 1])
         self.result_list = found[:PAGE]
-        self.next_page = write_key(found[PAGE - 1], order) if len(found) > PAGE else None
+        last = found[PAGE - 1] if len(found) > PAGE else None
+        self.next_page = last and str(Cursor(getattr(last, order[0].removeprefix("-")), last.pk))
         # Values for Django's templates. They offer nothing beyond the page.
         self.result_count = self.full_result_count = len(self.result_list)
         self.show_full_result_count = True
@@ -105,7 +110,7 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, queryset: QuerySet[Any], *more: Any, **named: Any
     ) -> HttpResponse | None:
         ids = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        if request.POST.get("select_across", "0") != "0" or None in map(read_id, ids):
+        if request.POST.get("select_across", "0") != "0" or None in map(whole, ids):
             self.message_user(request, "Nothing was done: select rows on the page.", messages.ERROR)
             return None
         return super().response_action(request, queryset, *more, **named)
@@ -117,35 +122,3 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 def moment(field: str, title: str) -> Callable[[Any, Any], datetime]:
     """Return a column with the time that a field has in milliseconds."""
     return admin.display(description=title)(lambda _, row: datetime.fromtimestamp(getattr(row, field) / 1000, UTC))
-
-
-def beyond(rows: QuerySet[Any], order: Sequence[str], key: Sequence[int]) -> QuerySet[Any]:
-    """Return the rows after this key. All columns of the order must rise, or all fall."""
-    side = "lt" if order[0].startswith("-") else "gt"
-    names = [name.removeprefix("-") for name in order]
-    later = Q(pk__in=[])
-    for place, name in enumerate(names):
-        equal = Q(**dict(zip(names[:place], key, strict=False)))
-        later |= equal & Q(**{f"{name}__{side}": key[place]})
-    # The second condition bounds the scan of the index, which the first alone would not.
-    return rows.filter(later, Q(**{f"{names[0]}__{side}e": key[0]}))
-
-
-def write_key(row: Model, order: Sequence[str]) -> str:
-    return ".".join(str(getattr(row, name.removeprefix("-"))) for name in order)
-
-
-def read_key(text: str, order: Sequence[str]) -> list[int]:
-    """Parse the key of a link. Raises IncorrectLookupParameters, after which Django shows the first page."""
-    key = [read_id(part) for part in text.split(".")]
-    if None in key or len(key) != len(order):
-        raise IncorrectLookupParameters
-    return [number for number in key if number is not None]
-
-
-def read_id(text: str) -> int | None:
-    """Parse an id; None when the text can't be one."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        return None
-    number = int(text)
-    return number if number <= INT64_MAX else None

@@ -23,7 +23,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from taskstore.errors import CommitRefused, Forbidden, StoreBusy, StoreUnavailable
-from taskstore.types.scalars import KEY_LENGTH
+from taskstore.types.scalars import KEY_LENGTH, whole
 from taskstore.types.tasks import CONTENT, PLAIN, Change, Ending, NewTask, Refusal, State
 
 from .. import bulk
@@ -34,7 +34,7 @@ from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
 from ..models import Task
 from ..reading import history
-from .keyset import KeyedAdmin, has_console, moment, read_id
+from .keyset import KeyedAdmin, has_console, moment
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
@@ -182,7 +182,7 @@ class TaskAdmin(KeyedAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Task], search_term: str
     ) -> tuple[QuerySet[Task], bool]:
-        task_id = read_id(search_term.strip())
+        task_id = whole(search_term.strip())
         if task_id is not None:
             return queryset.filter(pk=self._living_id(request, task_id)), False
         return (queryset.filter(group=search_term) if search_term else queryset), False
@@ -243,7 +243,7 @@ class TaskAdmin(KeyedAdmin):
         return [("Changes", changes), facts]
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        chain = history.chain_of(read_id(unquote(object_id)) or 0)
+        chain = history.chain_of(whole(unquote(object_id)) or 0)
         return redirect(trail_url(chain.origin) if chain else "admin:tasks_app_task_changelist")
 
     # ---- Changes, all through the store
@@ -265,7 +265,7 @@ class TaskAdmin(KeyedAdmin):
 
     def _show_again(self, request: HttpRequest, object_id: str, refused: Exception) -> HttpResponse:
         """Show the typed values again, for the present task, which saving again would change."""
-        task_id = read_id(unquote(object_id)) or 0
+        task_id = whole(unquote(object_id)) or 0
         chain = history.chain_of(task_id)
         if not (chain and chain.living):
             gone = f"task {object_id} no longer exists{'' if chain else history.doubt_about(task_id)}"
@@ -331,7 +331,7 @@ class TaskAdmin(KeyedAdmin):
         return redirect(confirmation("purge", id=object_id, task=object_id))
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> HttpResponse:
-        task_id = read_id(unquote(object_id))
+        task_id = whole(unquote(object_id))
         if task_id is not None and request.method == "POST":
             raise CommitRefused(Refusal(changes=(task_id,)))
         if task_id is not None and (living := self._living_id(request, task_id)) != task_id:
@@ -343,7 +343,7 @@ class TaskAdmin(KeyedAdmin):
 def asked_group(request: HttpRequest) -> str:
     """Return the group of the listed tasks; empty for all."""
     term = request.GET.get("q", "")
-    return request.GET.get("group", "") or (term if read_id(term.strip()) is None else "")
+    return request.GET.get("group", "") or (term if whole(term.strip()) is None else "")
 
 
 def asked_state(request: HttpRequest) -> State | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from django.db.models import Count, QuerySet, Sum
 
 from taskstore.types.job_record import JobRecord, NotAJob, queue_of
-from taskstore.types.scalars import LATEST_MS
+from taskstore.types.scalars import LATEST_MS, whole
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import ATTEMPTS, State
 from taskstore.units import about, ago, counted, number
@@ -439,8 +439,8 @@ def _next_attempt(task: Task, data: bytes) -> str:
             return "the next attempt"
         most = record.options.max_attempts
         return f"attempt {number(record.next_attempt)}{f' of {number(most)}' if most else ''}"
-    noted = task.labels.get(ATTEMPTS, "")
-    return f"attempt {number(int(noted) + 1)}" if noted.isdecimal() else "the next attempt"
+    noted = whole(task.labels.get(ATTEMPTS, ""))
+    return "the next attempt" if noted is None else f"attempt {number(noted + 1)}"
 
 
 # ---- Notices

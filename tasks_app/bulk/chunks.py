@@ -15,7 +15,7 @@ from taskstore.types.tasks import Change, NewTask
 from ..core.operations import GroupScope
 from ..core.schedules import why_forbidden
 from ..models import BulkItem, BulkOperation, Task
-from ..reading.listing import Cursor
+from ..reading.pages import Cursor
 from ..reading.search.conditions import Condition
 from .actions import Skip, Turn, action_of
 from .selection import Selection, began_by
@@ -162,7 +162,7 @@ def _selected(operation: BulkOperation, selection: Selection, size: int) -> tupl
 
 def _found(operation: BulkOperation, selection: Selection, size: int) -> tuple[list[int], str, bool]:
     """Return the next tasks that match the search, the place after them, and whether they are the last."""
-    place = Cursor.read(operation.place, "place") if operation.place else None
+    place = Cursor.read(operation.place or None)
     # Exclude handled tasks: requeued ones may be ahead, and a process may have died after a commit.
     items = "SELECT 1 FROM tasks_app_bulkitem AS item WHERE item.operation = %s AND item.origin = found.origin"
     # The offset makes PostgreSQL look up each task in the index. Otherwise it would join all items of the operation,

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 
 from django.db.models import Count, F, Q
@@ -18,6 +19,7 @@ from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
 from ..core.operations import Commit, Duplicate, TaskRecord
+from ..core.portions import by_halves
 from ..database import atomic
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task
@@ -190,7 +192,7 @@ def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:
     numbers = Counter[str]()
     for portion in chunk.portions():
         with pace.timed():
-            numbers += _commit(portion, operation)
+            numbers += sum(_commit(portion, operation), Counter())
     _save_progress(operation, chunk, numbers)
     if chunk.is_last:
         # Another process may have continued after it was considered dead.
@@ -211,8 +213,18 @@ def _save_progress(operation: BulkOperation, chunk: Chunk, numbers: Counter[str]
         )
 
 
-def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:
-    """Commit all steps that can be made. Returns how many were done, and how many failed."""
+def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Iterator[Counter[str]]:
+    """Commit all steps that can be made. Yields how many were done, and how many failed."""
+    return by_halves(
+        portion,
+        partial(_commit_all, operation=operation),
+        partial(_failed, operation=operation),
+        lambda error: translated(error) is None,
+    )
+
+
+def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:
+    """Commit the steps of all tasks that still exist. Raises the error of any of them."""
     actor = began_by(operation)
     ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     left = {planned.task or -planned.origin: planned for planned in portion}
@@ -234,13 +246,8 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
             # A worker was faster. Its successors have new ids, so the retries end.
             gone = {*refused.refusal.changes, *refused.refusal.deletes}
             if not gone:
-                return _halves(list(left.values()), operation, refused)
-            left = {task_id: planned for task_id, planned in left.items() if task_id not in gone}
-        except Exception as error:
-            if translated(error):
                 raise
-            # One task must not fail the others.
-            return _halves(list(left.values()), operation, error)
+            left = {task_id: planned for task_id, planned in left.items() if task_id not in gone}
     added = [planned for planned in left.values() if isinstance(planned.step, NewTask)]
     taken = [planned for planned, task in zip(added, answer, strict=False) if isinstance(task, Duplicate)]
     BulkItem.objects.bulk_create(
@@ -255,12 +262,8 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str
     return Counter({BulkItem.Outcome.DONE: len(left) - len(taken), BulkItem.Outcome.SKIPPED: len(taken)})
 
 
-def _halves(portion: list[Planned], operation: BulkOperation, error: Exception) -> Counter[str]:
-    """Find the tasks that can't be changed by halving, so that only those fail."""
-    if len(portion) > 1:
-        half = len(portion) // 2
-        return _commit(portion[:half], operation) + _commit(portion[half:], operation)
-    [planned] = portion
+def _failed(planned: Planned, error: Exception, operation: BulkOperation) -> Counter[str]:
+    """Record that a task can't be changed."""
     log.warning("operation %s: task %s failed", operation.pk, planned.task, exc_info=error)
     why = f"{type(error).__name__}: {error}"
     failed = BulkItem(operation=operation.pk, origin=planned.origin, task=planned.task, outcome="failed", why=why)

@@ -17,7 +17,7 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
 from ..models import BulkOperation, Task
-from ..reading.listing import Cursor
+from ..reading.pages import Cursor
 from ..reading.search.conditions import (
     EVERYTHING,
     IN_STATE,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from django.db import IntegrityError
 
 from taskstore.errors import Forbidden, KeyReused, refuse
 from taskstore.types.bulk_actions import UNDO, BulkAction
+from taskstore.types.tasks import Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
@@ -37,6 +39,12 @@ class Asked:
     key: ResendKey | None = None  # A repeated request with the same key does not start another operation.
 
 
+def drifted(expected: int, found: int, what: str = "tasks") -> Iterator[Problem]:
+    """Yield the problem that a selection has changed too much since its preview."""
+    if abs(found - expected) > max(SOME_DRIFT, expected // 100):
+        yield "expected", f"the selection changed from {expected} to {found} {what}. Review and confirm"
+
+
 def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     """Start an operation and run it for a moment. Its `state` says whether it has ended.
 
@@ -56,11 +64,7 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
     seen = preview(selection, asked.action)
     refuse_forbidden(seen, asked.action, actor)
     refuse(list(asked.action.problems(seen.group)))
-    problems = []
-    if abs(seen.count - asked.expected) > max(SOME_DRIFT, asked.expected // 100):
-        problems.append(
-            ("expected", f"the selection changed from {asked.expected} to {seen.count} tasks. Review and confirm")
-        )
+    problems = [*drifted(asked.expected, seen.count)]
     # The typed number is that of the preview, which may have drifted a little.
     typed = to_type(asked.action.words, replace(seen, count=asked.expected))
     if typed and asked.typed != typed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 
 from taskstore.errors import CommitRefused, InvalidInput
@@ -25,6 +26,7 @@ from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.tasks import NOBODY
 
 from ..conf.command_rules import ListRule, rule_of
+from ..core.portions import by_halves, portions
 from ..database import atomic, dialect_of
 from ..managers import limits
 from ..models import Task
@@ -65,15 +67,15 @@ def make_lists(project: str) -> int:
         rule = replace(rule, count=max(1, min(rule.count, limits().changes // 3)))
         waiting, is_all = _waiting(project)
         late = [each for each in waiting if is_late(each.command, now_ms // 1_000)]
-        for start in range(0, len(late), PIECE):
-            _change_valid(project, [late[start : start + PIECE]], _fail)
+        for some in portions(late, PIECE):
+            _change_valid(project, [some], _fail)
         batches = [*batches_of([each for each in waiting if not is_late(each.command, now_ms // 1_000)], rule)]
         # All but the last batch are full. The last one may grow while there are more commands.
         if batches and not (is_all and (_is_due(batches[-1], rule, now_ms) or load_of(open_group).free)):
             batches.pop()
         at_once = max(1, min(LISTS_A_COMMIT, limits().changes // (rule.count + 1)))
-        for start in range(0, len(batches), at_once):
-            _change_valid(project, batches[start : start + at_once], _make)
+        for each in portions(batches, at_once):
+            _change_valid(project, each, _make)
         return len(late) + len(batches)
     except CommitRefused:
         return 0  # Another process was faster, and continues.
@@ -123,19 +125,15 @@ def named_rightly(data: bytes) -> Command:
 
 def _change_valid(project: str, batches: Sequence[Batch], change: Callable[[str, Sequence[Batch]], None]) -> None:
     """Change all commands but invalid ones, which are found by halving and skipped: they must not block the others."""
-    try:
-        change(project, batches)
-    except InvalidInput as problem:
-        if len(batches) > 1:
-            middle = len(batches) // 2
-            _change_valid(project, batches[:middle], change)
-            _change_valid(project, batches[middle:], change)
-        elif len(batch := batches[0]) > 1:
-            middle = len(batch) // 2
-            _change_valid(project, [batch[:middle]], change)
-            _change_valid(project, [batch[middle:]], change)
+
+    def alone(batch: Batch, problem: Exception) -> None:
+        if len(batch) > 1:
+            _change_valid(project, list(portions(batch, (len(batch) + 1) // 2)), change)
         else:
             leave_alone(batch[0].task, group_of(project, CommandStatus.NEW), problem)
+
+    for _ in by_halves(batches, partial(change, project), alone, lambda error: isinstance(error, InvalidInput)):
+        pass
 
 
 def _fail(project: str, batches: Sequence[Batch]) -> None:

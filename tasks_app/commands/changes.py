@@ -27,6 +27,7 @@ from taskstore.types.tasks import NOBODY, Change, Ending, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
+from ..core.portions import by_halves, portions
 from ..core.validation import task_ids
 from ..database import atomic
 from ..models import Task
@@ -48,16 +49,14 @@ _ids_lock = threading.Lock()
 def by_pieces(pages: Iterable[Sequence[int]], change: ChangeIds, size: int = PIECE) -> int:
     """Call `change` with some ids at a time. Returns how many it changed in all.
 
-    When a commit is refused because a task no longer exists, the others of its piece are changed one by one.
+    When a commit is refused because a task no longer exists, the others of its piece are changed.
     """
-    return sum(_changed(page[start : start + size], change) for page in pages for start in range(0, len(page), size))
+    pieces = (piece for page in pages for piece in portions(page, size))
+    return sum(done for ids in pieces for done in by_halves(ids, change, lambda *_: 0, is_refusal))
 
 
-def _changed(ids: Sequence[int], change: ChangeIds) -> int:
-    try:
-        return change(ids)
-    except CommitRefused:
-        return 0 if len(ids) == 1 else sum(_changed([task_id], change) for task_id in ids)
+def is_refusal(error: Exception) -> bool:
+    return isinstance(error, CommitRefused)
 
 
 Statuses = Mapping[CommandStatus, CommandStatus]

@@ -36,6 +36,7 @@ from taskstore.types.tasks import NOBODY, Problem
 from ..conf.command_rules import MOST_COMMANDS
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import GroupScope
+from ..core.portions import portions
 from ..database import atomic
 from ..managers import READ_AT_ONCE
 from ..models import Task
@@ -175,9 +176,9 @@ def _alone(project: str, ids: Set[str]) -> Iterator[Command]:
     """Yield the commands outside of lists that may have one of these ids; their tasks are labelled by the first id."""
     first_ids = sorted({stem for each in ids for stem in (each, each.rpartition("_")[0])})
     tasks = Task.objects.get_queryset().filter(group__in=[group_of(project, status) for status in ALONE])
-    for some in summaries.in_pieces(first_ids, ASKED_AT_ONCE):
+    for some in portions(first_ids, ASKED_AT_ONCE):
         named = tasks.filter(**{f"labels__{COMMAND_LABEL}__in": some})
-        for few in summaries.in_pieces(list(named.values_list("id", flat=True)), READ_AT_ONCE):
+        for few in portions(list(named.values_list("id", flat=True)), READ_AT_ONCE):
             yield from filter(None, (decoded(task, Command.decode) for task in tasks_with(few)))
 
 

@@ -23,7 +23,7 @@ from taskstore.types.progress import Progress
 from ..control.progress import progress_of
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
-from ..reading.listing import PAGE
+from ..reading.pages import PAGE
 from . import summaries
 from .paging import LISTED, MOST, beginning_of, command_seen, lists, lists_seen, results, seen_as
 from .progress import overview, status

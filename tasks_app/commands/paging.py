@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from heapq import nlargest
 
 from msgspec.structs import replace
 
@@ -13,9 +12,9 @@ from taskstore.types.commands import CommandSeen, ListPage, ListSeen, ResultPage
 
 from ..control.progress import progress_of
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
-from ..managers import TaskQuerySet
+from ..core.portions import portions
 from ..models import Task
-from ..reading.listing import PAGE, Cursor
+from ..reading.pages import PAGE, Cursor, latest
 from . import summaries
 
 MOST = 200  # On a page.
@@ -48,12 +47,13 @@ def lists(
         tasks = [each.claimed(now_ms) for each in tasks]
     elif status is CommandStatus.OPEN:
         tasks = [each.exclude(available_at_ms__gt=now_ms, leased_since_ms__gt=0) for each in tasks]
-    places = _places(tasks, after, limit + 1)
-    found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=_ids(places[:limit])).defer("data")}
-    tasks_found = [found[task_id] for task_id in _ids(places[:limit]) if task_id in found]
+    places, next_place = latest(tasks, Cursor.read(after), limit)
+    ids = [place.id for place in places]
+    found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).defer("data")}
+    tasks_found = [found[task_id] for task_id in ids if task_id in found]
     return ListPage(
         lists=tuple(lists_seen(tasks_found, project, now_ms)),
-        after=str(places[limit - 1]) if len(places) > limit else None,
+        after=str(next_place) if next_place else None,
     )
 
 
@@ -79,7 +79,7 @@ def lists_seen(tasks: Sequence[Task], project: str, now_ms: int) -> list[ListSee
                 left_ms=task.available_at_ms - now_ms if is_running else 0,
                 done=done,
                 at_ms=task.leased_since_ms if is_running else task.made_at_ms,
-                place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+                place=str(Cursor.of(task)),
                 error=task.error,
                 progress=progress.get(task.origin),
             )
@@ -123,9 +123,9 @@ def results(
     groups = summaries.groups_of(summaries.known_project(project), [status] if status else sorted(RESULTS), scope)
     tasks = [Task.objects.get_queryset().in_group(group) for group in groups]
     looked_at = LOOKED_AT if text else limit
-    places = _places(tasks, after, looked_at + 1)
-    found, last = _search(places[:looked_at], wanted, limit, project)
-    has_more = bool(places) and last != places[-1]
+    places, next_place = latest(tasks, Cursor.read(after), looked_at)
+    found, last = _search(places, wanted, limit, project)
+    has_more = bool(next_place or (places and last != places[-1]))
     return ResultPage(commands=tuple(found), after=str(last) if has_more else None)
 
 
@@ -135,9 +135,11 @@ def _search(
     """Return the matching commands, and the last place that was read."""
     found: list[CommandSeen] = []
     last, read_bytes = None, 0
-    pieces = summaries.in_pieces(places, AT_ONCE)
+    pieces = portions(places, AT_ONCE)
     # A task that no longer exists is None.
-    read = (each for piece in pieces for each in zip(piece, Task.objects.find(_ids(piece)), strict=True))
+    read = (
+        each for piece in pieces for each in zip(piece, Task.objects.find([place.id for place in piece]), strict=True)
+    )
     for place, task in read:
         if len(found) == limit or read_bytes > LOOKED_BYTES:
             break
@@ -169,7 +171,7 @@ def seen_as(command: Command, task: Task | TaskRecord, project: str, status: Com
         task=task.id,
         is_whole=True,
         at_ms=task.made_at_ms,
-        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+        place=str(Cursor.of(task)),
     )
 
 
@@ -177,26 +179,3 @@ def beginning_of(seen: CommandSeen) -> CommandSeen:
     """Return the command with the beginnings of its outputs."""
     run = summaries.shown(seen.run) if seen.run else None
     return replace(seen, run=run, is_whole=run == seen.run)
-
-
-# ---- Keys
-
-
-def _places(tasks: Iterable[TaskQuerySet], after: str | None, limit: int) -> list[Cursor]:
-    """Return the first places of all queries together, which are among the first of each; an index orders each."""
-    place = None if after is None else Cursor.read(after, "after")
-
-    def firsts() -> Iterator[tuple[int, int]]:
-        for each in tasks:
-            beyond = each
-            if place:
-                # The first condition bounds the scan of the index, which the second alone would not.
-                beyond = each.filter(available_at_ms__lte=place.available_at_ms)
-                beyond = beyond.exclude(available_at_ms=place.available_at_ms, id__gte=place.id)
-            yield from beyond.order_by("-available_at_ms", "-id").values_list("available_at_ms", "id")[:limit]
-
-    return [Cursor(available_at_ms=time, id=task_id) for time, task_id in nlargest(limit, firsts())]
-
-
-def _ids(places: Iterable[Cursor]) -> list[int]:
-    return [place.id for place in places]

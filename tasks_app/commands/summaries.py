@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from taskstore.errors import InvalidInput
 from taskstore.types.command_record import (
@@ -22,16 +21,14 @@ from taskstore.types.command_record import (
     output_group,
     why_no_project,
 )
+from taskstore.types.scalars import whole
 from taskstore.types.tasks import State
 
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Client, Task
 
-T = TypeVar("T")
-
 HEAD_BYTES = 4 * 2**10  # Of a task's data: enough for all but long lines and outputs.
 SHOWN_BYTES = 4 * 2**10  # Of an output on a page.
-LONGEST_NUMBER = 15  # Digits.
 
 
 def known_project(project: str) -> str:
@@ -54,12 +51,12 @@ def status_of(group: str, state: State) -> CommandStatus:
 
 def sizes_of(task_id: int, labels: Mapping[str, str]) -> tuple[int, int]:
     """Return the number of commands that are left in a list, and their total expected duration in seconds."""
-    numbers = [labels.get(COUNT_LABEL, ""), labels.get(EXPECTED_LABEL, "")]
-    if all(text.isdecimal() and len(text) <= LONGEST_NUMBER for text in numbers):
-        return int(numbers[0]), int(numbers[1])
+    count, expected_s = (whole(labels.get(name, "")) for name in (COUNT_LABEL, EXPECTED_LABEL))
+    if count is not None and expected_s is not None:
+        return count, expected_s
     [task] = Task.objects.find([task_id])  # A list without valid labels was not made by the server.
-    whole = list_of(task) if task else None
-    return (len(whole.commands), whole.expected_duration) if whole else (0, 0)
+    listed = list_of(task) if task else None
+    return (len(listed.commands), listed.expected_duration) if listed else (0, 0)
 
 
 def number_in(head: bytes, member: str) -> int | None:
@@ -73,8 +70,7 @@ def number_in(head: bytes, member: str) -> int | None:
 
 def done_of(labels: Mapping[str, str]) -> int:
     """Return how many commands have left a list."""
-    text = labels.get(DONE_LABEL, "")
-    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else 0
+    return whole(labels.get(DONE_LABEL, "")) or 0
 
 
 def due_by_list(project: str) -> dict[str, int]:
@@ -115,7 +111,3 @@ def list_of(task: Task) -> CommandList | None:
         return CommandList.decode(bytes(task.data))
     except NotACommand:
         return None
-
-
-def in_pieces(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (things[start : start + size] for start in range(0, len(things), size))

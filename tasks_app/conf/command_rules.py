@@ -9,7 +9,7 @@ from functools import cache
 
 from django.conf import settings
 
-from .retention import UNITS_MS
+from .retention import UNITS_MS, fits
 
 MOST_COMMANDS = 1_000  # Of a list: their results are one task.
 DEFAULT = "*=50/10min/1s"
@@ -28,15 +28,11 @@ class ListRule:
     duration_s: int  # So long together, as is expected. A list never takes longer, unless it is one command alone.
     age_ms: int  # The oldest is that old.
 
-    def is_about(self, project: str) -> bool:
-        name = ".*".join(map(re.escape, self.pattern.split("*")))
-        return re.fullmatch(name, project, re.DOTALL) is not None
-
 
 def rule_of(project: str) -> ListRule:
     """The first rule that is about the project; that of the default when none is."""
     rules = [*rules_in(str(getattr(settings, "TASKSTORE_COMMAND_LISTS", DEFAULT))), *rules_in(DEFAULT)]
-    return next(rule for rule in rules if rule.is_about(project))
+    return next(rule for rule in rules if fits(rule.pattern, project))
 
 
 @cache  # There is one text, which is read for every round.

@@ -27,6 +27,11 @@ UNITS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604
 LONGEST_MS = 100_000 * UNITS_MS["d"]
 
 
+def fits(pattern: str, name: str) -> bool:
+    """Return whether the pattern describes the name. A star stands for any characters."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """For how long the tasks of some groups are kept."""
@@ -46,10 +51,6 @@ class Rule:
             return None
         number, unit = re.fullmatch(r"([0-9]+)(\w+)", self.kept).groups()  # type: ignore[union-attr]
         return int(number) * UNITS_MS[unit]
-
-    def is_about(self, group: str) -> bool:
-        name = ".*".join(map(re.escape, self.pattern.split("*")))
-        return re.fullmatch(name, group, re.DOTALL) is not None
 
 
 def kept() -> str:
@@ -92,7 +93,7 @@ def rules_in(text: str) -> Sequence[Rule]:
 
 def rule_of(group: str) -> Rule | None:
     """For how long the tasks of a group lie there; None: for good, as nothing is said of it."""
-    return next((rule for rule in rules() if rule.is_about(group)), None)
+    return next((rule for rule in rules() if fits(rule.pattern, group)), None)
 
 
 def _rule(word: str) -> Rule:

@@ -11,7 +11,7 @@ from django import forms
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import resolve_url
 
-from taskstore.errors import InvalidInput
+from taskstore.errors import InvalidInput, refuse
 from taskstore.types.command_record import (
     DEFAULT_PROJECT,
     FINAL,
@@ -22,6 +22,7 @@ from taskstore.types.command_record import (
 from taskstore.types.commands import LONGEST_DURATION, MOST_FAILS, Submission
 from taskstore.units import counted
 
+from .. import bulk
 from .. import commands as command_lists
 from ..access.policy import Action
 from ..commands import looking
@@ -93,7 +94,6 @@ VERBS: dict[str, tuple[Callable[..., int], str, Sequence[CommandStatus]]] = {
     ),
     "archive": (command_lists.archive, "Archived commands", (CommandStatus.COMPLETED,)),
 }
-DRIFT = 10  # A selection may have grown by so many since the confirmation, or by one in a hundred.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +151,7 @@ def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
     project, ids = asking.project, asking.ids
 
     def do(actor: Actor) -> HttpResponse:
-        if asking.number - expected > max(DRIFT, expected // 100):
-            changed = f"the selection changed from {expected} to {asking.number}. Review and confirm"
-            raise InvalidInput({"expected": [changed]})
+        refuse(bulk.drifted(expected, asking.number, "lists" if of_lists else "commands"))
         change_them, said, _ = VERBS[asking.verb]
         only = {"status": asking.status} if asking.verb == "retry" and ids is None else {}
         said = f"{said}: {change_them(project, ids, actor, **only)}."

@@ -28,7 +28,7 @@ from ..reading import history
 from ..reading.clients import seen
 from ..reading.counts import group_counts
 from ..reading.history import chain_of
-from ..reading.listing import Cursor
+from ..reading.pages import Cursor
 from . import json_tree, parameters, payload
 from .fields import Json
 from .json_tree import Line, NoTree
@@ -123,10 +123,9 @@ def jobs(request: HttpRequest) -> HttpResponse:
         if asked["status"] and asked["status"] not in list(JobStatus):
             raise InvalidInput({"status": [f"must be one of {', '.join(JobStatus)}"]})
         status = JobStatus(asked["status"]) if asked["status"] else None
-        after = request.GET.get("after")
         found = job_queues.list_jobs(
             Wanted(queue=asked["queue"], status=status, function=asked["function"]),
-            after=Cursor.read(after, "after") if after else None,
+            after=Cursor.read(request.GET.get("after")),
         )
     except InvalidInput as refused:
         return _list(request, asked, None, refused)

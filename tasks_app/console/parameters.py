@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
 from taskstore.types.bulk_actions import Kind
-from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY
+from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY, whole
 from taskstore.types.sentences import group_name, is_utf8
 from taskstore.types.tasks import State
 
@@ -21,7 +21,7 @@ from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
 from ..reading.exporting import Format
-from ..reading.listing import END, Cursor
+from ..reading.pages import END, Cursor
 from ..reading.rates import Span
 from ..reading.search import grammar
 from ..reading.search.grammar import Key, Label, Term
@@ -140,11 +140,8 @@ def page_of(asked: QueryDict) -> int:
 
 def places_of(asked: QueryDict) -> tuple[Cursor | None, Cursor | None]:
     """Return the cursors after and before which a list continues."""
-    after, before = asked.get("after"), asked.get("before")
-    return (
-        Cursor.read(after, "after") if after else None,
-        END if before == "end" else Cursor.read(before, "before") if before else None,
-    )
+    before = asked.get("before")
+    return Cursor.read(asked.get("after")), END if before == "end" else Cursor.read(before, "before")
 
 
 def selection_of(asked: QueryDict, user: Person) -> Selection:
@@ -237,12 +234,9 @@ def text_of(asked: Mapping[str, str], field: str, longest: int) -> str:
 
 
 def whole_number(field: str, text: str, *, least: int = 0, most: int = INT64_MAX) -> int:
-    # `int` alone would accept "1_000", " 7" and the digits of other scripts.
-    digits = text.removeprefix("-") if least < 0 else text
-    is_number = digits.isascii() and digits.isdigit() and len(digits) < 20
-    if not is_number or not least <= int(text) <= most:
+    if (number := whole(text, least, most)) is None:
         raise InvalidInput({field: [f"must be a whole number between {least} and {most}"]})
-    return int(text)
+    return number
 
 
 def _name(field: str, name: str) -> str:

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
+from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -45,17 +46,13 @@ class GroupScope:
     def allows(self, group: str) -> bool:
         if self.patterns is None:
             return True
-        return any(_matches(pattern, group) for pattern in self.patterns)
+        return any(is_in_group(pattern, group) for pattern in self.patterns)
 
     def why_forbidden(self, group: str) -> str:
         """Why tasks of the group may be seen but not changed, as a sentence; empty: they may."""
         if self.no_commands_because and group.startswith(COMMAND_GROUPS):
             return f'Tasks of the group "{group}" can\'t be changed: {self.no_commands_because}.'
         return ""
-
-
-def _matches(pattern: str, group: str) -> bool:
-    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
 
 
 EVERY_GROUP = GroupScope()

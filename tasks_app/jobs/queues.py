@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from heapq import nlargest
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,8 +37,9 @@ from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic
 from ..database.time_limits import TookTooLong, at_most
+from ..managers import TaskQuerySet
 from ..models import Client, Task
-from ..reading.listing import PAGE, Cursor
+from ..reading.pages import PAGE, Cursor, latest
 
 LISTED_BYTES = 256 * 2**10  # A list does not read larger records; it shows what the task says.
 LIMIT_S = 5.0  # Jobs of a rare function are searched for in the whole queue.
@@ -143,28 +143,22 @@ def list_jobs(
     now_ms = Task.objects.now_ms()
     try:
         with at_most(LIMIT_S, using=Task.objects.db):
-            places = nlargest(limit + 1, _places(wanted, after, limit, scope, now_ms))
+            places, next_place = latest(_queries(wanted, scope, now_ms), after, limit)
     except TookTooLong:
         raise InvalidInput({"function": ["takes too long to search: name a queue and a status too"]}) from None
-    last = places[limit - 1] if len(places) > limit else None
-    ids = [task_id for _, task_id in places[:limit]]
+    ids = [place.id for place in places]
     tasks = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(LISTED_BYTES)}
     jobs = [job for task_id in ids if task_id in tasks and (job := _listed(tasks[task_id], now_ms))]
     return Page(
         jobs=_with_workers(jobs, tasks),
         tasks=tasks,
-        after=Cursor(available_at_ms=last[0], id=last[1]) if last else None,
+        after=next_place,
         at_ms=now_ms,
     )
 
 
-def _places(
-    wanted: Wanted, after: Cursor | None, limit: int, scope: GroupScope, now_ms: int
-) -> Iterator[tuple[int, int]]:
-    """Yield the available times and ids of the first tasks of each group, which include the first ones of all.
-
-    Each group has an index in this order; several groups together have none.
-    """
+def _queries(wanted: Wanted, scope: GroupScope, now_ms: int) -> Iterator[TaskQuerySet]:
+    """Yield the query for the jobs of each group."""
     for queue in [wanted.queue] if wanted.queue else queues(scope):
         for group in filter(scope.allows, groups_with(wanted.status, queue)):
             tasks = Task.objects.get_queryset().in_group(group)
@@ -175,14 +169,7 @@ def _places(
                     tasks = tasks.claimed(now_ms)
                 case JobStatus.PENDING:
                     tasks = tasks.available(now_ms)
-            if after:
-                # The first condition bounds the scan of the index, which the second alone would not.
-                tasks = tasks.filter(available_at_ms__lte=after.available_at_ms)
-                tasks = tasks.exclude(available_at_ms=after.available_at_ms, id__gte=after.id)
-            if wanted.function:
-                tasks = tasks.bearing(FUNCTION_LABEL, wanted.function)
-            ordered = tasks.order_by("-available_at_ms", "-id")
-            yield from ordered.values_list("available_at_ms", "id")[: limit + 1]
+            yield tasks.bearing(FUNCTION_LABEL, wanted.function) if wanted.function else tasks
 
 
 def groups_with(status: JobStatus | None, queue: str) -> Sequence[str]:
@@ -219,7 +206,7 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
         updated=task.made_at_ms,
         available_at_ms=task.available_at_ms,
         is_whole=is_whole,
-        place=str(Cursor(available_at_ms=task.available_at_ms, id=task.id)),
+        place=str(Cursor.of(task)),
     )
 
 

@@ -22,7 +22,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import Error as DatabaseFailure
 
-from taskstore.types.scalars import INT64_MAX
+from taskstore.types.scalars import whole
 from taskstore.types.sentences import is_utf8
 
 from ..access import sessions
@@ -39,7 +39,6 @@ RIGHTS_AGAIN_S = 3.0
 LONGEST_MESSAGE = 48_000  # Bytes. An answer is a little longer, and must fit one websocket message.
 MOST_WATCHED = 200  # Groups, folders and tasks with progress of a page.
 LONGEST_FILTER = 255
-LONGEST_ID = 19  # Digits.
 # A page sends a message when it is opened, changed or shown again.
 MOST_WORDS, WORDS_S = 100, 10.0
 
@@ -274,9 +273,7 @@ def word_of(text: str | None) -> Watch | Word | None:
 
 
 def _is_id(value: object) -> bool:
-    if not (isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= LONGEST_ID):
-        return False
-    return int(value) <= INT64_MAX
+    return isinstance(value, str) and whole(value) is not None
 
 
 def _is_text(value: object) -> bool:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Self
 
 import msgspec
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import history
@@ -27,41 +27,17 @@ from ..managers import in_groups_of
 from ..models import AuditEntry, Task
 from .exporting import Format, csv_line, guarded
 from .importing import BYTE_ORDER_MARK
+from .pages import PAGE, Cursor, beyond
 from .search.grammar import time_ms
 
-PAGE = 50
 LIMIT_S = 5.0  # A rare text is searched for in every entry.
 ENTRIES_FOR_SUGGESTIONS = 1_000
 
+NEWEST_FIRST = ("-at", "-id")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 FIELDS = ("by", "action", "group", "since", "until", "reason")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditCursor:
-    """The key of a page's last entry. As text `<microseconds since the Epoch>.<id>`."""
-
-    at: datetime
-    id: int
-
-    def __str__(self) -> str:
-        return f"{(self.at - EPOCH) // MICROSECOND}.{self.id}"
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Parse the cursor of a link. Raises InvalidInput about `after`."""
-        numbers = text.split(".")
-        if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 20 for part in numbers):
-            raise InvalidInput({"after": [NO_PLACE]})
-        at_us, entry_id = map(int, numbers)
-        if at_us > LATEST_MS * 1_000 or entry_id > INT64_MAX:
-            raise InvalidInput({"after": [NO_PLACE]})
-        return cls(at=EPOCH + at_us * MICROSECOND, id=entry_id)
-
-
-NO_PLACE = "must be a position in the list, as in the links of its pages"
 NO_TIME = "must be now-1h (with ms, s, min, h, d or w), now, or a UTC time such as 2026-01-31T12:00"
 
 
@@ -103,7 +79,7 @@ class Wanted:
             entries = entries.filter(in_groups_of(GroupScope((self.group,))))
         if self.reason:
             entries = entries.filter(reason__icontains=self.reason)
-        return entries.order_by("-at", "-id")
+        return entries.order_by(*NEWEST_FIRST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +87,18 @@ class Page:
     """Some entries in order, and the cursor of the next page; None when there is no next page."""
 
     entries: Sequence[AuditEntry]
-    after: AuditCursor | None
+    after: Cursor | None
 
 
-def page_of(
-    wanted: Wanted, *, after: AuditCursor | None = None, scope: GroupScope = EVERY_GROUP, limit: int = PAGE
-) -> Page:
+def cursor_in(asked: Mapping[str, str]) -> Cursor | None:
+    """Return the cursor `after`, whose time is in microseconds; None without one. Raises InvalidInput."""
+    return Cursor.read(asked.get("after"), least=0, most=LATEST_MS * 1_000)
+
+
+def page_of(wanted: Wanted, *, after: Cursor | None = None, scope: GroupScope = EVERY_GROUP, limit: int = PAGE) -> Page:
     """Return at most `limit` entries that follow `after`. Raises InvalidInput when that takes over five seconds."""
-    entries = wanted.entries(scope)
-    if after:
-        # The first condition bounds the scan of the index, which the second alone would not.
-        entries = entries.filter(Q(at__lte=after.at), Q(at__lt=after.at) | Q(id__lt=after.id))
+    key = (EPOCH + after.at * MICROSECOND, after.id) if after else None
+    entries = beyond(wanted.entries(scope), NEWEST_FIRST, key)
     try:
         with at_most(LIMIT_S, using=entries.db):
             found = list(entries[: limit + 1])
@@ -130,7 +107,7 @@ def page_of(
             {"reason": ["takes too long to search: name a person, an action, a group or a time too"]}
         ) from None
     last = found[limit - 1] if len(found) > limit else None
-    return Page(entries=found[:limit], after=AuditCursor(at=last.at, id=last.id) if last else None)
+    return Page(entries=found[:limit], after=Cursor((last.at - EPOCH) // MICROSECOND, last.id) if last else None)
 
 
 def entry_of(entry_id: int) -> AuditEntry | None:
@@ -140,7 +117,7 @@ def entry_of(entry_id: int) -> AuditEntry | None:
 
 def recently() -> tuple[list[str], list[str]]:
     """Return recent actors and actions, as suggestions for a filter."""
-    seen = list(AuditEntry.objects.order_by("-at", "-id").values_list("actor", "action")[:ENTRIES_FOR_SUGGESTIONS])
+    seen = list(AuditEntry.objects.order_by(*NEWEST_FIRST).values_list("actor", "action")[:ENTRIES_FOR_SUGGESTIONS])
     return sorted({actor for actor, _ in seen}), sorted({action for _, action in seen})
 
 

@@ -4,44 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Self
 
-from django.db.models import Q
 from django.db.models.functions import Left
 
-from taskstore.errors import InvalidInput
-from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.tasks import State
 
 from ..database import COLUMNS
 from ..managers import TaskQuerySet
 from ..models import Task
+from .pages import BY_TIME, END, PAGE, Cursor, backwards, beyond
 
-PAGE = 50
 PREVIEW_BYTES = 400
 PREVIEW_CHARACTERS = 300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """The key of the task at the end of a page. As text `<available_at_ms>.<id>`."""
-
-    available_at_ms: int
-    id: int
-
-    def __str__(self) -> str:
-        return f"{self.available_at_ms}.{self.id}"
-
-    @classmethod
-    def read(cls, text: str, field: str) -> Self:
-        """Parse the cursor of a link. Raises InvalidInput about `field`."""
-        numbers = text.split(".")
-        if len(numbers) != 2 or not all(_is_int64(number) for number in numbers):
-            raise InvalidInput({field: ["must be a position in the list, as in the links of its pages"]})
-        return cls(available_at_ms=int(numbers[0]), id=int(numbers[1]))
-
-
-END = Cursor(available_at_ms=INT64_MAX, id=INT64_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +74,13 @@ def page_of(
     """
     at_ms = Task.objects.now_ms()
     tasks = Task.objects.get_queryset().in_group(group)
-    tasks = _previewed(tasks if state is None else tasks.in_state(state, at_ms), with_data)
+    tasks, order = _previewed(tasks if state is None else tasks.in_state(state, at_ms), with_data), _order(state)
     if before is not None:
-        rows = list(_beyond(tasks, before, state, forwards=False)[: PAGE + 1])
+        rows = list(beyond(tasks, backwards(order), None if before == END else before)[: PAGE + 1])
         if len(rows) > PAGE:
             return _page(rows[PAGE - 1 :: -1], at_ms, has_before=True, has_after=before != END)
         # Too few tasks precede the cursor for a full page: show the first page instead.
-    rows = list(_beyond(tasks, after, state, forwards=True)[: PAGE + 1])
+    rows = list(beyond(tasks, order, after)[: PAGE + 1])
     return _page(rows[:PAGE], at_ms, has_before=after is not None, has_after=len(rows) > PAGE)
 
 
@@ -141,35 +115,18 @@ def _previewed(tasks: TaskQuerySet, with_data: bool) -> TaskQuerySet:
     return tasks.annotate(error_start=Left("error", PREVIEW_CHARACTERS))
 
 
-def _beyond(tasks: TaskQuerySet, place: Cursor | None, state: State | None, *, forwards: bool) -> TaskQuerySet:
-    """Return the tasks beyond the cursor, the nearest first."""
-    if state in (State.RETRYING, State.FAILED):
-        tasks = tasks.order_by("-id" if forwards else "id")
-        if place is None or place == END:
-            return tasks
-        return tasks.filter(id__lt=place.id) if forwards else tasks.filter(id__gt=place.id)
-    tasks = tasks.order_by("available_at_ms", "id") if forwards else tasks.order_by("-available_at_ms", "-id")
-    if place is None:
-        return tasks
-    time, side = place.available_at_ms, "gt" if forwards else "lt"
-    # The first condition bounds the scan of the index, which the second alone would not.
-    return tasks.filter(
-        Q(**{f"available_at_ms__{side}e": time}),
-        Q(**{f"available_at_ms__{side}": time}) | Q(**{"available_at_ms": time, f"id__{side}": place.id}),
-    )
+def _order(state: State | None) -> Sequence[str]:
+    """Return the order of an index."""
+    return ("-id",) if state in (State.RETRYING, State.FAILED) else BY_TIME
 
 
 def _page(found: list[Task], at_ms: int, *, has_before: bool, has_after: bool) -> Page:
     return Page(
         rows=[_row(task, at_ms) for task in found],
-        before=_place(found[0]) if found and has_before else None,
-        after=_place(found[-1]) if found and has_after else None,
+        before=Cursor.of(found[0]) if found and has_before else None,
+        after=Cursor.of(found[-1]) if found and has_after else None,
         at_ms=at_ms,
     )
-
-
-def _place(task: Task) -> Cursor:
-    return Cursor(available_at_ms=task.available_at_ms, id=task.id)
 
 
 def _row(task: Task, at_ms: int) -> Row:
@@ -181,8 +138,3 @@ def _row(task: Task, at_ms: int) -> Row:
         data=None if data is None else bytes(data),
         size=getattr(task, "data_size", None),
     )
-
-
-def _is_int64(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 20 and INT64_MIN <= int(text) <= INT64_MAX

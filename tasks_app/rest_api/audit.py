@@ -12,7 +12,7 @@ from taskstore import endpoints
 from taskstore.types.history import AuditPage
 
 from ..offload.pieces import streamed
-from ..reading.audit import AuditCursor, Wanted, as_answer, file_of, page_of
+from ..reading.audit import Wanted, as_answer, cursor_in, file_of, page_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from .base import View, serves
 from .search import choice_in, page_size_in, query_of
@@ -29,9 +29,8 @@ class Audit(View):
         return self.file(wanted, Format(form)) if form else self.page(wanted, asked)
 
     def page(self, wanted: Wanted, asked: Mapping[str, str]) -> Response:
-        after = AuditCursor.read(asked["after"]) if "after" in asked else None
         limit = page_size_in(asked, endpoints.AUDIT)
-        page = page_of(wanted, after=after, scope=self.scope(), limit=limit)
+        page = page_of(wanted, after=cursor_in(asked), scope=self.scope(), limit=limit)
         entries = tuple(map(as_answer, page.entries))
         return Response(AuditPage(entries=entries, after=str(page.after) if page.after else None))
 

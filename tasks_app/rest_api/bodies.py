@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from taskstore.errors import InvalidInput, LimitExceeded
 from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.scalars import whole
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
@@ -51,7 +52,7 @@ def body_of(request: Request) -> bytes:
         raise InvalidInput({"Content-Encoding": ["must be absent or identity: the server does not decompress bodies"]})
     most = settings.TASKSTORE_MAX_REQUEST_BYTES
     length = meta.get("CONTENT_LENGTH") or "0"
-    announced = int(length) if length.isascii() and length.isdigit() else 0
+    announced = whole(length) or 0
     try:
         # What is announced is looked at first: what is never sent must not be waited for.
         body: bytes = request._request.read(most + 1) if announced <= most else b""

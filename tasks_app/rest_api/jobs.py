@@ -25,7 +25,7 @@ from ..models import Task
 from ..offload.helper_process import helper
 from ..offload.threads import beside_the_loop, by_the_helper
 from ..reading import history
-from ..reading.listing import Cursor
+from ..reading.pages import Cursor
 from ..wire import strict_json
 from ..wire.parameters import written
 from ..wire.requests import enqueue_of
@@ -68,9 +68,8 @@ class Jobs(LoopView):
         return ENCODER.encode(await sync_to_async(self._page)(asked))
 
     def _page(self, asked: Mapping[str, str]) -> JobsPage:
-        after = Cursor.read(asked["after"], "after") if "after" in asked else None
         scope, limit = self.scope(), page_size_in(asked, endpoints.JOBS)
-        page = job_queues.list_jobs(wanted_in(asked), after=after, limit=limit, scope=scope)
+        page = job_queues.list_jobs(wanted_in(asked), after=Cursor.read(asked.get("after")), limit=limit, scope=scope)
         return JobsPage(jobs=tuple(page.jobs), after=str(page.after) if page.after else None)
 
     @serves(endpoints.ENQUEUE)

@@ -23,7 +23,7 @@ from taskstore.types.search import SearchPage
 from ..core.room import answer_size, fitting
 from ..database.room import most_bytes
 from ..models import Task
-from ..reading.listing import Cursor
+from ..reading.pages import Cursor
 from ..reading.search import grammar
 from ..reading.search.finding import find
 from ..reading.search.grammar import Label
@@ -115,14 +115,14 @@ class Search(View):
     def get(self, request: Request) -> HttpResponseBase:
         asked = query_of(request, endpoints.SEARCH)
         terms, scope = grammar.parse(asked.get("q", "")), self.scope()
-        after = Cursor.read(asked["after"], "after") if "after" in asked else None
-        found = find(terms, scope=scope, after=after, limit=page_size_in(asked, endpoints.SEARCH))
+        after, limit = Cursor.read(asked.get("after")), page_size_in(asked, endpoints.SEARCH)
+        found = find(terms, scope=scope, after=after, limit=limit)
         by_id = {task.id: task for task in Task.objects.read(found.ids, scope)}
         tasks = [by_id[task_id] for task_id in found.ids if task_id in by_id]
         number = fitting(tasks, most_bytes())
         is_truncated = number < len(tasks)
         last = tasks[number - 1] if is_truncated else None
-        end = Cursor(available_at_ms=last.available_at_ms, id=last.id) if last else found.after
+        end = Cursor.of(last) if last else found.after
         rest = SearchPage(
             tasks=(),
             after=str(end) if end else None,

@@ -17,7 +17,7 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.operations import Commit, Operator
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
-from ..database.group_patterns import BEYOND_EVERY_NAME
+from ..database.group_patterns import bounds_of
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
@@ -352,7 +352,7 @@ class OldTasks:
                 ORDER BY "group"
                 LIMIT {STEP_OF_GROUPS}
                 """,
-                [start, self._last, start + BEYOND_EVERY_NAME],
+                [start, self._last, bounds_of(f"{start}*")[1]],
             )
         ]
         if len(rows) == STEP_OF_GROUPS:

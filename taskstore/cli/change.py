@@ -15,6 +15,7 @@ from ..client.errors import NotFound
 from ..errors import InvalidInput
 from ..types.bulk import Operation, Preview
 from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
+from ..types.scalars import whole
 from . import parameter_types
 from .base import Failure, Interrupted, Mistake, Scope, Session, as_json, command, now_ms
 from .read import living
@@ -126,8 +127,9 @@ def change(
 
 def meant(terms: Sequence[str]) -> Options:
     """Return the selection: ids if all terms are ids, otherwise a search."""
-    if all(term.isascii() and term.isdigit() for term in terms):
-        return {"ids": list(map(int, terms))}
+    ids = [whole(term) for term in terms]
+    if None not in ids:
+        return {"ids": ids}
     return {"q": " ".join(terms)}
 
 

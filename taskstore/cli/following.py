@@ -22,6 +22,7 @@ from ..types.command_record import CommandStatus
 from ..types.groups import Stats
 from ..types.job_record import JobStatus, queue_of
 from ..types.progress import Progress
+from ..types.scalars import whole
 from ..types.tasks import FAILED_FROM, Ending, Task
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
@@ -214,7 +215,7 @@ def watch(session: Session, what: Sequence[str], project: str | None, every_ms: 
 
     A single number is the ID of a task or job. Exit code 1 if it failed. With --json, one line per update.
     """
-    if project is not None or (len(what) == 1 and is_id(what[0])):
+    if project is not None or (len(what) == 1 and whole(what[0], 1)):
         if len(what) != 1 or times:
             raise click.UsageError("give one ID, without --times, to watch a task, job or command")
         follow(session, what[0], project, every_ms / 1_000)
@@ -224,10 +225,6 @@ def watch(session: Session, what: Sequence[str], project: str | None, every_ms: 
     with suppress(KeyboardInterrupt):  # The normal end.
         if not session.tell(records(looks, groups)):
             show(session, (picture(found, groups, trouble) for found, trouble in looks))
-
-
-def is_id(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and 0 < int(text) <= parameter_types.LARGEST
 
 
 def show(session: Session, pictures: Iterable[RenderableType]) -> None:

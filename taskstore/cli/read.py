@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ..types.groups import ClientStatus, GroupStats, pulse_of
 from ..types.history import History, Step
+from ..types.scalars import is_in_group
 from ..types.tasks import PLAIN, State, Task
 from ..units import duration, size
 from . import parameter_types
@@ -183,11 +184,7 @@ def stats(session: Session, groups: Sequence[str]) -> None:
 
 def of_groups(found: Iterable[GroupStats], patterns: Sequence[str]) -> list[GroupStats]:
     """Return the groups that match a pattern, or all without patterns."""
-
-    def matches(group: str, pattern: str) -> bool:
-        return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
-
-    return [each for each in found if not patterns or any(matches(each.group, pattern) for pattern in patterns)]
+    return [each for each in found if not patterns or any(is_in_group(pattern, each.group) for pattern in patterns)]
 
 
 def rows_of(found: Sequence[GroupStats]) -> Iterator[list[str]]:

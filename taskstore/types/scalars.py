@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -85,6 +86,23 @@ class Limits:
     groups: int = 1_000  # Of a claim.
     values: int = 1_000_000  # In all objects and lists of a body of JSON together.
     error_length: int = 100_000
+
+
+WHOLE = re.compile("-?[0-9]{1,19}")
+
+
+def whole(text: str, least: int = 0, most: int = INT64_MAX) -> int | None:
+    """Parse a whole number of at most 19 decimal digits. None: the text is something else, or out of these bounds."""
+    # `int` alone would accept "1_000", " 7" and the digits of other scripts.
+    if not WHOLE.fullmatch(text):
+        return None
+    number = int(text)
+    return number if least <= number <= most else None
+
+
+def is_in_group(pattern: str, group: str) -> bool:
+    """Return whether the pattern of groups covers this one: it is its name, or with a star the start of its name."""
+    return group.startswith(pattern[:-1]) if pattern.endswith("*") else group == pattern
 
 
 def prepare(*kinds: type) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..client.errors import NotAllowed
 from ..errors import CommitRefused
+from ..types.scalars import whole
 from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
 from .engine import Attempt
@@ -310,8 +311,7 @@ def attempt_of(task: Task) -> int:
     """Return the number of the attempt that starts with a claim of the task."""
     if not task.labels:
         return 1
-    noted = task.labels.get(ATTEMPTS_LABEL, "")
-    return int(noted) + 1 if noted.isdecimal() else 1
+    return (whole(task.labels.get(ATTEMPTS_LABEL, "")) or 0) + 1
 
 
 def noted(task: Task, lease_ms: int) -> Change:

@@ -38,7 +38,7 @@ def test_it_says_where_the_trail_of_a_finished_task_is(viewer):
     "where",
     [
         "p=nonsense",
-        "p=1.2",
+        "p=1.2.3",
         "p=-1",
         "p=" + "9" * 30,
         "group=mail&state=nonsense",

@@ -94,7 +94,7 @@ def test_far_more_than_was_agreed_to_is_not_done(submitter):
     answer = submitter.post("/console/commands/retry", {**ALL, "status": "failed_count", "expected": "1"})
     assert (
         answer.status_code,
-        "The selection changed from 1 to 12. Review and confirm." in answer.content.decode(),
+        "The selection changed from 1 to 12 commands. Review and confirm." in answer.content.decode(),
     ) == (422, True)
     assert commands_in("default", CommandStatus.NEW) == []
 

@@ -3,7 +3,8 @@
 import pytest
 
 from tasks_app.reading import listing
-from tasks_app.reading.listing import END, Cursor, page_of
+from tasks_app.reading.listing import page_of
+from tasks_app.reading.pages import END, Cursor
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
 

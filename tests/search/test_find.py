@@ -12,7 +12,8 @@ from tasks_app.core.operations import EVERY_GROUP, GroupScope
 from tasks_app.models import Client, Task
 from tasks_app.reading import clients
 from tasks_app.reading.failures import failures
-from tasks_app.reading.listing import Cursor, page_of
+from tasks_app.reading.listing import page_of
+from tasks_app.reading.pages import Cursor
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.finding import Scan, find, find_all
 from tasks_app.reading.search.grammar import label_term, parse
@@ -291,7 +292,7 @@ INDEXES = ("task_failed", "task_failed_newest", "task_error", "task_error_newest
 
 def middle() -> Cursor:
     """Half of the tasks are newer: ids go on where an earlier test has ended."""
-    return Cursor(available_at_ms=0, id=Task.objects.newest_id() - 4_000)
+    return Cursor(at=0, id=Task.objects.newest_id() - 4_000)
 
 
 @pytest.fixture

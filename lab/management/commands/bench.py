@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import resource
 import shlex
 import signal
@@ -22,7 +21,7 @@ from lab.benchmarks.run import run
 from lab.benchmarks.scenes import Scene, chosen, names, scenes
 from lab.testing import CannotTry
 from lab.testing.places import Places
-from taskstore_project.base_command import CannotRun, ProjectCommand
+from taskstore_project.base_command import CannotRun, ProjectCommand, number_between
 
 INCOMPLETE = 1
 INTERRUPTED = 130
@@ -99,10 +98,7 @@ class Command(ProjectCommand):
         return results.is_complete
 
 
-def at_least_one(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) >= 1:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
+at_least_one = number_between(1, 1_000_000)
 
 
 def pace_of(pace: Pace, *, seconds: int | None, rounds: int | None, **_: Any) -> Pace:

@@ -15,6 +15,7 @@ from tasks_app.tasks_backend.schedules import put_declared
 from tasks_app.tasks_backend.watched_store import WatchedStore
 from taskstore.jobs.worker import JobWorker
 from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
+from taskstore.types.scalars import whole
 from taskstore.worker.children import NotPrepared
 
 RESOLVER = "tasks_app.tasks_backend.functions:prepared"
@@ -108,6 +109,6 @@ def _queue(text: str) -> str:
 
 
 def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
+    if number := whole(text, 1):
+        return number
     raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text}")

@@ -15,7 +15,7 @@ from ...core.operations import EVERY_GROUP, GroupScope
 from ...database import Dialect, dialect_of
 from ...database.time_limits import TookTooLong, at_most
 from ...models import Task
-from ..listing import PAGE, Cursor
+from ..pages import PAGE, Cursor
 from .conditions import (
     DATA,
     EVERYTHING,
@@ -48,7 +48,7 @@ class Plan:
         if place is None:
             return EVERYTHING
         if self.is_by_time:
-            return Condition("(available_at_ms, id) > (%s, %s)", (place.available_at_ms, place.id))
+            return Condition("(available_at_ms, id) > (%s, %s)", (place.at, place.id))
         return Condition("id < %s", (place.id,))
 
     def up_to(self, place: Cursor | None) -> Condition:
@@ -56,7 +56,7 @@ class Plan:
         if place is None:
             return EVERYTHING
         if self.is_by_time:
-            return Condition("(available_at_ms, id) <= (%s, %s)", (place.available_at_ms, place.id))
+            return Condition("(available_at_ms, id) <= (%s, %s)", (place.at, place.id))
         return Condition("id >= %s", (place.id,))
 
 
@@ -216,7 +216,7 @@ class Scan:
             f" ORDER BY {plan.order} LIMIT 1 OFFSET {window - 1}",
             ahead,
         )
-        last = Cursor(available_at_ms=rows[0][0], id=rows[0][1]) if rows else None
+        last = Cursor(*rows[0]) if rows else None
         most = CANDIDATES if self._paths else self.limit + 1 - len(self.found)
         ahead = every([plan.condition, plan.beyond(self.place), plan.up_to(last)])
         data = f"CASE WHEN length({DATA}) <= {LARGEST} THEN {DATA} END" if self._paths else "NULL"
@@ -228,7 +228,7 @@ class Scan:
             ahead,
             self._asked,
         )
-        candidates = [Cursor(available_at_ms=at_ms, id=task_id) for at_ms, task_id, _ in rows]
+        candidates = [Cursor(at_ms, task_id) for at_ms, task_id, _ in rows]
         self.found += [
             place
             for place, (_, _, data) in zip(candidates, rows, strict=True)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
-from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, KEY_LENGTH, LABEL_LENGTH
+from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, INT64_MIN, KEY_LENGTH, LABEL_LENGTH, whole
 from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import State
@@ -206,9 +206,9 @@ def _unquoted(text: str) -> str:
 
 
 def _id(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= INT64_MAX):
+    if (task_id := whole(text, 1)) is None:
         raise ValueError(sentences.between(1, INT64_MAX))
-    return int(text)
+    return task_id
 
 
 def _group(text: str) -> str:
@@ -225,8 +225,8 @@ def _state(text: str) -> State:
 
 
 def _owner(text: str) -> int | str:
-    is_number = re.fullmatch(r"-?[0-9]{1,19}", text) and -INT64_MAX - 1 <= int(text) <= INT64_MAX
-    return int(text) if is_number else text
+    number = whole(text, INT64_MIN)
+    return text if number is None else number
 
 
 def _age(text: str) -> Bound:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +14,8 @@ from tasks_app.models import Scope, Token
 from taskstore.errors import InvalidInput
 from taskstore_project.base_command import CannotRun, ProjectCommand, actor, lines_of, typed
 from taskstore_project.startup_migration import need_store
+
+from ...base_command import number_between
 
 MOST_DAYS = 36_500
 COLUMNS = ("id", "name", "scope", "groups", "clients", "created", "expires", "last used", "state")
@@ -49,7 +50,10 @@ class Command(ProjectCommand):
             help="restrict the token to these client ids (default: all clients)",
         )
         create.add_argument(
-            "--expires", type=days, metavar="DAYS", help="days until the token expires (default: never)"
+            "--expires",
+            type=number_between(1, MOST_DAYS, "a number of days"),
+            metavar="DAYS",
+            help="days until the token expires (default: never)",
         )
         verbs.add_parser("list", help="list the tokens, without their secrets")
         revoke = verbs.add_parser("revoke", help="revoke a token, so that it loses access")
@@ -65,10 +69,8 @@ class Command(ProjectCommand):
             case "revoke":
                 self.revoke(find(options["token"]))
 
-    def create(
-        self, name: str, scope: str, groups: Sequence[str], clients: Sequence[str], expires: timedelta | None
-    ) -> None:
-        expires_at = timezone.now() + expires if expires else None
+    def create(self, name: str, scope: str, groups: Sequence[str], clients: Sequence[str], expires: int | None) -> None:
+        expires_at = timezone.now() + timedelta(days=expires) if expires else None
         try:
             _, secret = tokens.create(name, scope, groups, expires_at, tokens.client_ids(clients), actor())
         except InvalidInput as mistake:
@@ -81,12 +83,6 @@ class Command(ProjectCommand):
 
     def revoke(self, token: Token) -> None:
         tokens.revoke(token, actor())
-
-
-def days(text: str) -> timedelta:
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_DAYS:
-        return timedelta(days=int(text))
-    raise argparse.ArgumentTypeError(f"must be a number of days between 1 and {MOST_DAYS}, not {text}")
 
 
 def find(name_or_id: str) -> Token:
