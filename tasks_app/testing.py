@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, ParamSpec, TypeVar
@@ -114,7 +114,7 @@ class MemoryBackend(TaskStoreBackend):
         job = min(due, key=lambda job: (-job.priority, job.available_at_ms, job.id))
         started = structs.replace(job, status=JobStatus.STARTED, started=now, worker=WORKER, pid=os.getpid())
         self.jobs[job.id] = started
-        return started, JobRecord(**{each.name: getattr(job, each.name) for each in fields(JobRecord)})
+        return started, job.record
 
     def settle(self, job: Job, verdict: Verdict) -> None:
         """Keep what came of a task."""
@@ -276,7 +276,7 @@ def _jobs_of(backend: TaskStoreBackend) -> Iterable[Job]:
 
 
 def _members(record: JobRecord) -> dict[str, Any]:
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def _call(task: Task[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:

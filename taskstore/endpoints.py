@@ -1,65 +1,81 @@
 """The endpoints of the REST API, a row for each.
 
-The server makes its URLs, its checks of rights and its OpenAPI description from these rows, and both Python clients
-make their calls from them. A new endpoint is a row here and a view in `tasks_app/rest_api` that serves it.
+The server makes its URLs, its checks of rights and its OpenAPI description from these rows and from the types of their
+requests; both Python clients make their methods from them, and the command line its commands. A new endpoint is a row
+here, a type of request in `types`, and a function in `tasks_app/rest_api` that serves it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 from urllib.parse import quote
+
+from msgspec import inspect
 
 from .types.bulk import (
     BulkPreviewRequest,
     BulkRequest,
-    ItemOutcome,
     ItemsPage,
+    ItemsRequest,
     Operation,
     OperationsPage,
-    OperationState,
+    OperationsRequest,
     Preview,
 )
-from .types.command_record import LONGEST_PROJECT, OF_LISTS, CommandStatus
+from .types.command_lines import Line
 from .types.commands import (
     ChangedCommands,
-    CommandLine,
     CommandProjects,
+    CommandRequest,
     CommandWhole,
     IdsRequest,
     ImportedCommands,
     ListPage,
+    ListRequest,
+    ListsRequest,
     ListWhole,
+    ProjectRequest,
     ProjectStatus,
     ReopenRequest,
     ResultPage,
+    ResultsRequest,
     RetryRequest,
     SubmitRequest,
     SubmittedCommands,
 )
 from .types.groups import ClientStatus, GroupPause, Stats
-from .types.history import AUDIT_LENGTH, AuditPage, History
-from .types.job_record import JobStatus
-from .types.jobs import Job, JobRequest, JobsPage, RequeueRequest
+from .types.history import AuditFileRequest, AuditPage, History
+from .types.jobs import Job, JobRequest, JobsPage, JobsRequest, RequeueRequest
 from .types.progress import Progress
 from .types.requests import (
     Add,
     Asked,
+    ById,
     ClaimRequest,
     ClientRequest,
+    GroupByQuery,
+    GroupRequest,
+    ImportFile,
+    Nothing,
     ProgressRequest,
-    ReasonRequest,
+    ReasonByGroup,
+    ReasonById,
     TasksRequest,
     UpdateRequest,
 )
-from .types.scalars import GROUP_LENGTH, Action
-from .types.schedules import SCHEDULE_NAME_LENGTH, Schedule, ScheduleRequest
-from .types.search import SEARCH_LENGTH, SearchPage
+from .types.scalars import ONE_PART, Action
+from .types.schedules import ReasonBySchedule, Schedule, ScheduleByName, ScheduleRequest
+from .types.search import ExportRequest, SearchPage, SearchRequest
 from .types.server import Health
 from .types.tasks import Imported, Outcome, Task
 
+P = ParamSpec("P")
+AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
 Tree = dict[str, Any]
@@ -82,67 +98,102 @@ FAILURES = TOKEN_FAILURES | {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A parameter of the path or of the query. `schema`: its value, in JSON Schema."""
+class Repeat(Enum):
+    """What happens when a request is sent again because no response came."""
 
-    name: str
-    schema: Mapping[str, Any]
-    description: str = ""
-    has_slashes: bool = False  # In a path: the value may hold `/`, written as is or as %2F.
-
-    @property
-    def may_repeat(self) -> bool:
-        return self.schema.get("type") == "array"
+    SAFE = auto()  # Nothing more than once.
+    BY_KEY = auto()  # The same, for a request with the same idempotency key.
+    NEVER = auto()  # It might be carried out twice: clients do not send it again.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint(Generic[T_co]):
-    """A method on a path.
+@dataclass(frozen=True, eq=False)
+class Endpoint(Generic[P, AskedT, T_co]):
+    """A row: the method and the path that `place` names.
 
-    `path` has its parameters in braces; the others of `parameters` belong to the query. `needs`: what the token must
-    allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file; `or_answer`: another type
-    that it may have. `body`: the type of the body, of each line if it is NDJSON; None if the request has
-    none. `failures`: what each status means if the request fails. `media`: the media types of the answer, the default
-    first.
+    `asks`: the type of the request. Its fields that `path` has in braces are in the path; the others are parameters of
+    the query of a GET or DELETE, or of a request whose body is lines, and members of the body of any other. `needs`:
+    what the token must allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file;
+    `or_answer`: another type that it may have. `lines`: the type of each line of the body, if it is NDJSON.
+    `failures` and `also`: what each status means if the request fails. `media`: the media types of the answer, the
+    default first.
     """
 
     name: str
-    method: str = "GET"
-    path: str
-    needs: Action | None
-    description: str
-    parameters: tuple[Parameter, ...] = ()
-    status: int = 200
+    place: str
+    asks: Callable[P, AskedT]
     answer: type[T_co]
+    needs: Action | None
+    _: KW_ONLY
+    says: str
+    status: int = 200
     or_answer: Any = None
     failures: Mapping[int, str] = field(default_factory=lambda: FAILURES)
+    also: Mapping[int, str] = field(default_factory=dict)
     media: tuple[str, ...] = (JSON,)
-    body: type[Asked] | None = None
-    body_media: str = JSON
+    lines: type | None = None
+    repeat: Repeat = Repeat.SAFE
     is_local: bool = False  # Programs on the server's own machine need no token.
 
-    @property
-    def path_parameters(self) -> Sequence[Parameter]:
-        names = re.findall(r"{(\w+)}", self.path)
-        return [each for each in self.parameters if each.name in names]
+    @cached_property
+    def method(self) -> str:
+        return self.place.split()[0]
+
+    @cached_property
+    def path(self) -> str:
+        return self.place.split()[1]
 
     @property
-    def query_parameters(self) -> Sequence[Parameter]:
-        names = re.findall(r"{(\w+)}", self.path)
-        return [each for each in self.parameters if each.name not in names]
+    def kind(self) -> type[AskedT]:
+        """The type of the request."""
+        return cast("type[AskedT]", self.asks)
 
-    def parameter(self, name: str) -> Parameter:
-        """Return the parameter of this name. Raises ValueError when there is none."""
-        [found] = [each for each in self.parameters if each.name == name]
-        return found
+    @cached_property
+    def fields(self) -> Mapping[str, inspect.Field]:
+        """The fields of the request, by name."""
+        return {each.name: each for each in inspect.type_info(self.kind).fields}  # type: ignore[attr-defined]
 
-    def path_with(self, values: Mapping[str, str | int]) -> str:
-        """Return the path with these values for its parameters, percent-encoded. Raises KeyError for other names."""
-        if not values:
+    @cached_property
+    def in_path(self) -> tuple[str, ...]:
+        return tuple(re.findall(r"{(\w+)}", self.path))
+
+    @cached_property
+    def in_query(self) -> tuple[str, ...]:
+        has_body = self.method in ("POST", "PUT") and not self.lines
+        return () if has_body else tuple(name for name in self.fields if name not in self.in_path)
+
+    @cached_property
+    def in_body(self) -> tuple[str, ...]:
+        return tuple(name for name in self.fields if name not in self.in_path + self.in_query)
+
+    def has_slashes(self, name: str) -> bool:
+        """Whether the value of this field of the path may hold `/`, written as is or as %2F."""
+        return name == "name" and plain(self.fields[name].type).pattern != ONE_PART
+
+    def path_of(self, asked: Any) -> str:
+        """Return the path for this request, percent-encoded."""
+        if not self.in_path:
             return self.path
-        safe = {each.name: "/" if each.has_slashes else "" for each in self.path_parameters}
-        return self.path.format(**{name: quote(str(value), safe=safe[name]) for name, value in values.items()})
+        return self.path.format(
+            **{
+                name: quote(written(getattr(asked, name)), safe="/" if self.has_slashes(name) else "")
+                for name in self.in_path
+            }
+        )
+
+
+def plain(type_: inspect.Type) -> Any:
+    """Return a type without its description and without None."""
+    match type_:
+        case inspect.Metadata():
+            return plain(type_.type)
+        case inspect.UnionType(types=(inner, inspect.NoneType())):
+            return plain(inner)
+    return type_
+
+
+def written(value: Any) -> str:
+    """Return a value as it is written in a path."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
@@ -150,674 +201,249 @@ KEY_REUSED = {409: "The idempotency key was used before with another request."}
 NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
 
-TEXT = {"type": "string"}
-ID = {"type": "integer", "format": "int64"}
-GROUP = {"type": "string", "maxLength": GROUP_LENGTH}
-AUDIT_TEXT = {"type": "string", "maxLength": AUDIT_LENGTH}
-AUDIT_TIME = "now-1h or 2026-01-31T12:00 (UTC)."
-FORMAT = {"type": "string", "enum": ["csv", "ndjson"]}
-
-
-def _one_of(*values: str) -> dict[str, Any]:
-    return {"type": "string", "enum": list(values)}
-
-
-def _limit(most: int) -> Parameter:
-    """Return the parameter for the size of a page."""
-    schema = {"type": "integer", "minimum": 1, "maximum": most, "default": 50}
-    return Parameter("limit", schema, "The maximum number of entries to return.")
-
-
-IN_PATH = Parameter("id", ID)
-GROUP_IN_PATH = Parameter(
-    "name",
-    GROUP,
-    "The name of the group. It can contain any characters; send `/` as is or as %2F.",
-    has_slashes=True,
-)
-SEARCH_TERMS = {"type": "string", "maxLength": SEARCH_LENGTH}
-AFTER = Parameter("after", TEXT, "The `after` of the previous page.")
-AFTER_ID = Parameter("after", ID, "The `after` of the previous page.")
-LIMIT = _limit(200)
+# fmt: off
 
 # ---- Groups
-
-GROUPS = Endpoint(
-    name="groups",
-    path="/groups",
-    needs=Action.SEE,
-    description="The names of the non-empty groups, sorted.",
-    answer=list[str],
-)
-STATS = Endpoint(
-    name="stats",
-    path="/stats",
-    needs=Action.SEE,
-    description="Counts and rates of every non-empty group, sorted by name.",
-    answer=Stats,
-)
-LISTED = (
-    Parameter(
-        "limit",
-        {"type": "integer", "format": "int64", "minimum": 0, "default": 0},
-        "How many tasks to return at most; 0 for all.",
-    ),
-    Parameter(
-        "owned",
-        {"type": "string", "enum": ["0", "1", "no", "yes", "false", "true"], "default": "no"},
-        "Whether to include tasks that are not available.",
-    ),
-    Parameter(
-        "label",
-        {"type": "array", "items": TEXT},
-        "NAME:VALUE, or NAME for any value: return only tasks with this label, or, if repeated, with all of these "
-        "labels.",
-    ),
-)
-GROUP_TASKS = Endpoint(
-    name="group",
-    path="/group/{name}",
-    needs=Action.SEE_PAYLOADS,
-    description="The tasks of a group, sorted by the time from which they are available.",
-    parameters=(GROUP_IN_PATH, *LISTED),
-    answer=list[Task],
-)
-GROUP_BY_QUERY = Endpoint(
-    name="group_by_query",
-    path="/group",
-    needs=Action.SEE_PAYLOADS,
-    description="The tasks of a group, as `/group/{name}` lists them, for any name. Without `name` it lists the "
-    "names of the groups, as clients of the original Task Store expect.",
-    parameters=(Parameter("name", GROUP), *LISTED),
-    answer=list[Task],
-    or_answer=list[str],
-)
-PAUSE = Endpoint(
-    name="pause",
-    method="POST",
-    path="/groups/{name}/pause",
-    needs=Action.OPERATE,
-    description="Pause a group: it hands out no tasks, but commits continue. Pausing a paused group changes nothing.",
-    parameters=(GROUP_IN_PATH,),
-    body=ReasonRequest,
-    answer=GroupPause,
-)
-RESUME = Endpoint(
-    name="resume",
-    method="POST",
-    path="/groups/{name}/resume",
-    needs=Action.OPERATE,
-    description="Resume a paused group. Waiting claims receive its tasks immediately.",
-    parameters=(GROUP_IN_PATH,),
-    body=ReasonRequest,
-    answer=GroupPause,
-)
+GROUPS = Endpoint("groups", "GET /groups", Nothing, list[str], Action.SEE,
+    says="The names of the non-empty groups, sorted.")
+STATS = Endpoint("stats", "GET /stats", Nothing, Stats, Action.SEE,
+    says="Counts and rates of every non-empty group, sorted by name.")
+GROUP_TASKS = Endpoint("group", "GET /group/{name}", GroupRequest, list[Task], Action.SEE_PAYLOADS,
+    says="The tasks of a group, sorted by the time from which they are available.")
+GROUP_BY_QUERY = Endpoint("group_by_query", "GET /group", GroupByQuery, list[Task], Action.SEE_PAYLOADS,
+    says="The tasks of a group, as `/group/{name}` lists them, for any name. Without `name` it lists the names of the "
+         "groups, as clients of the original Task Store expect.",
+    or_answer=list[str])
+PAUSE = Endpoint("pause", "POST /groups/{name}/pause", ReasonByGroup, GroupPause, Action.OPERATE,
+    says="Pause a group: it hands out no tasks, but commits continue. Pausing a paused group changes nothing.")
+RESUME = Endpoint("resume", "POST /groups/{name}/resume", ReasonByGroup, GroupPause, Action.OPERATE,
+    says="Resume a paused group. Waiting claims receive its tasks immediately.")
 
 # ---- Tasks
-
-TASK = Endpoint(
-    name="task",
-    path="/task/{id}",
-    needs=Action.SEE_PAYLOADS,
-    description="The task with this id.",
-    parameters=(IN_PATH,),
-    answer=Task,
-    failures=FAILURES | NOT_FOUND,
-)
-TASKS = Endpoint(
-    name="tasks",
-    path="/tasks/{ids}",
-    needs=Action.SEE_PAYLOADS,
-    description="The tasks with these ids, in the order of the request. A task that does not exist is null.",
-    parameters=(
-        Parameter(
-            "ids", {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}, "Ids, separated by commas."
-        ),
-    ),
-    answer=list[Task | None],
-)
-TASKS_BY_BODY = Endpoint(
-    name="tasks_by_body",
-    method="POST",
-    path="/tasks",
-    needs=Action.SEE_PAYLOADS,
-    description="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.",
-    body=TasksRequest,
-    answer=list[Task | None],
-)
-HISTORY = Endpoint(
-    name="history",
-    path="/history/{id}",
-    needs=Action.SEE,
-    description="The history of an id, whether its task still exists or not.",
-    parameters=(IN_PATH,),
-    answer=History,
-    failures=FAILURES | NOT_FOUND,
-)
-SEARCH = Endpoint(
-    name="search",
-    path="/search",
-    needs=Action.SEE_PAYLOADS,
-    description='Search for tasks: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.\n\n'
-    "Within one group, the tasks that have been available longest come first; otherwise, the newest tasks come first. "
-    "A search stops after one second: `complete` is then false, and `after` continues it.",
-    parameters=(
-        Parameter("q", SEARCH_TERMS, "Search terms. A task must match all of them."),
-        AFTER,
-        LIMIT,
-    ),
-    answer=SearchPage,
-)
-EXPORT = Endpoint(
-    name="export",
-    path="/export",
-    needs=Action.SEE_PAYLOADS,
-    description="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or "
-    "CSV.\n\n"
-    "The export has no time limit. It omits tasks added in the meantime. A task that is replaced during the export "
-    "may appear twice, with the same `origin`, or not at all. If the export fails, the response ends without its "
-    "last HTTP chunk, which clients report as an error.",
-    parameters=(
-        Parameter("q", SEARCH_TERMS, "As for `/search`; without it, every task."),
-        Parameter("format", FORMAT | {"default": "ndjson"}),
-    ),
-    answer=bytes,
-    media=(NDJSON, CSV),
-)
+TASK = Endpoint("task", "GET /task/{id}", ById, Task, Action.SEE_PAYLOADS, also=NOT_FOUND,
+    says="The task with this id.")
+TASKS = Endpoint("tasks", "GET /tasks/{ids}", TasksRequest, list[Task | None], Action.SEE_PAYLOADS,
+    says="The tasks with these ids, in the order of the request. A task that does not exist is null.")
+TASKS_BY_BODY = Endpoint("tasks_by_body", "POST /tasks", TasksRequest, list[Task | None], Action.SEE_PAYLOADS,
+    says="The tasks with these ids, as `GET /tasks/{ids}` returns them, for more ids than fit into a URL.")
+HISTORY = Endpoint("history", "GET /history/{id}", ById, History, Action.SEE, also=NOT_FOUND,
+    says="The history of an id, whether its task still exists or not.")
+SEARCH = Endpoint("search", "GET /search", SearchRequest, SearchPage, Action.SEE_PAYLOADS,
+    says='Search for tasks: `group:mail state:failed error:"timed out" -owner:17 data.user:42 age:>1h`.\n\n'
+         "Within one group, the tasks that have been available longest come first; otherwise, the newest tasks come "
+         "first. A search stops after one second: `complete` is then false, and `after` continues it.")
+EXPORT = Endpoint("export", "GET /export", ExportRequest, bytes, Action.SEE_PAYLOADS, media=(NDJSON, CSV),
+    says="All tasks that match a search, as a file: NDJSON with a task per line, which `/import` reads, or CSV.\n\n"
+         "The export has no time limit. It omits tasks added in the meantime. A task that is replaced during the "
+         "export may appear twice, with the same `origin`, or not at all. If the export fails, the response ends "
+         "without its last HTTP chunk, which clients report as an error.")
 
 # ---- What workers do
-
-UPDATE = Endpoint(
-    name="update",
-    method="POST",
-    path="/update",
-    needs=Action.WORK,
-    description="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.",
-    body=UpdateRequest,
-    answer=Outcome,
-)
-CLAIM = Endpoint(
-    name="claim",
-    method="POST",
-    path="/claim",
-    needs=Action.WORK,
-    description="Claim available tasks. Each is replaced by a successor that is leased to the client.",
-    body=ClaimRequest,
-    answer=Outcome,
-)
-IMPORT = Endpoint(
-    name="import",
-    method="POST",
-    path="/import",
-    needs=Action.WORK,
-    description="Add the tasks of an NDJSON file: all of them in one commit, or none.\n\n"
-    "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` can "
-    "be sent unchanged. `errors` names the first wrong lines and their fields.",
-    parameters=(Parameter("group", GROUP, "Add all tasks to this group, regardless of the group in each line."),),
-    body=Add,
-    answer=Imported,
-    body_media=NDJSON,
-)
-HEARTBEAT = Endpoint(
-    name="heartbeat",
-    method="PUT",
-    path="/clients/{clientid}",
-    needs=Action.WORK,
-    description="Send a heartbeat: report that a worker is alive, and describe it. It replaces the previous report.",
-    parameters=(Parameter("clientid", ID),),
-    body=ClientRequest,
-    answer=ClientStatus,
-)
-PROGRESS = Endpoint(
-    name="progress",
-    method="PUT",
-    path="/progress/{id}",
-    needs=Action.WORK,
-    description="Report the progress of a leased task. Only the client that holds the task can.\n\n"
-    "`id` can be any id of its chain. The store keeps the last report of each second; a crash may lose it. A report "
-    "does not create a successor. The task, job or command shows it as `progress` until the lease ends.",
-    parameters=(IN_PATH,),
-    body=ProgressRequest,
-    answer=Progress,
-    failures=FAILURES | NOT_FOUND | NOT_HELD,
-)
-CLIENTS = Endpoint(
-    name="clients",
-    path="/clients",
-    needs=Action.SEE,
-    description="The workers that sent a heartbeat within the last day, most recent first.",
-    answer=list[ClientStatus],
-)
+UPDATE = Endpoint("update", "POST /update", UpdateRequest, Outcome, Action.WORK, repeat=Repeat.BY_KEY,
+    says="Add, replace and delete tasks: all changes are made, or none, and `error` gives the reasons.")
+CLAIM = Endpoint("claim", "POST /claim", ClaimRequest, Outcome, Action.WORK, repeat=Repeat.BY_KEY,
+    says="Claim available tasks. Each is replaced by a successor that is leased to the client.")
+IMPORT = Endpoint("import", "POST /import", ImportFile, Imported, Action.WORK, lines=Add, repeat=Repeat.BY_KEY,
+    says="Add the tasks of an NDJSON file: all of them in one commit, or none.\n\n"
+         "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` "
+         "can be sent unchanged. `errors` names the first wrong lines and their fields.")
+HEARTBEAT = Endpoint("heartbeat", "PUT /clients/{clientid}", ClientRequest, ClientStatus, Action.WORK,
+    says="Send a heartbeat: report that a worker is alive, and describe it. It replaces the previous report.")
+PROGRESS = Endpoint("progress", "PUT /progress/{id}", ProgressRequest, Progress, Action.WORK,
+    says="Report the progress of a leased task. Only the client that holds the task can.\n\n"
+         "`id` can be any id of its chain. The store keeps the last report of each second; a crash may lose it. A "
+         "report does not create a successor. The task, job or command shows it as `progress` until the lease ends.",
+    also=NOT_FOUND | NOT_HELD)
+CLIENTS = Endpoint("clients", "GET /clients", Nothing, list[ClientStatus], Action.SEE,
+    says="The workers that sent a heartbeat within the last day, most recent first.")
 
 # ---- Jobs
-
-JOB_IN_PATH = Parameter("id", ID, "The first id of its task.")
-
-JOBS = Endpoint(
-    name="jobs",
-    path="/jobs",
-    needs=Action.SEE_PAYLOADS,
-    description="Jobs, sorted by due or end time, latest first.",
-    parameters=(
-        Parameter("queue", TEXT, "Only jobs of this queue."),
-        Parameter("status", _one_of(*JobStatus), "Only jobs with this status."),
-        Parameter("function", TEXT, "Only jobs of this function: its full dotted path."),
-        Parameter("after", TEXT, "The `after` of the previous page, or the `place` of a job."),
-        LIMIT,
-    ),
-    answer=JobsPage,
-)
-ENQUEUE = Endpoint(
-    name="enqueue",
-    method="POST",
-    path="/jobs",
-    needs=Action.WORK,
-    description="Add a job.",
-    body=JobRequest,
-    answer=Job,
-    failures=FAILURES | KEY_REUSED,
-)
-JOB = Endpoint(
-    name="job",
-    path="/jobs/{id}",
-    needs=Action.SEE_PAYLOADS,
-    description="The job with this id. Finished jobs can be found until retention removes them.",
-    parameters=(JOB_IN_PATH,),
-    answer=Job,
-    failures=FAILURES | NOT_FOUND,
-)
-DELETE_JOB = Endpoint(
-    name="delete_job",
-    method="DELETE",
-    path="/jobs/{id}",
-    needs=Action.WORK,
-    description="Delete a finished job. Returns the deleted job.",
-    parameters=(JOB_IN_PATH,),
-    answer=Job,
-    failures=FAILURES | NOT_FOUND | UNFINISHED,
-)
-REQUEUE_JOB = Endpoint(
-    name="requeue_job",
-    method="POST",
-    path="/jobs/{id}/requeue",
-    needs=Action.OPERATE,
-    description="Run a finished job again, with the same or with other arguments. The job keeps its id.",
-    parameters=(JOB_IN_PATH,),
-    body=RequeueRequest,
-    answer=Job,
-    failures=FAILURES | NOT_FOUND | UNFINISHED,
-)
+JOBS = Endpoint("jobs", "GET /jobs", JobsRequest, JobsPage, Action.SEE_PAYLOADS,
+    says="Jobs, sorted by due or end time, latest first.")
+ENQUEUE = Endpoint("enqueue", "POST /jobs", JobRequest, Job, Action.WORK, also=KEY_REUSED, repeat=Repeat.BY_KEY,
+    says="Add a job.")
+JOB = Endpoint("job", "GET /jobs/{id}", ById, Job, Action.SEE_PAYLOADS, also=NOT_FOUND,
+    says="The job with this id. Finished jobs can be found until retention removes them.")
+DELETE_JOB = Endpoint("delete_job", "DELETE /jobs/{id}", ById, Job, Action.WORK, also=NOT_FOUND | UNFINISHED,
+    says="Delete a finished job. Returns the deleted job.")
+REQUEUE_JOB = Endpoint("requeue_job", "POST /jobs/{id}/requeue", RequeueRequest, Job, Action.OPERATE,
+    says="Run a finished job again, with the same or with other arguments. The job keeps its id.",
+    also=NOT_FOUND | UNFINISHED, repeat=Repeat.NEVER)
 
 # ---- Shell commands
-
-PROJECT = Parameter("project", {"type": "string", "maxLength": LONGEST_PROJECT}, "The project's name, without `/`.")
-LIST = Parameter("task", ID, "The id of the list's task, or the first id that it had.")
-PAGED = (Parameter("after", TEXT, "The `after` of the previous page, or the `place` of an entry."), LIMIT)
-
-COMMAND_PROJECTS = Endpoint(
-    name="command_projects",
-    path="/commands",
-    needs=Action.SEE,
-    description="The projects with commands in groups that the token may access, with their counts.",
-    answer=CommandProjects,
-)
-COMMAND_STATUS = Endpoint(
-    name="command_status",
-    path="/commands/{project}",
-    needs=Action.SEE,
-    description="The progress of a project: counts, running lists, a forecast and statistics.",
-    parameters=(PROJECT,),
-    answer=ProjectStatus,
-)
-SUBMIT_COMMANDS = Endpoint(
-    name="submit_commands",
-    method="POST",
-    path="/commands/{project}",
-    needs=Action.COMMANDS,
-    description="Submit commands to a project.",
-    parameters=(PROJECT,),
-    body=SubmitRequest,
-    answer=SubmittedCommands,
-    failures=FAILURES | KEY_REUSED,
-    status=201,
-)
-COMMAND_LISTS = Endpoint(
-    name="command_lists",
-    path="/commands/{project}/lists",
-    needs=Action.SEE,
-    description="The lists of a project: running lists first, then newest first.",
-    parameters=(PROJECT, Parameter("status", _one_of(*sorted(OF_LISTS)), "Only lists with this status."), *PAGED),
-    answer=ListPage,
-)
-COMMAND_LIST = Endpoint(
-    name="command_list",
-    path="/commands/{project}/lists/{task}",
-    needs=Action.SEE_PAYLOADS,
-    description="A list with its commands, while it is open, running or closed.",
-    parameters=(PROJECT, LIST),
-    answer=ListWhole,
-    failures=FAILURES | NOT_FOUND,
-)
-REOPEN_COMMAND_LIST = Endpoint(
-    name="reopen_command_list",
-    method="POST",
-    path="/commands/{project}/lists/{task}/reopen",
-    needs=Action.COMMANDS,
-    description="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it "
-    "can no longer close the list.",
-    parameters=(PROJECT, LIST),
-    body=ReopenRequest,
-    answer=ChangedCommands,
-    failures=FAILURES | NOT_FOUND,
-)
-COMMAND_RESULTS = Endpoint(
-    name="command_results",
-    path="/commands/{project}/results",
-    needs=Action.SEE_PAYLOADS,
-    description="Commands that have ended or, with `status`, those with that status, newest first.",
-    parameters=(
-        PROJECT,
-        Parameter("status", _one_of(*sorted(set(CommandStatus) - OF_LISTS)), "Only commands with this status."),
-        Parameter("text", TEXT, "Only commands with this text in the id, the line, the worker or the outputs."),
-        *PAGED,
-    ),
-    answer=ResultPage,
-)
-COMMAND = Endpoint(
-    name="command",
-    path="/commands/{project}/command/{id}",
-    needs=Action.SEE_PAYLOADS,
-    description="A command, its current status and its previous runs. The id may omit the number of failures.",
-    parameters=(PROJECT, Parameter("id", TEXT, "The command's id.")),
-    answer=CommandWhole,
-    failures=FAILURES | NOT_FOUND,
-)
-RETRY_COMMANDS = Endpoint(
-    name="retry_commands",
-    method="POST",
-    path="/commands/{project}/retry",
-    needs=Action.COMMANDS,
-    description="Run finished commands again, as new commands without failures.",
-    parameters=(PROJECT,),
-    body=RetryRequest,
-    answer=ChangedCommands,
-)
-STASH_COMMANDS = Endpoint(
-    name="stash_commands",
-    method="POST",
-    path="/commands/{project}/stash",
-    needs=Action.COMMANDS,
-    description="Stash new commands and open lists: workers do not run them until they are unstashed.",
-    parameters=(PROJECT,),
-    body=IdsRequest,
-    answer=ChangedCommands,
-)
-UNSTASH_COMMANDS = Endpoint(
-    name="unstash_commands",
-    method="POST",
-    path="/commands/{project}/unstash",
-    needs=Action.COMMANDS,
-    description="Unstash commands and lists, so that workers run them.",
-    parameters=(PROJECT,),
-    body=IdsRequest,
-    answer=ChangedCommands,
-)
-ARCHIVE_COMMANDS = Endpoint(
-    name="archive_commands",
-    method="POST",
-    path="/commands/{project}/archive",
-    needs=Action.COMMANDS,
-    description="Move completed commands to the archive.",
-    parameters=(PROJECT,),
-    body=IdsRequest,
-    answer=ChangedCommands,
-)
-EXPORT_COMMANDS = Endpoint(
-    name="export_commands",
-    path="/commands/{project}/export",
-    needs=Action.SEE_PAYLOADS,
-    description="A snapshot of a project: one line of JSON for each command and each list, in the format of the "
-    "import.",
-    parameters=(PROJECT,),
-    answer=bytes,
-    media=(NDJSON,),
-)
-IMPORT_COMMANDS = Endpoint(
-    name="import_commands",
-    method="POST",
-    path="/commands/{project}/import",
-    needs=Action.COMMANDS,
-    description="Add commands and lists from an export: all of them in one commit, or none.\n\n"
-    "Commands that a previous import added stay unchanged, so you can send the same lines again. The import fails "
-    "if a different command has the same id. Lists that were running become open.",
-    parameters=(PROJECT,),
-    body=CommandLine,
-    answer=ImportedCommands,
-    body_media=NDJSON,
-)
+COMMAND_PROJECTS = Endpoint("command_projects", "GET /commands", Nothing, CommandProjects, Action.SEE,
+    says="The projects with commands in groups that the token may access, with their counts.")
+COMMAND_STATUS = Endpoint("command_status", "GET /commands/{project}", ProjectRequest, ProjectStatus, Action.SEE,
+    says="The progress of a project: counts, running lists, a forecast and statistics.")
+SUBMIT_COMMANDS = Endpoint("submit_commands", "POST /commands/{project}", SubmitRequest, SubmittedCommands,
+    Action.COMMANDS,
+    says="Submit commands to a project.",
+    also=KEY_REUSED, status=201, repeat=Repeat.BY_KEY)
+COMMAND_LISTS = Endpoint("command_lists", "GET /commands/{project}/lists", ListsRequest, ListPage, Action.SEE,
+    says="The lists of a project: running lists first, then newest first.")
+COMMAND_LIST = Endpoint("command_list", "GET /commands/{project}/lists/{task}", ListRequest, ListWhole,
+    Action.SEE_PAYLOADS,
+    says="A list with its commands, while it is open, running or closed.",
+    also=NOT_FOUND)
+REOPEN_COMMAND_LIST = Endpoint("reopen_command_list", "POST /commands/{project}/lists/{task}/reopen",
+    ReopenRequest, ChangedCommands, Action.COMMANDS,
+    says="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it can no "
+         "longer close the list.",
+    also=NOT_FOUND, repeat=Repeat.NEVER)
+COMMAND_RESULTS = Endpoint("command_results", "GET /commands/{project}/results", ResultsRequest, ResultPage,
+    Action.SEE_PAYLOADS,
+    says="Commands that have ended or, with `status`, those with that status, newest first.")
+COMMAND = Endpoint("command", "GET /commands/{project}/command/{id}", CommandRequest, CommandWhole, Action.SEE_PAYLOADS,
+    says="A command, its current status and its previous runs. The id may omit the number of failures.",
+    also=NOT_FOUND)
+RETRY_COMMANDS = Endpoint("retry_commands", "POST /commands/{project}/retry", RetryRequest, ChangedCommands,
+    Action.COMMANDS,
+    says="Run finished commands again, as new commands without failures.",
+    repeat=Repeat.NEVER)
+STASH_COMMANDS = Endpoint("stash_commands", "POST /commands/{project}/stash", IdsRequest, ChangedCommands,
+    Action.COMMANDS,
+    says="Stash new commands and open lists: workers do not run them until they are unstashed.",
+    repeat=Repeat.NEVER)
+UNSTASH_COMMANDS = Endpoint("unstash_commands", "POST /commands/{project}/unstash", IdsRequest, ChangedCommands,
+    Action.COMMANDS,
+    says="Unstash commands and lists, so that workers run them.",
+    repeat=Repeat.NEVER)
+ARCHIVE_COMMANDS = Endpoint("archive_commands", "POST /commands/{project}/archive", IdsRequest, ChangedCommands,
+    Action.COMMANDS,
+    says="Move completed commands to the archive.",
+    repeat=Repeat.NEVER)
+EXPORT_COMMANDS = Endpoint("export_commands", "GET /commands/{project}/export", ProjectRequest, bytes,
+    Action.SEE_PAYLOADS,
+    says="A snapshot of a project: one line of JSON for each command and each list, in the format of the import.",
+    media=(NDJSON,))
+IMPORT_COMMANDS = Endpoint("import_commands", "POST /commands/{project}/import", ProjectRequest, ImportedCommands,
+    Action.COMMANDS,
+    says="Add commands and lists from an export: all of them in one commit, or none.\n\n"
+         "Commands that a previous import added stay unchanged, so you can send the same lines again. The import fails "
+         "if a different command has the same id. Lists that were running become open.",
+    lines=Line)
 
 # ---- Schedules
-
-SCHEDULE_IN_PATH = Parameter("name", {"type": "string", "maxLength": SCHEDULE_NAME_LENGTH}, "The schedule's name.")
-
-SCHEDULES = Endpoint(
-    name="schedules",
-    path="/schedules",
-    needs=Action.SEE_PAYLOADS,
-    description="The schedules that add to groups that the token may access, sorted by name.",
-    answer=list[Schedule],
-)
-SCHEDULE = Endpoint(
-    name="schedule",
-    path="/schedules/{name}",
-    needs=Action.SEE_PAYLOADS,
-    description="The schedule with this name. If the token can't access its group, it counts as not found.",
-    parameters=(SCHEDULE_IN_PATH,),
-    answer=Schedule,
-    failures=FAILURES | NOT_FOUND,
-)
-PUT_SCHEDULE = Endpoint(
-    name="put_schedule",
-    method="PUT",
-    path="/schedules/{name}",
-    needs=Action.OPERATE,
-    description="Create a schedule, or change the one with this name. A paused schedule stays paused.",
-    parameters=(SCHEDULE_IN_PATH,),
-    body=ScheduleRequest,
-    answer=Schedule,
-)
-DELETE_SCHEDULE = Endpoint(
-    name="delete_schedule",
-    method="DELETE",
-    path="/schedules/{name}",
-    needs=Action.OPERATE,
-    description="Delete a schedule. Tasks and jobs that it has added are kept. Returns the deleted schedule.",
-    parameters=(SCHEDULE_IN_PATH,),
-    answer=Schedule,
-    failures=FAILURES | NOT_FOUND,
-)
-PAUSE_SCHEDULE = Endpoint(
-    name="pause_schedule",
-    method="POST",
-    path="/schedules/{name}/pause",
-    needs=Action.OPERATE,
-    description="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
-    parameters=(SCHEDULE_IN_PATH,),
-    body=ReasonRequest,
-    answer=Schedule,
-    failures=FAILURES | NOT_FOUND,
-)
-RESUME_SCHEDULE = Endpoint(
-    name="resume_schedule",
-    method="POST",
-    path="/schedules/{name}/resume",
-    needs=Action.OPERATE,
-    description="Resume a schedule from now on. Due times during the pause do not count as missed.",
-    parameters=(SCHEDULE_IN_PATH,),
-    body=ReasonRequest,
-    answer=Schedule,
-    failures=FAILURES | NOT_FOUND,
-)
-RUN_SCHEDULE = Endpoint(
-    name="run_schedule",
-    method="POST",
-    path="/schedules/{name}/run",
-    needs=Action.OPERATE,
-    description="Add the schedule's task or job now, even while the schedule is paused. Its due times stay the same. "
-    "Returns the new task.",
-    parameters=(SCHEDULE_IN_PATH,),
-    body=ReasonRequest,
-    answer=Task,
-    failures=FAILURES | NOT_FOUND,
-)
+SCHEDULES = Endpoint("schedules", "GET /schedules", Nothing, list[Schedule], Action.SEE_PAYLOADS,
+    says="The schedules that add to groups that the token may access, sorted by name.")
+SCHEDULE = Endpoint("schedule", "GET /schedules/{name}", ScheduleByName, Schedule, Action.SEE_PAYLOADS, also=NOT_FOUND,
+    says="The schedule with this name. If the token can't access its group, it counts as not found.")
+PUT_SCHEDULE = Endpoint("put_schedule", "PUT /schedules/{name}", ScheduleRequest, Schedule, Action.OPERATE,
+    says="Create a schedule, or change the one with this name. A paused schedule stays paused.")
+DELETE_SCHEDULE = Endpoint("delete_schedule", "DELETE /schedules/{name}", ScheduleByName, Schedule, Action.OPERATE,
+    says="Delete a schedule. Tasks and jobs that it has added are kept. Returns the deleted schedule.",
+    also=NOT_FOUND)
+PAUSE_SCHEDULE = Endpoint("pause_schedule", "POST /schedules/{name}/pause", ReasonBySchedule, Schedule, Action.OPERATE,
+    says="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
+    also=NOT_FOUND)
+RESUME_SCHEDULE = Endpoint("resume_schedule", "POST /schedules/{name}/resume", ReasonBySchedule, Schedule,
+    Action.OPERATE,
+    says="Resume a schedule from now on. Due times during the pause do not count as missed.",
+    also=NOT_FOUND)
+RUN_SCHEDULE = Endpoint("run_schedule", "POST /schedules/{name}/run", ReasonBySchedule, Task, Action.OPERATE,
+    says="Add the schedule's task or job now, even while the schedule is paused. Its due times stay the same. Returns "
+         "the new task.",
+    also=NOT_FOUND, repeat=Repeat.NEVER)
 
 # ---- What operators do
-
-AUDIT = Endpoint(
-    name="audit",
-    path="/audit",
-    needs=Action.OPERATE,
-    description="Changes that people and tokens with the scope `operate` made, newest first.\n\n"
-    "A token restricted to groups sees only changes to individual groups that it allows, not changes to several "
-    "groups or to none.",
-    parameters=(
-        Parameter("by", AUDIT_TEXT, "A user's name, or `token:` and the name of a token."),
-        Parameter("action", AUDIT_TEXT, "requeue, move, purge, edit, pause, create token, ..."),
-        Parameter("group", {"type": "string", "maxLength": GROUP_LENGTH + 1}, "A name, or a prefix followed by *."),
-        Parameter("since", TEXT, f"Only changes at or after this time: {AUDIT_TIME}"),
-        Parameter("until", TEXT, f"Only changes before this time: {AUDIT_TIME}"),
-        Parameter("reason", AUDIT_TEXT, "Part of the reason, ignoring case."),
-        Parameter("after", TEXT, "The `after` of the previous page. Ignored with `format`."),
-        _limit(1_000),
-        Parameter("format", FORMAT, "Return all entries as a file instead of a page of JSON."),
-    ),
-    answer=AuditPage,
-    media=(JSON, CSV, NDJSON),
-)
-BULK_PREVIEW = Endpoint(
-    name="bulk_preview",
-    method="POST",
-    path="/bulk/preview",
-    needs=Action.OPERATE,
-    description="Count and sample the tasks that a bulk operation would change. Nothing is changed.",
-    body=BulkPreviewRequest,
-    answer=Preview,
-)
-BULK = Endpoint(
-    name="bulk",
-    method="POST",
-    path="/bulk",
-    needs=Action.OPERATE,
-    description="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
-    "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation may "
-    "already have ended when the response arrives: see its `state`.",
-    body=BulkRequest,
-    answer=Operation,
-    failures=FAILURES | KEY_REUSED,
-    status=202,
-)
-OPERATIONS = Endpoint(
-    name="operations",
-    path="/operations",
-    needs=Action.OPERATE,
-    description="Bulk operations, newest first. A token restricted to some groups sees only its own.",
-    parameters=(
-        Parameter(
-            "state",
-            _one_of(*OperationState),
-            "Only operations in this state.",
-        ),
-        AFTER_ID,
-        LIMIT,
-    ),
-    answer=OperationsPage,
-)
-OPERATION = Endpoint(
-    name="operation",
-    path="/operations/{id}",
-    needs=Action.OPERATE,
-    description="A bulk operation: what was requested, its progress, and whether it can be undone.",
-    parameters=(IN_PATH,),
-    answer=Operation,
-    failures=FAILURES | NOT_FOUND,
-)
-OPERATION_ITEMS = Endpoint(
-    name="operation_items",
-    path="/operations/{id}/items",
-    needs=Action.OPERATE,
-    description="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
-    parameters=(
-        IN_PATH,
-        Parameter("outcome", _one_of(*ItemOutcome), "Only tasks with this outcome."),
-        AFTER_ID,
-        LIMIT,
-    ),
-    answer=ItemsPage,
-    failures=FAILURES | NOT_FOUND,
-)
-CANCEL_OPERATION = Endpoint(
-    name="cancel_operation",
-    method="POST",
-    path="/operations/{id}/cancel",
-    needs=Action.OPERATE,
-    description="Cancel a bulk operation. It first finishes the tasks that it is changing. A finished operation is not "
-    "affected.",
-    parameters=(IN_PATH,),
-    answer=Operation,
-    failures=FAILURES | NOT_FOUND,
-)
-UNDO_OPERATION = Endpoint(
-    name="undo_operation",
-    method="POST",
-    path="/operations/{id}/undo",
-    needs=Action.OPERATE,
-    description="Undo a bulk operation, except for tasks that have changed since. The undo is itself an operation.",
-    parameters=(IN_PATH,),
-    body=ReasonRequest,
-    answer=Operation,
-    failures=FAILURES | NOT_FOUND,
-    status=202,
-)
+AUDIT = Endpoint("audit", "GET /audit", AuditFileRequest, AuditPage, Action.OPERATE, media=(JSON, CSV, NDJSON),
+    says="Changes that people and tokens with the scope `operate` made, newest first.\n\n"
+         "A token restricted to groups sees only changes to individual groups that it allows, not changes to several "
+         "groups or to none.")
+BULK_PREVIEW: Endpoint[..., Any, Preview] = Endpoint("bulk_preview", "POST /bulk/preview",
+    BulkPreviewRequest, Preview, Action.OPERATE,
+    says="Count and sample the tasks that a bulk operation would change. Nothing is changed.")
+BULK: Endpoint[..., Any, Operation] = Endpoint("bulk", "POST /bulk", BulkRequest, Operation, Action.OPERATE,
+    says="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
+         "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation "
+         "may already have ended when the response arrives: see its `state`.",
+    also=KEY_REUSED, status=202, repeat=Repeat.BY_KEY)
+OPERATIONS = Endpoint("operations", "GET /operations", OperationsRequest, OperationsPage, Action.OPERATE,
+    says="Bulk operations, newest first. A token restricted to some groups sees only its own.")
+OPERATION = Endpoint("operation", "GET /operations/{id}", ById, Operation, Action.OPERATE, also=NOT_FOUND,
+    says="A bulk operation: what was requested, its progress, and whether it can be undone.")
+OPERATION_ITEMS = Endpoint("operation_items", "GET /operations/{id}/items", ItemsRequest, ItemsPage, Action.OPERATE,
+    says="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
+    also=NOT_FOUND)
+CANCEL_OPERATION = Endpoint("cancel_operation", "POST /operations/{id}/cancel", ById, Operation, Action.OPERATE,
+    says="Cancel a bulk operation. It first finishes the tasks that it is changing. A finished operation is not "
+         "affected.",
+    also=NOT_FOUND)
+UNDO_OPERATION = Endpoint("undo_operation", "POST /operations/{id}/undo", ReasonById, Operation, Action.OPERATE,
+    says="Undo a bulk operation, except for tasks that have changed since. The undo is itself an operation.",
+    also=NOT_FOUND, status=202, repeat=Repeat.NEVER)
 
 # ---- The server
+HEALTHZ = Endpoint("healthz", "GET /healthz", Nothing, Health, None, failures={},
+    says="The server process is alive. The check does not query the database, because a restart of this process would "
+         "not repair it.")
+READYZ = Endpoint("readyz", "GET /readyz", Nothing, Health, None, failures={503: FAILURES[503]},
+    says="The server process is ready: it can read and write the store, and it is not about to stop. Otherwise the "
+         "response says why.")
+METRICS = Endpoint("metrics", "GET /metrics", Nothing, bytes, Action.SEE,
+    says="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
+         "A program on the server's own machine needs no token unless the server has a public URL. The token must have "
+         "access to all groups.",
+    failures=TOKEN_FAILURES, media=("text/plain", "application/openmetrics-text"), is_local=True)
+SCHEMA = Endpoint("schema", "GET /schema", Nothing, Tree, None, failures={},
+    says="The OpenAPI description of this API.")
 
-HEALTHZ = Endpoint(
-    name="healthz",
-    path="/healthz",
-    needs=None,
-    description="The server process is alive. The check does not query the database, because a restart of this "
-    "process would not repair it.",
-    answer=Health,
-    failures={},
+# fmt: on
+ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
+    GROUPS,
+    STATS,
+    GROUP_TASKS,
+    GROUP_BY_QUERY,
+    PAUSE,
+    RESUME,
+    TASK,
+    TASKS,
+    TASKS_BY_BODY,
+    HISTORY,
+    SEARCH,
+    EXPORT,
+    UPDATE,
+    CLAIM,
+    IMPORT,
+    HEARTBEAT,
+    PROGRESS,
+    CLIENTS,
+    JOBS,
+    ENQUEUE,
+    JOB,
+    DELETE_JOB,
+    REQUEUE_JOB,
+    COMMAND_PROJECTS,
+    COMMAND_STATUS,
+    SUBMIT_COMMANDS,
+    COMMAND_LISTS,
+    COMMAND_LIST,
+    REOPEN_COMMAND_LIST,
+    COMMAND_RESULTS,
+    COMMAND,
+    RETRY_COMMANDS,
+    STASH_COMMANDS,
+    UNSTASH_COMMANDS,
+    ARCHIVE_COMMANDS,
+    EXPORT_COMMANDS,
+    IMPORT_COMMANDS,
+    SCHEDULES,
+    SCHEDULE,
+    PUT_SCHEDULE,
+    DELETE_SCHEDULE,
+    PAUSE_SCHEDULE,
+    RESUME_SCHEDULE,
+    RUN_SCHEDULE,
+    AUDIT,
+    BULK_PREVIEW,
+    BULK,
+    OPERATIONS,
+    OPERATION,
+    OPERATION_ITEMS,
+    CANCEL_OPERATION,
+    UNDO_OPERATION,
+    HEALTHZ,
+    READYZ,
+    METRICS,
+    SCHEMA,
 )
-READYZ = Endpoint(
-    name="readyz",
-    path="/readyz",
-    needs=None,
-    description="The server process is ready: it can read and write the store, and it is not about to stop. "
-    "Otherwise the response says why.",
-    answer=Health,
-    failures={503: FAILURES[503]},
-)
-METRICS = Endpoint(
-    name="metrics",
-    path="/metrics",
-    needs=Action.SEE,
-    description="Metrics of the server and of each group, for Prometheus: in its text format, or as OpenMetrics.\n\n"
-    "A program on the server's own machine needs no token unless the server has a public URL. The token must have "
-    "access to all groups.",
-    answer=bytes,
-    failures=TOKEN_FAILURES,
-    media=("text/plain", "application/openmetrics-text"),
-    is_local=True,
-)
-SCHEMA = Endpoint(
-    name="schema",
-    path="/schema",
-    needs=None,
-    description="The OpenAPI description of this API.",
-    answer=Tree,
-    failures={},
-)
-
-ENDPOINTS: tuple[Endpoint[Any], ...] = tuple(each for each in list(globals().values()) if isinstance(each, Endpoint))

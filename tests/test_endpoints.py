@@ -9,6 +9,8 @@ import pytest
 
 from taskstore import endpoints
 from taskstore.endpoints import ENDPOINTS
+from taskstore.types.commands import CommandRequest
+from taskstore.types.requests import ById, ReasonByGroup
 
 pytestmark = pytest.mark.once
 
@@ -19,21 +21,17 @@ def test_a_row_has_a_name_and_a_place_of_its_own():
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=[each.name for each in ENDPOINTS])
-def test_a_row_names_the_types_of_its_body_and_of_its_answer(endpoint):
-    has_body = endpoint.method in ("POST", "PUT") and endpoint is not endpoints.CANCEL_OPERATION
-    assert (endpoint.body is not None) == has_body
-    for kind in (endpoint.body, endpoint.answer, endpoint.or_answer):
+def test_a_row_names_the_types_of_its_request_and_of_its_answer(endpoint):
+    assert {*endpoint.in_path} <= endpoint.fields.keys()
+    for kind in (endpoint.kind, endpoint.answer, endpoint.or_answer):
         named = [each for each in (kind, *get_args(kind)) if isinstance(each, type) and not get_origin(each)]
         assert {each.__module__.rpartition(".")[0] for each in named} <= {"taskstore.types", ""}
 
 
 def test_values_in_a_path_are_quoted():
-    assert endpoints.PAUSE.path_with({"name": "pay/é ?#%"}) == "/groups/pay/%C3%A9%20%3F%23%25/pause"
-    path = {"project": "a/b", "id": "1_0"}
-    assert endpoints.COMMAND.path_with(path) == "/commands/a%2Fb/command/1_0"
-    assert endpoints.OPERATION.path_with({"id": -1}) == "/operations/-1"
-    with pytest.raises(KeyError):
-        endpoints.OPERATION.path_with({"name": "1"})
+    assert endpoints.PAUSE.path_of(ReasonByGroup("pay/é ?#%")) == "/groups/pay/%C3%A9%20%3F%23%25/pause"
+    assert endpoints.COMMAND.path_of(CommandRequest("a/b", "1_0")) == "/commands/a%2Fb/command/1_0"
+    assert endpoints.OPERATION.path_of(ById(-1)) == "/operations/-1"
 
 
 def test_the_table_needs_no_django():

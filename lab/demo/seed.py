@@ -10,9 +10,10 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from django.db.models import Sum
+from msgspec.structs import replace
 
 from tasks_app import schedules
 from tasks_app.control import pauses

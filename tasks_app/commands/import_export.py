@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import asdict, replace
 from itertools import chain
 from tempfile import SpooledTemporaryFile
-from typing import Any
+
+from msgspec.structs import replace
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
@@ -29,6 +29,7 @@ from taskstore.types.command_record import (
     why_no_id,
 )
 from taskstore.types.commands import ImportedCommands, why_no_line
+from taskstore.types.records import wrong_members
 from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.sentences import text
 from taskstore.types.tasks import NOBODY, Problem
@@ -205,7 +206,7 @@ def entries_in(body: bytes) -> Mapping[int, Entry]:
             status, record = entry = Line.read(tree).entry
         except NotACommand as problem:
             raise strict_json.wrong(str(problem)) from None
-        refuse((path, "is not a known field") for path in _unknown(tree, asdict(Line.of(entry))))
+        refuse(wrong_members(Line, tree))
         refuse(_problems(status, record))
         duplicates: list[Problem] = []
         for path, command in commands_of(entry):
@@ -227,19 +228,6 @@ def commands_of(entry: Entry) -> Iterator[tuple[str, Command]]:
         yield "command.", record
     else:
         yield from ((f"list.commands[{place}].", command) for place, command in enumerate(record.commands))
-
-
-def _unknown(tree: Any, known: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of the JSON members that the parsed record does not have."""
-    if isinstance(tree, dict):
-        for name, value in tree.items():
-            if name in known:
-                yield from _unknown(value, known[name], f"{path}{name}.")
-            else:
-                yield path + name
-    elif isinstance(tree, list):
-        for place, (value, each) in enumerate(zip(tree, known, strict=True)):
-            yield from _unknown(value, each, f"{path.rstrip('.')}[{place}].")
 
 
 def _problems(status: CommandStatus, record: Command | CommandList) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -164,7 +164,7 @@ def command_seen(task: Task, project: str) -> CommandSeen | None:
 def seen_as(command: Command, task: Task | TaskRecord, project: str, status: CommandStatus) -> CommandSeen:
     """Return a command of a task, which is the command itself or its list."""
     return CommandSeen(
-        **{each.name: getattr(command, each.name) for each in fields(command)},
+        **{name: getattr(command, name) for name in command.__struct_fields__},
         first_id=command.first_id,
         project=project,
         status=status,

@@ -15,7 +15,7 @@ from ..conf import retention
 from ..models import Task
 from ..offload.pieces import streamed
 from ..reading import audit as audited
-from ..reading.audit import FIELDS, Page, Wanted, cursor_in, file_of
+from ..reading.audit import FIELDS, Page, Wanted, cursor, file_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from . import parameters
 from .pages import reads, without_empty_fields
@@ -38,7 +38,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     if "" in request.GET.dict().values():
         return redirect(without_empty_fields(request))
     try:
-        found = audited.page_of(_wanted(request, "after"), after=cursor_in(request.GET))
+        found = audited.page_of(_wanted(request, "after"), after=cursor(request.GET.get("after")))
     except InvalidInput as refused:
         return _page(request, None, refused)
     return _page(request, found)

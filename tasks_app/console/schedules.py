@@ -15,7 +15,6 @@ import msgspec
 from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
-from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
@@ -108,7 +107,7 @@ class ScheduleForm(TellingForm):
         if before:
             del self.fields["name"]
             unseen = {*(() if sees_data else DATA)}
-            if before.task is not UNSET:
+            if before.task:
                 if not can_be_written(before.task.labels):
                     unseen.add("labels")
                 if not is_plain_text(with_plain_ends(before.task.data)):
@@ -130,22 +129,22 @@ class ScheduleForm(TellingForm):
         times = {"cron": given["cron"], "zone": given["zone"], "catch_up": CatchUp(given["catch_up"])}
         if given["adds"] == "job":
             return SchedulePlan(**times, job=self._job())
-        before = self._before.task if self._before else UNSET
-        data = "" if before is UNSET else before.data
+        before = self._before.task if self._before else None
+        data = before.data if before else ""
         # A browser sends all ends of lines alike.
         if "content" in given and with_plain_ends(given["content"]) != with_plain_ends(data):
             data = with_plain_ends(given["content"])
-        labels = given["labels"] if "labels" in given or before is UNSET else before.labels
+        labels = given["labels"] if "labels" in given or not before else before.labels
         task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0)
         return SchedulePlan(**times, task=task)
 
     def _job(self) -> PlannedJob:
         given = self.cleaned_data
-        before = self._before.job if self._before else UNSET
-        job = PlannedJob(function="") if before is UNSET else before
-        timeout_ms = given["timeout_s"] or UNSET
+        before = self._before.job if self._before else None
+        job = before or PlannedJob(function="")
+        timeout_ms = given["timeout_s"] or None
         options = msgspec.structs.replace(
-            job.options, max_attempts=given["max_attempts"] or UNSET, timeout_ms=timeout_ms
+            job.options, max_attempts=given["max_attempts"] or None, timeout_ms=timeout_ms
         )
         return PlannedJob(
             function=given["function"],
@@ -171,8 +170,8 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "arguments": json.dumps(plan.adds.args, ensure_ascii=False) if plan.adds.args else "",
         "named_arguments": json.dumps(plan.adds.kwargs, ensure_ascii=False) if plan.adds.kwargs else "",
         "queue": plan.adds.queue,
-        "max_attempts": plan.adds.options.options().max_attempts or "",
-        "timeout_s": "" if timeout_ms is UNSET else f"{Decimal(timeout_ms).scaleb(-3).normalize():f}",
+        "max_attempts": plan.adds.options.max_attempts or "",
+        "timeout_s": "" if timeout_ms is None else f"{Decimal(timeout_ms).scaleb(-3).normalize():f}",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -196,7 +196,7 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
         task=task.id,
         queue=queue_of(task.group) or "",
         status=status_of(task.group, task.state(now_ms), is_later=task.available_at_ms > now_ms),
-        **{each.name: getattr(record, each.name) for each in fields(record)},
+        **{name: getattr(record, name) for name in record.__struct_fields__},
         worker=attempt.worker,
         host=attempt.host,
         pid=attempt.pid,
@@ -269,7 +269,7 @@ def requeue(
     InvalidInput when parameters are not JSON.
     """
     refuse_unfinished(job, "requeued")
-    record = JobRecord(**{each.name: getattr(job, each.name) for each in fields(JobRecord)}).requeued(args, kwargs)
+    record = job.record.requeued(args, kwargs)
     refuse(problems_of(job.queue, record))
     change = Change(id=job.task, group=queue_group(job.queue), data=record.encode(), error="", release=True)
     try:

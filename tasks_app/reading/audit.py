@@ -90,9 +90,9 @@ class Page:
     after: Cursor | None
 
 
-def cursor_in(asked: Mapping[str, str]) -> Cursor | None:
-    """Return the cursor `after`, whose time is in microseconds; None without one. Raises InvalidInput."""
-    return Cursor.read(asked.get("after"), least=0, most=LATEST_MS * 1_000)
+def cursor(after: str | None) -> Cursor | None:
+    """Return the cursor of a link, whose time is in microseconds; None without one. Raises InvalidInput."""
+    return Cursor.read(after, least=0, most=LATEST_MS * 1_000)
 
 
 def page_of(wanted: Wanted, *, after: Cursor | None = None, scope: GroupScope = EVERY_GROUP, limit: int = PAGE) -> Page:

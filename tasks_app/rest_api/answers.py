@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from msgspec import UNSET
 from msgspec.structs import replace
-from rest_framework.request import Request
 
 from taskstore.errors import LimitExceeded
 from taskstore.types.progress import Progress
@@ -119,13 +118,13 @@ def _parts(
 # ---- Sending
 
 
-def response_of(request: Request, pieces: Iterator[bytes], size: int) -> HttpResponseBase:
+def response_of(request: HttpRequest, pieces: Iterator[bytes], size: int) -> HttpResponseBase:
     """The response of a view in a thread; `size`: how many bytes it has, roughly."""
     place = waited_place(size)
     if size <= BYTES_AT_ONCE:
         return HttpResponse(b"".join(pieces), content_type=JSONRenderer.media_type)
     first = next(pieces)
-    return streamed(request._request, going_on([first], pieces), JSONRenderer.media_type, place)
+    return streamed(request, going_on([first], pieces), JSONRenderer.media_type, place)
 
 
 def refuse_too_large(field: str, size: int, most: int) -> None:

@@ -19,7 +19,7 @@ from rest_framework.request import Request
 from taskstore.errors import InvalidInput
 
 from ..access import tokens
-from ..access.policy import may, scope_needed
+from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on, may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, network_of
 from ..database.outage import is_away
 from ..models import Scope, Token
@@ -101,10 +101,12 @@ class MayDo(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         if not isinstance(request.auth, Token):
             return False
-        endpoint = view.endpoint
-        if endpoint is None or may(request.auth, endpoint.needs):
+        needs = view.row and view.row.needs
+        if needs is None or may(request.auth, needs):
             return True
-        self.message = f"{scope_needed(request.auth, endpoint.needs).capitalize()}."
+        self.message = f"{scope_needed(request.auth, needs).capitalize()}."
+        if needs is Action.COMMANDS and not commands_are_on():  # So that nobody makes another token in vain.
+            self.message = f"Commands can't be submitted or changed, because {COMMANDS_ARE_OFF}."
         return False
 
 

@@ -1,52 +1,120 @@
-"""From the bytes of a request to a typed value, or an answer that names every wrong field."""
+"""From the parts of a request to a typed value, or an answer that names every wrong field."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from urllib.parse import parse_qsl, unquote_to_bytes
 
+import msgspec
 from django.conf import settings
-from django.http import UnreadablePostError
-from rest_framework.request import Request
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, UnreadablePostError
+from msgspec import Struct, inspect, structs
 
-from taskstore.errors import InvalidInput, LimitExceeded
-from taskstore.types.requests import AskedOperation, ClaimRequest, UpdateRequest
-from taskstore.types.scalars import whole
+from taskstore.endpoints import Endpoint, plain
+from taskstore.errors import InvalidInput, LimitExceeded, refuse
+from taskstore.types import sentences
+from taskstore.types.bulk import AgreedTasks
+from taskstore.types.requests import Asked, AskedOperation, ClaimRequest, UpdateRequest
+from taskstore.types.scalars import INT64_MIN, whole
+from taskstore.types.sentences import Written, text
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
 from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
-from ..offload.helper_process import helper
+from ..offload.threads import by_the_helper
 from ..reading import importing
-from ..wire import strict_json
 from ..wire.requests import ImportRequest, claim_of, import_of, update_of
-from ..wire.strict_json import AskedT, decoded, is_light, value_of
-from .base import digest_of
+from ..wire.strict_json import NOTHING, decode, is_light, refuse_many, value_of
 
 AT_ONCE = 250
 BYTES_AT_ONCE = 2**20
+KEY_LENGTH = 255
+SWITCH = {"0": False, "no": False, "false": False, "1": True, "yes": True, "true": True}
 
 Item = TypeVar("Item", NewTask, Change)
 
 
-def read(request: Request, asked: type[AskedT]) -> AskedT:
-    """The body as a value of this type, whatever Content-Type it announces.
-
-    Raises InvalidInput that names every wrong field, LimitExceeded when the body is too long.
-    """
+async def asked_in(row: Endpoint[..., Any, Any], request: HttpRequest, path: Mapping[str, str]) -> Any:
+    """Return the request that came with the path, the query and the body. Raises InvalidInput and LimitExceeded."""
+    given = given_in(row, request, path) if path or row.in_query or row.method == "GET" else NOTHING
+    if not row.in_body:
+        return value_of({}, row.kind, given)
     body = body_of(request)
     if is_light(body):
-        return value_of(strict_json.read(body), asked)
-    value: AskedT
-    [value] = helper.run(decoded, body, asked)
-    return value
+        return decode(body, row.kind, given)
+    return whole_of(await by_the_helper(decoded, body, row.kind, given, has_key(request)))
 
 
-def body_of(request: Request) -> bytes:
-    """The body as it was sent. Without Content-Length it is empty to DRF, which is why it is read here."""
-    meta = request._request.META  # Not through DRF's request: that takes a microsecond each time.
+def has_key(request: HttpRequest) -> bool:
+    return "HTTP_IDEMPOTENCY_KEY" in request.META
+
+
+# ---- The path and the query
+
+
+def given_in(row: Endpoint[..., Any, Any], request: HttpRequest, path: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the path and the query, by the fields of the request."""
+    if path:
+        refuse_broken_path(request, next(iter(path)))
+    given = {name: parsed(text, row.fields[name].type) for name, text in path.items()}
+    if row.in_query or (row.needs and not row.is_local):
+        given |= query_in(row, request)
+    return given
+
+
+def refuse_broken_path(request: HttpRequest, field: str) -> None:
+    """Servers replace what is no UTF-8 in a path, and one would read another group than the one that was meant."""
+    raw = request.scope.get("raw_path", b"") if isinstance(request, ASGIRequest) else b""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput({field: [sentences.PERCENT_ENCODED]}) from None
+
+
+def query_in(row: Endpoint[..., Any, Any], request: HttpRequest) -> dict[str, Any]:
+    """The parameters of the query. Raises InvalidInput when one is unknown, no UTF-8, or there twice and may not be."""
+    try:
+        pairs = parse_qsl(request.META["QUERY_STRING"], keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput({"query": [sentences.PERCENT_ENCODED]}) from None
+    if unknown := {
+        name: [sentences.unknown("parameter", row.in_query)] for name, _ in pairs if name not in row.in_query
+    }:
+        raise InvalidInput(unknown)
+    types = {name: row.fields[name].type for name in row.in_query}
+    lists = {name for name, type_ in types.items() if isinstance(plain(type_), inspect.VarTupleType)}
+    counted = Counter(name for name, _ in pairs if name not in lists)
+    if repeated := [name for name, times in counted.items() if times > 1]:
+        raise InvalidInput({"query": [f"must give each parameter only once: {', '.join(repeated)}"]})
+    single = {name: parsed(text, types[name]) for name, text in pairs if name not in lists}
+    return single | {name: [text for each, text in pairs if each == name] for name in lists}
+
+
+def parsed(text: str, type_: inspect.Type) -> Any:
+    """Return the value that a text in a URL stands for, if it can stand for one of this type."""
+    match plain(type_):
+        case inspect.IntType():
+            number = whole(text, INT64_MIN)
+            return Written(text) if number is None else number
+        case inspect.BoolType():
+            return SWITCH.get(text.lower(), Written(text))
+        case inspect.ListType(item_type=item):
+            return [parsed(part, item) for part in text.split(",")]
+    return text
+
+
+# ---- The body
+
+
+def body_of(request: HttpRequest) -> bytes:
+    """The body as it was sent, also without Content-Length."""
+    meta = request.META
     encoding = meta.get("HTTP_CONTENT_ENCODING", "identity")
     if encoding.lower() != "identity":
         raise InvalidInput({"Content-Encoding": ["must be absent or identity: the server does not decompress bodies"]})
@@ -55,7 +123,7 @@ def body_of(request: Request) -> bytes:
     announced = whole(length) or 0
     try:
         # What is announced is looked at first: what is never sent must not be waited for.
-        body: bytes = request._request.read(most + 1) if announced <= most else b""
+        body: bytes = request.read(most + 1) if announced <= most else b""
     except UnreadablePostError:
         raise InvalidInput({"body": ["must be complete: the connection broke before its end"]}) from None
     if max(announced, len(body)) > most:
@@ -73,35 +141,34 @@ class LargeUpdate:
     groups: frozenset[str]  # That the adds name.
     commit: Commit
 
-    @classmethod
-    def of(cls, parts: Sequence[Any]) -> LargeUpdate:
-        """Put together again what `update` or `tasks_of_file` yielded."""
-        whole, *pieces = parts
-        lists: dict[type, list[Any]] = {NewTask: [], Change: []}
-        for piece in pieces:
-            lists[type(piece[0])] += piece
-        commit = replace(whole.commit, adds=tuple(lists[NewTask]), updates=tuple(lists[Change]))
-        update: LargeUpdate = replace(whole, commit=commit)
-        return update
-
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
         return replace(self.commit, scope=scope, key=key)
 
 
-def update(body: bytes, has_key: bool) -> Iterator[Any]:
-    """An UpdateRequest in parts. Raises InvalidInput that names every wrong field, and LimitExceeded."""
-    [asked] = decoded(body, UpdateRequest)
-    yield from _parts(asked, asked.groups, update_of(asked, EVERY_GROUP, key=None), has_key)
+def whole_of(parts: Sequence[Any]) -> Any:
+    """Put together again what `decoded` or `tasks_of_file` yielded."""
+    first, *pieces = parts
+    if not isinstance(first, LargeUpdate):
+        return first
+    lists: dict[type, list[Any]] = {NewTask: [], Change: []}
+    for piece in pieces:
+        lists[type(piece[0])] += piece
+    return replace(first, commit=replace(first.commit, adds=tuple(lists[NewTask]), updates=tuple(lists[Change])))
 
 
-def claim(body: bytes) -> Iterator[ClaimRequest]:
-    """A ClaimRequest. Raises InvalidInput that names every wrong field, and LimitExceeded.
+def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, has_key: bool = False) -> Iterator[Any]:
+    """The request that a large body holds, an update in parts; to be done where nobody waits.
 
-    What a claim may not ask for is refused here: to take a million groups out of the pipe and to look at each of
-    them would stop the event loop for seconds.
+    Raises InvalidInput that names every wrong field, and LimitExceeded.
     """
-    [asked] = decoded(body, ClaimRequest)
-    refuse_wrong(claim_of(asked, EVERY_GROUP, key=None), limits())
+    refuse_many(body, limits().values)
+    asked = decode(body, kind, given)
+    if isinstance(asked, UpdateRequest):
+        yield from _parts(asked, asked.groups, update_of(asked, EVERY_GROUP, key=None), has_key)
+        return
+    if isinstance(asked, ClaimRequest):
+        # To take a million groups out of the pipe and to look at each of them would stop the event loop for seconds.
+        refuse_wrong(claim_of(asked, EVERY_GROUP, key=None), limits())
     yield asked
 
 
@@ -135,3 +202,50 @@ def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
             piece, size = [], 0
     if piece:
         yield piece
+
+
+# ---- Idempotency keys
+
+
+@runtime_checkable
+class HasDigest(Protocol):
+    """A request whose digest was made where it was decoded."""
+
+    @property
+    def clientid(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+
+WithKey = AskedOperation | HasDigest | AgreedTasks
+
+
+def resend_key(header: str, asked: WithKey, holder: str) -> ResendKey | None:
+    """The idempotency key that header or body give; None without one."""
+    key = header or asked.key
+    if not key:
+        return None
+    if asked.key and header and asked.key != header:
+        raise InvalidInput({"key": ["must equal the header Idempotency-Key, or be absent"]})
+    refuse(text("key", key, KEY_LENGTH))
+    # Asked in this order: whether something has a digest takes longer to find out than to make it.
+    return ResendKey(f"{holder}/{key}", digest_of(asked) if isinstance(asked, Struct) else asked.digest)
+
+
+def digest_of(asked: Struct) -> str:
+    """Of the request as a value: how it was written, and the key itself, do not count.
+
+    Nor does the order in which its type names the fields: that may be another one in the next version, which a request
+    that is sent again may meet.
+    """
+    if getattr(asked, "key", ""):
+        asked = structs.replace(asked, key="")
+    try:
+        value = msgspec.json.encode(asked, order="sorted")
+    except UnicodeEncodeError:  # Text with a lone surrogate: what looks at the fields later refuses it by name.
+        value = ascii(asked).encode()
+    return hashlib.sha256(type(asked).__name__.encode() + value).hexdigest()

@@ -1,50 +1,48 @@
-"""Liveness, readiness and metrics."""
+"""Liveness, readiness, metrics, and the description of the API."""
 
 from __future__ import annotations
 
 from django.http import HttpResponse
 from rest_framework.exceptions import PermissionDenied
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import StoreDamaged, StoreUnavailable
+from taskstore.types.requests import Nothing
 from taskstore.types.server import Health
 
 from ..database.outage import DAMAGED, outage
 from ..models import Task
-from ..reading import metrics
+from ..reading.metrics import page
 from ..writer.peers import INSTANCE
 from ..writer.readiness import readiness
-from .authentication import MachineOrToken
-from .base import LoopView, OpenView, View, serves
-from .errors import ENCODER
+from .base import Who, serves
+from .schema import Tree, description
 
 
-class Healthz(OpenView, LoopView):
-    @serves(endpoints.HEALTHZ)
-    async def get(self, request: Request) -> bytes:
-        return ENCODER.encode(Health(instance=INSTANCE))
+@serves(endpoints.HEALTHZ)
+async def healthz(asked: Nothing, who: Who) -> Health:
+    return Health(instance=INSTANCE)
 
 
-class Readyz(OpenView):
-    @serves(endpoints.READYZ)
-    def get(self, request: Request) -> Response:
-        if readiness.is_withdrawn:
-            raise StoreUnavailable("this server is stopping: use another one")
-        if outage.is_damaged:
-            raise StoreDamaged(f"{DAMAGED}: an operator has to repair it, or to restore a backup")
-        Task.objects.find([0])
-        Task.objects.check_writable()
-        return Response(Health(instance=INSTANCE))
+@serves(endpoints.READYZ)
+def readyz(asked: Nothing, who: Who) -> Health:
+    if readiness.is_withdrawn:
+        raise StoreUnavailable("this server is stopping: use another one")
+    if outage.is_damaged:
+        raise StoreDamaged(f"{DAMAGED}: an operator has to repair it, or to restore a backup")
+    Task.objects.find([0])
+    Task.objects.check_writable()
+    return Health(instance=INSTANCE)
 
 
-class Metrics(View):
-    authentication_classes = (MachineOrToken,)
+@serves(endpoints.METRICS)
+def metrics(asked: Nothing, who: Who) -> HttpResponse:
+    if not who.scope.is_everything:
+        raise PermissionDenied("This token has no access to some of the groups.")
+    text, media_type = page(who.request.META.get("HTTP_ACCEPT", ""))
+    return HttpResponse(text, content_type=media_type)
 
-    @serves(endpoints.METRICS)
-    def get(self, request: Request) -> HttpResponse:
-        if not self.scope().is_everything:
-            raise PermissionDenied("This token has no access to some of the groups.")
-        text, media_type = metrics.page(request.META.get("HTTP_ACCEPT", ""))
-        return HttpResponse(text, content_type=media_type)
+
+@serves(endpoints.SCHEMA)
+def schema(asked: Nothing, who: Who) -> Tree:
+    return description()

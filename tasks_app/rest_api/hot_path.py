@@ -18,7 +18,6 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse, JsonResponse
 from rest_framework.exceptions import AuthenticationFailed
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from taskstore import endpoints
@@ -26,14 +25,11 @@ from taskstore.types.requests import ClaimRequest, UpdateRequest
 
 from ..access.tokens import waiting_tokens
 from ..models import Task as StoredTask
-from ..offload.threads import by_the_helper
-from ..wire import strict_json
 from ..wire.requests import claim_of, update_of
-from ..wire.strict_json import is_light, value_of
-from . import bodies, health
+from . import health  # noqa: F401 - its handlers.
 from .answers import Body, outcome_of
 from .authentication import NO_TOKEN
-from .base import LoopView, serves
+from .base import View, Who, serves
 from .bodies import LargeUpdate
 from .errors import JSONRenderer
 
@@ -47,48 +43,30 @@ PAUSE_AFTER_BYTES = 2**20  # Of a body.
 log = logging.getLogger(__name__)
 
 
-class Update(LoopView):
-    @serves(endpoints.UPDATE)
-    async def post(self, request: Request) -> Body:
-        body = bodies.body_of(request)
-        asked: UpdateRequest | LargeUpdate
-        if is_large := not is_light(body):
-            has_key = "HTTP_IDEMPOTENCY_KEY" in request._request.META
-            asked = LargeUpdate.of(await by_the_helper(bodies.update, body, has_key))
-        else:
-            asked = value_of(strict_json.read(body), UpdateRequest)
-        for group in asked.groups:
-            self.must_reach(group)
-        key = self.key_of(asked)
-        if isinstance(asked, LargeUpdate):
-            operation = asked.operation(self.scope(), key)
-        else:
-            operation = update_of(asked, self.scope(), key)
-        return await outcome_of(await StoredTask.objects.aperform(operation, is_checked=is_large))
+@serves(endpoints.UPDATE)
+async def update(asked: UpdateRequest | LargeUpdate, who: Who) -> Body:
+    who.must_reach(*asked.groups)
+    is_large, key = isinstance(asked, LargeUpdate), who.key_of(asked)
+    operation = asked.operation(who.scope, key) if isinstance(asked, LargeUpdate) else update_of(asked, who.scope, key)
+    return await outcome_of(await StoredTask.objects.aperform(operation, is_checked=is_large))
 
 
-class ClaimTasks(LoopView):
-    @serves(endpoints.CLAIM)
-    async def post(self, request: Request) -> Body:
-        body = bodies.body_of(request)
-        if is_light(body):
-            asked = value_of(strict_json.read(body), ClaimRequest)
-        else:
-            [asked] = await by_the_helper(bodies.claim, body)
-        for group in asked.wanted:
-            self.must_reach(group)
-        operation = claim_of(asked, self.scope(), self.key_of(asked))
-        if not asked.wait:
-            return await outcome_of(await StoredTask.objects.aperform(operation))
-        async with waiting_tokens.while_valid(self.token(), AuthenticationFailed(NO_TOKEN)):
-            return await outcome_of(await StoredTask.objects.aperform(operation))
+@serves(endpoints.CLAIM)
+async def claim(asked: ClaimRequest, who: Who) -> Body:
+    who.must_reach(*asked.wanted)
+    operation = claim_of(asked, who.scope, who.key_of(asked))
+    if not asked.wait:
+        return await outcome_of(await StoredTask.objects.aperform(operation))
+    async with waiting_tokens.while_valid(who.token, AuthenticationFailed(NO_TOKEN)):
+        return await outcome_of(await StoredTask.objects.aperform(operation))
 
 
+ClaimView, UpdateView = View.of(endpoints.CLAIM), View.of(endpoints.UPDATE)
 # Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
-VIEWS: Mapping[tuple[str, str], type[LoopView]] = {
-    (endpoint.method, endpoint.path): view
-    for view in (ClaimTasks, Update, health.Healthz)
-    for endpoint in view.served()
+VIEWS: Mapping[tuple[str, str], type[View]] = {
+    (row.method, row.path): view
+    for view in (ClaimView, UpdateView, View.of(endpoints.HEALTHZ))
+    for row in view.rows.values()
 }
 
 # What every answer says.
@@ -121,13 +99,13 @@ class HotPath:
             return
         view, request = kind(), ASGIRequest(scope, BytesIO(body))
         view.setup(request)
-        may_wait = kind is ClaimTasks and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
+        may_wait = kind is ClaimView and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
         del body  # What is left of it while the request is answered is up to the view.
         answer: Answer | None = None
         with _while_connected(receive) if may_wait else nullcontext():
             try:
                 await view.admit(request)
-                answer = Answer(200, HEADERS, await view.handler(view.request))
+                answer = Answer(200, HEADERS, cast("Body", await view.answer({})))
             except Exception as error:
                 answer = _failure(error, view)
             finally:
@@ -164,10 +142,11 @@ async def _body(receive: Receive) -> bytes | None:
             return b"".join(chunks)
 
 
-def failure_of(kind: type[LoopView], error: Exception) -> Answer:
+def failure_of(kind: type[View], error: Exception) -> Answer:
     """The answer to a request whose operation has failed, without the request."""
-    path = kind.served()[0].path
-    view, request = kind(), ASGIRequest({"type": "http", "method": "POST", "path": path, "headers": []}, BytesIO())
+    [row] = kind.rows.values()
+    scope = {"type": "http", "method": row.method, "path": row.path, "headers": []}
+    view, request = kind(), ASGIRequest(scope, BytesIO())
     view.setup(request)
     view.request = view.initialize_request(request)
     try:
@@ -176,7 +155,7 @@ def failure_of(kind: type[LoopView], error: Exception) -> Answer:
         del view.request
 
 
-def _failure(error: Exception, view: LoopView) -> Answer:
+def _failure(error: Exception, view: View) -> Answer:
     """What to answer; the log has the number of what nobody expected."""
     try:
         response = cast("HttpResponse", view.finished(view.handle_exception(error)))

@@ -35,8 +35,9 @@ from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .answers import encoded, is_long, outcome_of
-from .base import LoopView, resend_key
-from .hot_path import HEADERS, Answer, ClaimTasks, Update, failure_of
+from .base import View
+from .bodies import resend_key
+from .hot_path import HEADERS, Answer, ClaimView, UpdateView, failure_of
 
 MOST_KNOWN = 4_096  # Heads, tokens, and bodies of claims of all tokens. When there are more, all are forgotten.
 LONGEST_KNOWN = 1_024  # Bytes of a head, or of the body of a claim.
@@ -79,7 +80,7 @@ class Connection(Protocol):
 class Head(NamedTuple):
     """A head that the long way has read before."""
 
-    view: type[LoopView]
+    view: type[View]
     secret: str
 
 
@@ -156,7 +157,7 @@ class Lane:
         if len(self._heads) >= self.most_known:
             self._heads.clear()
         if self.most_known:
-            self._heads[rest] = Head(ClaimTasks if plain[1] == b"/claim" else Update, secret.strip())
+            self._heads[rest] = Head(ClaimView if plain[1] == b"/claim" else UpdateView, secret.strip())
 
     def find(self, raw: bytes) -> Request | None:
         """Look a head up. None: the long way has to read it."""
@@ -205,7 +206,7 @@ class Lane:
         return grant
 
     def _operation(self, grant: Grant, request: Request, body: bytes) -> Operation | None:
-        is_claim = request.head.view is ClaimTasks
+        is_claim = request.head.view is ClaimView
         read = grant.claims.get(body) if is_claim else _deletes(grant, body)
         if read is None:
             read = _as_the_views_read(grant, body, is_claim=is_claim)
@@ -270,7 +271,7 @@ class AskedOnLane(Asked):
     """An operation of the lane: what came of it goes to its connection, without a future."""
 
     connection: Connection
-    view: type[LoopView]
+    view: type[View]
     _prepared: tuple[list[TaskRecord], bytes] | None = field(default=None, init=False)
 
     @property

@@ -1,4 +1,4 @@
-"""Bulk operations over REST: start one, preview it, follow it, cancel it, undo it."""
+"""What operators do over REST: bulk operations, and the audit log."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from django.db.models import QuerySet
+from django.http import HttpResponse, StreamingHttpResponse
 from django.urls import reverse
-from msgspec import UNSET
 from rest_framework.exceptions import NotFound
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.types.bulk import (
+    AgreedTasks,
     BulkParameters,
-    BulkPreviewRequest,
-    BulkRequest,
     ByState,
     Item,
     ItemOutcome,
     ItemsPage,
+    ItemsRequest,
     Links,
     Operation,
     OperationsPage,
+    OperationsRequest,
     OperationState,
     OperationVerb,
     SelectedTasks,
@@ -32,18 +31,27 @@ from taskstore.types.bulk import (
 )
 from taskstore.types.bulk import Preview as PreviewAnswer
 from taskstore.types.bulk_actions import OPTIONS
-from taskstore.types.requests import ReasonRequest
+from taskstore.types.history import AuditFileRequest, AuditPage
+from taskstore.types.requests import ById, ReasonById
 from taskstore.types.tasks import State
 
-from .. import bulk
+from .. import bulk as verbs
 from ..core.operations import GroupScope
 from ..models import BulkItem, BulkOperation
-from . import bodies
-from .base import View, key_header, resend_key, serves
-from .search import choice_in, integer, page_size_in, query_of
+from ..offload.pieces import streamed
+from ..reading import audit as entries
+from ..reading.exporting import MEDIA_TYPES, Format
+from .base import Who, serves
+from .errors import ENCODER
+
+LINKS = {"operation": "operation", "items": "operation_items", "cancel": "cancel_operation", "undo": "undo_operation"}
+COPIED = (
+    *("group", "expected", "done", "skipped", "failed", "gone", "by", "reason", "began_at_ms", "ended_at_ms"),
+    *("cancelled_by", "undoes"),
+)
 
 
-def preview_answer(action: bulk.Action, seen: bulk.Preview) -> PreviewAnswer:
+def preview_answer(action: verbs.Action, seen: verbs.Preview) -> PreviewAnswer:
     targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
     return PreviewAnswer(
         count=seen.count,
@@ -54,7 +62,7 @@ def preview_answer(action: bulk.Action, seen: bulk.Preview) -> PreviewAnswer:
         samples=tuple(seen.samples),
         bound=seen.selection.bound,
         as_of=seen.selection.as_of_ms,
-        to_type=bulk.to_type(action.words, seen),
+        to_type=verbs.to_type(action.words, seen),
         targets=targets if action.makes_available else None,
         ended=seen.ended if action.makes_available else None,
     )
@@ -65,39 +73,22 @@ def answer_of(operation: BulkOperation, **more: Any) -> Operation:
     kept = operation.parameters
     options = {name: kept.get(name, option.default) for name, option in OPTIONS.items()}
     claimed = WithClaimed.TAKE if kept.get("takes_claimed") else WithClaimed.SKIP
-    names = {
-        "operation": "operation",
-        "items": "operation_items",
-        "cancel": "cancel_operation",
-        "undo": "undo_operation",
-    }
     return Operation(
         id=operation.pk,
         verb=OperationVerb(operation.verb),
         selection=operation.in_words,
-        group=operation.group,
         parameters=BulkParameters(**options, claimed=claimed),
         state=OperationState(operation.state),
-        expected=operation.expected,
-        done=operation.done,
-        skipped=operation.skipped,
-        failed=operation.failed,
-        gone=operation.gone,
-        by=operation.by,
-        reason=operation.reason,
-        began_at_ms=operation.began_at_ms,
-        ended_at_ms=operation.ended_at_ms,
-        cancelled_by=operation.cancelled_by,
-        undoes=operation.undoes,
-        links=Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in names.items()}),
+        **{name: getattr(operation, name) for name in COPIED},
+        links=Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in LINKS.items()}),
         **more,
     )
 
 
 def whole_answer(operation: BulkOperation) -> Operation:
     """Return an operation with what takes a look of its own into the database."""
-    why_not = bulk.why_not_undoable(operation)
-    reasons = bulk.reasons(operation.pk, operation.gone)
+    why_not = verbs.why_not_undoable(operation)
+    reasons = verbs.reasons(operation.pk, operation.gone)
     return answer_of(operation, reasons=reasons, undoable=not why_not, not_undoable=why_not)
 
 
@@ -105,122 +96,109 @@ def item_answer(item: BulkItem) -> Item:
     return Item(origin=item.origin, task=item.task, outcome=ItemOutcome(item.outcome), why=item.why)
 
 
-def action_in(asked: SelectedTasks) -> bulk.Action:
-    return bulk.action_named(asked.verb)(**asked.options)
+def action_in(asked: SelectedTasks) -> verbs.Action:
+    return verbs.action_named(asked.verb)(**asked.options)
 
 
-def selection_in(asked: SelectedTasks, scope: GroupScope) -> bulk.Selection:
-    return bulk.Selection(
+def selection_in(asked: SelectedTasks, scope: GroupScope) -> verbs.Selection:
+    return verbs.Selection(
         group=asked.group or "",
-        state=asked.state or None,
+        state=asked.state,
         q=asked.q,
-        ids=None if asked.ids is UNSET else tuple(dict.fromkeys(asked.ids)),
+        ids=None if asked.ids is None else tuple(dict.fromkeys(asked.ids)),
         scope=scope,
     )
 
 
-class Preview(View):
-    @serves(endpoints.BULK_PREVIEW)
-    def post(self, request: Request) -> Response:
-        asked = bodies.read(request, BulkPreviewRequest)
-        if asked.group is not UNSET:
-            self.must_reach(asked.group)
-        action = action_in(asked)
-        seen = bulk.preview(selection_in(asked, self.actor.scope), action)
-        bulk.refuse_forbidden(seen, action, self.actor)
-        return Response(preview_answer(action, seen))
+@serves(endpoints.BULK_PREVIEW)
+def preview(asked: SelectedTasks, who: Who) -> PreviewAnswer:
+    who.must_reach(*([asked.group] if asked.group else []))
+    action = action_in(asked)
+    seen = verbs.preview(selection_in(asked, who.actor.scope), action)
+    verbs.refuse_forbidden(seen, action, who.actor)
+    return preview_answer(action, seen)
 
 
-class Bulk(View):
-    @serves(endpoints.BULK)
-    def post(self, request: Request) -> Response:
-        asked = bodies.read(request, BulkRequest)
-        action = replace(action_in(asked), takes_claimed=asked.claimed is WithClaimed.TAKE)
-        for group in (asked.group, action.to_group):
-            if group:
-                self.must_reach(group)
-        confirmed = bulk.Asked(
-            action=action,
-            selection=replace(selection_in(asked, self.actor.scope), bound=asked.bound, as_of_ms=asked.as_of),
-            expected=asked.expected,
-            typed=asked.typed,
-            key=resend_key(key_header(request), asked, f"bulk of token {self.token().pk}"),
-        )
-        return begun(bulk.start(confirmed, self.actor.because(asked.reason)))
+@serves(endpoints.BULK)
+def start(asked: AgreedTasks, who: Who) -> HttpResponse:
+    action = replace(action_in(asked), takes_claimed=asked.claimed is WithClaimed.TAKE)
+    who.must_reach(*filter(None, [asked.group, action.to_group]))
+    confirmed = verbs.Asked(
+        action=action,
+        selection=replace(selection_in(asked, who.actor.scope), bound=asked.bound, as_of_ms=asked.as_of),
+        expected=asked.expected,
+        typed=asked.typed,
+        key=who.key_of(asked, f"bulk of token {who.token.pk}"),
+    )
+    return begun(verbs.start(confirmed, who.actor.because(asked.reason)))
 
 
-def begun(operation: BulkOperation) -> Response:
+def begun(operation: BulkOperation) -> HttpResponse:
     answer = whole_answer(operation)
-    return Response(answer, status=endpoints.BULK.status, headers={"Location": answer.links.operation})
+    headers = {"Location": answer.links.operation}
+    return HttpResponse(ENCODER.encode(answer), endpoints.JSON, endpoints.BULK.status, headers=headers)
 
 
-class OperationsView(View):
-    def visible(self) -> QuerySet[BulkOperation]:
-        """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
-        patterns = self.actor.scope.patterns
-        if patterns is None:
-            return BulkOperation.objects.all()
-        return BulkOperation.objects.filter(by=self.actor.name, selection__scope=list(patterns))
-
-    def operation(self, id: str) -> BulkOperation:
-        found = self.visible().filter(pk=integer("id", id)).first()
-        if found is None:
-            raise NotFound(f"Operation {id} does not exist.")
-        return found
+def visible(who: Who) -> QuerySet[BulkOperation]:
+    """All of them; to a token for some groups only what was begun with a token of its name, for these groups."""
+    patterns = who.actor.scope.patterns
+    if patterns is None:
+        return BulkOperation.objects.all()
+    return BulkOperation.objects.filter(by=who.actor.name, selection__scope=list(patterns))
 
 
-class Operations(OperationsView):
-    @serves(endpoints.OPERATIONS)
-    def get(self, request: Request) -> Response:
-        asked = query_of(request, endpoints.OPERATIONS)
-        found = self.visible().order_by("-pk")
-        if state := choice_in(asked, "state", endpoints.OPERATIONS):
-            found = found.filter(state=state)
-        if "after" in asked:
-            found = found.filter(pk__lt=integer("after", asked["after"]))
-        size = page_size_in(asked, endpoints.OPERATIONS)
-        operations = list(found[: size + 1])
-        return Response(
-            OperationsPage(
-                operations=tuple(map(answer_of, operations[:size])),
-                after=operations[size - 1].pk if len(operations) > size else None,
-            )
-        )
+def one(operation_id: int, who: Who) -> BulkOperation:
+    found = visible(who).filter(pk=operation_id).first()
+    if found is None:
+        raise NotFound(f"Operation {operation_id} does not exist.")
+    return found
 
 
-class OneOperation(OperationsView):
-    @serves(endpoints.OPERATION)
-    def get(self, request: Request, id: str) -> Response:
-        return Response(whole_answer(self.operation(id)))
+@serves(endpoints.OPERATIONS)
+def operations(asked: OperationsRequest, who: Who) -> OperationsPage:
+    found = visible(who).order_by("-pk")
+    if asked.state:
+        found = found.filter(state=asked.state)
+    if asked.after is not None:
+        found = found.filter(pk__lt=asked.after)
+    page = list(found[: asked.limit + 1])
+    after = page[asked.limit - 1].pk if len(page) > asked.limit else None
+    return OperationsPage(operations=tuple(map(answer_of, page[: asked.limit])), after=after)
 
 
-class Items(OperationsView):
-    @serves(endpoints.OPERATION_ITEMS)
-    def get(self, request: Request, id: str) -> Response:
-        asked = query_of(request, endpoints.OPERATION_ITEMS)
-        found = BulkItem.objects.filter(operation=self.operation(id).pk).order_by("origin")
-        if outcome := choice_in(asked, "outcome", endpoints.OPERATION_ITEMS):
-            found = found.filter(outcome=outcome)
-        if "after" in asked:
-            found = found.filter(origin__gt=integer("after", asked["after"]))
-        size = page_size_in(asked, endpoints.OPERATION_ITEMS)
-        items = list(found.only("origin", "task", "outcome", "why")[: size + 1])
-        return Response(
-            ItemsPage(
-                items=tuple(map(item_answer, items[:size])),
-                after=items[size - 1].origin if len(items) > size else None,
-            )
-        )
+@serves(endpoints.OPERATION)
+def operation(asked: ById, who: Who) -> Operation:
+    return whole_answer(one(asked.id, who))
 
 
-class Cancel(OperationsView):
-    @serves(endpoints.CANCEL_OPERATION)
-    def post(self, request: Request, id: str) -> Response:
-        return Response(whole_answer(bulk.cancel(self.operation(id), self.actor)))
+@serves(endpoints.OPERATION_ITEMS)
+def items(asked: ItemsRequest, who: Who) -> ItemsPage:
+    found = BulkItem.objects.filter(operation=one(asked.id, who).pk).order_by("origin")
+    if asked.outcome:
+        found = found.filter(outcome=asked.outcome)
+    if asked.after is not None:
+        found = found.filter(origin__gt=asked.after)
+    page = list(found.only("origin", "task", "outcome", "why")[: asked.limit + 1])
+    after = page[asked.limit - 1].origin if len(page) > asked.limit else None
+    return ItemsPage(items=tuple(map(item_answer, page[: asked.limit])), after=after)
 
 
-class Undo(OperationsView):
-    @serves(endpoints.UNDO_OPERATION)
-    def post(self, request: Request, id: str) -> Response:
-        operation, asked = self.operation(id), bodies.read(request, ReasonRequest)
-        return begun(bulk.undo(operation, self.actor.because(asked.reason)))
+@serves(endpoints.CANCEL_OPERATION)
+def cancel(asked: ById, who: Who) -> Operation:
+    return whole_answer(verbs.cancel(one(asked.id, who), who.actor))
+
+
+@serves(endpoints.UNDO_OPERATION)
+def undo(asked: ReasonById, who: Who) -> HttpResponse:
+    return begun(verbs.undo(one(asked.id, who), who.actor.because(asked.reason)))
+
+
+@serves(endpoints.AUDIT)
+def audit(asked: AuditFileRequest, who: Who) -> AuditPage | StreamingHttpResponse:
+    wanted = entries.Wanted.read({name: getattr(asked, name) for name in entries.FIELDS})
+    who.must_reach(*([wanted.group] if wanted.group else []))
+    if asked.format:
+        form = Format(asked.format)
+        return streamed(who.request, entries.file_of(wanted, form, who.scope), MEDIA_TYPES[form])
+    page = entries.page_of(wanted, after=entries.cursor(asked.after), scope=who.scope, limit=asked.limit)
+    return AuditPage(entries=tuple(map(entries.as_answer, page.entries)), after=str(page.after) if page.after else None)

@@ -9,14 +9,10 @@ from typing import Any
 import msgspec
 from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularSwaggerSplitView
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
 from taskstore.types.server import Failure, Problems
-
-from .base import OpenView, serves
 
 Tree = dict[str, Any]
 
@@ -26,18 +22,10 @@ WITH_FIELDS = (400, 413)  # Failures that name fields.
 METHODS = ("GET", "POST", "PUT", "DELETE")
 
 
-class Schema(OpenView):
-    @serves(endpoints.SCHEMA)
-    def get(self, request: Request) -> Response:
-        return Response(description())
-
-
 @cache
 def description() -> Tree:
     """Return the OpenAPI document. Made once, as anyone may ask for it."""
-    from .urls import VIEWS  # One of them is above.
-
-    served = [each for view in VIEWS for each in view.served() if each is not endpoints.SCHEMA]
+    served = [each for each in endpoints.ENDPOINTS if each is not endpoints.SCHEMA]
     paths: dict[str, Tree] = {}
     components: Tree = {}
     for each in sorted(served, key=lambda each: (each.path, METHODS.index(each.method))):
@@ -58,12 +46,12 @@ def description() -> Tree:
     }
 
 
-def _operation(endpoint: Endpoint[Any], components: Tree) -> Tree:
+def _operation(row: Endpoint[..., Any, Any], components: Tree) -> Tree:
     """Return what there is to say of an endpoint; the types that it names are added to `components`."""
 
     def schema_of(kind: Any) -> Tree:
         (schema,), found = msgspec.json.schema_components([kind], ref_template=REFERENCE)
-        components.update(found)
+        components.update({name: each for name, each in found.items() if name not in components})
         return schema
 
     def answer(description: str, *kinds: Any, media: Sequence[str] = (endpoints.JSON,)) -> Tree:
@@ -73,39 +61,67 @@ def _operation(endpoint: Endpoint[Any], components: Tree) -> Tree:
         content = {each: {"schema": schema if each == endpoints.JSON else other} for each in media}
         return {"description": description, "content": content}
 
-    operation: Tree = {
-        "operationId": endpoint.name,
-        "description": endpoint.description,
-        "tags": [endpoint.path.split("/")[1]],
-    }
-    if endpoint.parameters:
-        in_path = endpoint.path_parameters
-        operation["parameters"] = [
-            {
-                "in": "path" if each in in_path else "query",
-                "name": each.name,
-                "schema": dict(each.schema),
-                **({"description": each.description} if each.description else {}),
-                **({"required": True} if each in in_path else {}),
-            }
-            for each in endpoint.parameters
-        ]
-    if body := endpoint.body:
-        is_needed = any(each.required for each in msgspec.structs.fields(body))
+    operation: Tree = {"operationId": row.name, "description": row.says, "tags": [row.path.split("/")[1]]}
+    asked = asked_schema(row.kind, components)
+    if beside := row.in_path + row.in_query:
+        operation["parameters"] = [_parameter(row, name, asked["properties"][name]) for name in beside]
+    if row.lines:
+        asked_schema(row.lines, components)
+        reference = {"$ref": REFERENCE.format(name=row.lines.__name__)}
+        operation["requestBody"] = {"content": {endpoints.NDJSON: {"schema": reference}}, "required": True}
+    elif row.in_body:
+        needed = [name for name in asked["required"] if name in row.in_body]
+        body = {**asked, "properties": {name: asked["properties"][name] for name in row.in_body}, "required": needed}
+        components[row.kind.__name__] = body
+        reference = {"$ref": REFERENCE.format(name=row.kind.__name__)}
         operation["requestBody"] = {
-            "content": {endpoint.body_media: {"schema": schema_of(body)}},
-            **({"required": True} if is_needed else {}),
+            "content": {endpoints.JSON: {"schema": reference}},
+            **({"required": True} if needed else {}),
         }
-    if endpoint.needs:
-        operation["security"] = [{TOKEN: []}, *([{}] if endpoint.is_local else [])]
+    if row.needs:
+        operation["security"] = [{TOKEN: []}, *([{}] if row.is_local else [])]
     operation["responses"] = {
-        str(endpoint.status): answer("", *filter(None, [endpoint.answer, endpoint.or_answer]), media=endpoint.media),
+        str(row.status): answer("", *filter(None, [row.answer, row.or_answer]), media=row.media),
         **{
             str(status): answer(why, Problems if status in WITH_FIELDS else Failure)
-            for status, why in sorted(endpoint.failures.items())
+            for status, why in sorted({**row.failures, **row.also}.items())
         },
     }
     return operation
+
+
+def asked_schema(kind: type, components: Tree) -> Tree:
+    """Return the schema of a request, in which null only counts as absent, and keep those of its parts."""
+    _, found = msgspec.json.schema_components([kind], ref_template=REFERENCE)
+    asked: Tree = without_null(found.pop(kind.__name__))
+    components.update({name: without_null(each) for name, each in found.items()})
+    return asked
+
+
+def without_null(schema: Any) -> Any:
+    match schema:
+        case {"anyOf": [inner, {"type": "null"}], **more}:
+            return without_null({**inner, **{name: each for name, each in more.items() if name != "default"}})
+        case dict():
+            return {name: without_null(each) for name, each in schema.items() if name != "pattern"}
+        case list():
+            return [without_null(each) for each in schema]
+    return schema
+
+
+def _parameter(row: Endpoint[..., Any, Any], name: str, schema: Tree) -> Tree:
+    is_in_path = name in row.in_path
+    said = {"description": schema["description"]} if "description" in schema else {}
+    if is_in_path and schema.get("type") == "array":  # In a path its items are separated by commas.
+        schema = {"type": "string", "pattern": "^-?[0-9]{1,19}(,-?[0-9]{1,19})*$"}
+    schema = {key: value for key, value in schema.items() if key != "description"}
+    return {
+        "in": "path" if is_in_path else "query",
+        "name": name,
+        "schema": schema,
+        **said,
+        **({"required": True} if is_in_path else {}),
+    }
 
 
 class SchemaPage(SpectacularSwaggerSplitView):

@@ -1,18 +1,17 @@
 """The API sits at the root, and no path ends with a slash (contract.md section 3).
 
-Each row of `taskstore.endpoints` is served by a method of a view in these modules.
+Each row of `taskstore.endpoints` is served by a function in these modules.
 """
 
+from itertools import groupby
 from typing import Any
 
 from django.urls import path, register_converter
 
 from taskstore.endpoints import Endpoint
 
-from . import audit, commands, files, groups, health, hot_path, jobs, operations, schedules, schema, search, views
-from .base import View
-
-MODULES = (audit, commands, files, groups, health, hot_path, jobs, operations, schedules, schema, search, views)
+from . import commands, groups, health, hot_path, jobs, operations, schedules, schema, views  # noqa: F401 - handlers.
+from .base import HANDLERS, View
 
 
 class GroupName:
@@ -30,21 +29,16 @@ class GroupName:
 register_converter(GroupName, "group_name")
 
 
-def route_of(endpoint: Endpoint[Any]) -> str:
-    kinds = {each.name: "group_name" if each.has_slashes else "str" for each in endpoint.path_parameters}
-    return endpoint.path.removeprefix("/").format(**{name: f"<{kind}:{name}>" for name, kind in kinds.items()})
+def route_of(row: Endpoint[..., Any, Any]) -> str:
+    kinds = {name: "group_name" if row.has_slashes(name) else "str" for name in row.in_path}
+    return row.path.removeprefix("/").format(**{name: f"<{kind}:{name}>" for name, kind in kinds.items()})
 
 
-VIEWS = [
-    each
-    for module in MODULES
-    for each in vars(module).values()
-    if isinstance(each, type) and issubclass(each, View) and each.served()
-]
+VIEWS = [View.of(*rows) for _, rows in groupby(sorted(HANDLERS, key=lambda row: row.path), key=lambda row: row.path)]
 
 app_name = "rest_api"
 
 urlpatterns = [
-    *(path(route_of(view.served()[0]), view.as_view(), name=view.served()[0].name) for view in VIEWS),
+    *(path(route_of(row), view.as_view(), name=row.name) for view in VIEWS for row in [next(iter(view.rows.values()))]),
     path("schema/ui", schema.SchemaPage.as_view(), name="schema_page"),
 ]

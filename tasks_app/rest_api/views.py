@@ -1,38 +1,55 @@
-"""The views that read tasks and groups."""
+"""Tasks and groups: read, search, export, import, and report progress."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import BoundedSemaphore
 
-from django.http import StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from msgspec import UNSET
 from rest_framework.exceptions import NotFound
-from rest_framework.request import Request
-from rest_framework.response import Response
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
-from taskstore.types.requests import ProgressRequest, TasksRequest
+from taskstore.types.history import History
+from taskstore.types.progress import Progress
+from taskstore.types.requests import (
+    ById,
+    GroupByQuery,
+    GroupRequest,
+    ImportFile,
+    Listed,
+    Nothing,
+    ProgressRequest,
+    TasksRequest,
+)
+from taskstore.types.search import ExportRequest, SearchPage, SearchRequest
+from taskstore.types.tasks import NOBODY, Imported
 
 from ..control.progress import progress_of, report
-from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord, as_seen
-from ..core.room import size_of_task
+from ..core.operations import EVERY_GROUP, Duplicate, GroupScope, TaskRecord, as_seen
+from ..core.room import answer_size, fitting, size_of_task
 from ..database.room import most_bytes
 from ..managers import TaskQuerySet, limits
 from ..models import Task
 from ..offload.pieces import going_on, let_go, streamed
-from ..reading import history
+from ..offload.threads import by_the_helper
+from ..reading import history, importing
 from ..reading.counts import stats_in_pages
-from ..reading.exporting import streamed_long
+from ..reading.exporting import Export, Format, download, streamed_long
+from ..reading.pages import Cursor
+from ..reading.search import grammar
+from ..reading.search.finding import find
+from ..wire.requests import ImportRequest, import_of
+from ..wire.strict_json import is_light
 from ..writer.totals import PAGE_GROUPS
-from . import bodies
 from .answers import pieces_of, refuse_too_large, response_of
-from .base import View, serves
+from .base import Who, serves
+from .bodies import LargeUpdate, body_of, has_key, tasks_of_file, whole_of
 from .errors import ENCODER, JSONRenderer
-from .search import integer, integers, labels_in, limit_in, query_of, refuse_broken_path, switch
 
 SNAPSHOT_TASKS = 100_000
 STATS_AT_ONCE = 2
@@ -41,7 +58,7 @@ turns = BoundedSemaphore(STATS_AT_ONCE)
 
 
 def listing(
-    request: Request, tasks: TaskQuerySet, limit: int | None = None, scope: GroupScope = EVERY_GROUP
+    request: HttpRequest, tasks: TaskQuerySet, limit: int | None = None, scope: GroupScope = EVERY_GROUP
 ) -> StreamingHttpResponse:
     """The tasks as a JSON list. The longest available first; at most `limit`.
 
@@ -49,7 +66,7 @@ def listing(
     reached is an error answer and not a list that breaks off. Raises TooManyReaders.
     """
     pieces = pieces_of(b"[", (as_seen(task, scope) for task in _records(tasks, limit)), b"]")
-    return streamed_long(request._request, pieces, JSONRenderer.media_type)
+    return streamed_long(request, pieces, JSONRenderer.media_type)
 
 
 def _records(tasks: TaskQuerySet, limit: int | None) -> Iterator[TaskRecord]:
@@ -97,97 +114,122 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
             before = b","
 
 
-class Groups(View):
-    @serves(endpoints.GROUPS)
-    def get(self, request: Request) -> Response:
-        query_of(request, endpoints.GROUPS)
-        return Response(Task.objects.groups(self.scope()))
+# ---- Groups
 
 
-class Stats(View):
-    @serves(endpoints.STATS)
-    def get(self, request: Request) -> StreamingHttpResponse:
-        query_of(request, endpoints.STATS)
-        return streamed(request._request, in_numbers(self.scope()), JSONRenderer.media_type)
+@serves(endpoints.GROUPS)
+def groups(asked: Nothing, who: Who) -> list[str]:
+    return Task.objects.groups(who.scope)
 
 
-class Listing(View):
-    def tasks_of(self, name: str, query: Mapping[str, str]) -> StreamingHttpResponse:
-        limit, owned = limit_in(query), switch("owned", query.get("owned", "no"))
-        self.must_reach(name)
-        tasks = Task.objects.group(name, owned=owned)
-        for label in labels_in(self.request):
-            tasks = tasks.bearing(*label)
-        return listing(self.request, tasks, limit, self.scope())
+@serves(endpoints.STATS)
+def stats(asked: Nothing, who: Who) -> StreamingHttpResponse:
+    return streamed(who.request, in_numbers(who.scope), JSONRenderer.media_type)
 
 
-class Group(Listing):
-    @serves(endpoints.GROUP_TASKS)
-    def get(self, request: Request, name: str) -> StreamingHttpResponse:
-        refuse_broken_path(request)
-        return self.tasks_of(name, query_of(request, endpoints.GROUP_TASKS))
+@serves(endpoints.GROUP_TASKS)
+def group(asked: GroupRequest, who: Who) -> StreamingHttpResponse:
+    return _tasks_of(asked.name, asked, who)
 
 
-class GroupByQuery(Listing):
-    @serves(endpoints.GROUP_BY_QUERY)
-    def get(self, request: Request) -> StreamingHttpResponse | Response:
-        query = query_of(request, endpoints.GROUP_BY_QUERY)
-        if "name" in query:
-            return self.tasks_of(query["name"], query)
-        return Response(Task.objects.groups(self.scope()))
+@serves(endpoints.GROUP_BY_QUERY)
+def group_by_query(asked: GroupByQuery, who: Who) -> StreamingHttpResponse | list[str]:
+    return Task.objects.groups(who.scope) if asked.name is None else _tasks_of(asked.name, asked, who)
 
 
-class OneTask(View):
-    @serves(endpoints.TASK)
-    def get(self, request: Request, id: str) -> HttpResponseBase:
-        task_id, scope = integer("id", id), self.scope()
-        tasks = Task.objects.read([task_id], scope)
-        if not tasks:
-            told = history.epitaph_of(task_id, scope)
-            raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return response_of(request, pieces_of(b"", tasks, b"", progress_of(tasks)), size_of_task(tasks[0]))
+def _tasks_of(name: str, asked: Listed, who: Who) -> StreamingHttpResponse:
+    who.must_reach(name)
+    tasks = Task.objects.group(name, owned=asked.owned)
+    for label in asked.label:
+        tasks = tasks.bearing(*grammar.label(label, "label"))
+    return listing(who.request, tasks, asked.limit or None, who.scope)
 
 
-class TasksByPath(View):
-    @serves(endpoints.TASKS)
-    def get(self, request: Request, ids: str) -> HttpResponseBase:
-        return found(request, integers("ids", ids), self.scope())
+# ---- Tasks
 
 
-class TasksByBody(View):
-    @serves(endpoints.TASKS_BY_BODY)
-    def post(self, request: Request) -> HttpResponseBase:
-        return found(request, bodies.read(request, TasksRequest).ids, self.scope())
+@serves(endpoints.TASK)
+def task(asked: ById, who: Who) -> HttpResponseBase:
+    tasks = Task.objects.read([asked.id], who.scope)
+    if not tasks:
+        raise no_task(asked.id, who.scope)
+    return response_of(who.request, pieces_of(b"", tasks, b"", progress_of(tasks)), size_of_task(tasks[0]))
 
 
-class History(View):
-    @serves(endpoints.HISTORY)
-    def get(self, request: Request, id: str) -> Response:
-        task_id = integer("id", id)
-        found = history.history_of(task_id, self.scope())
-        if found is None:
-            raise NotFound(f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return Response(found)
+def no_task(task_id: int, scope: GroupScope) -> NotFound:
+    told = history.epitaph_of(task_id, scope)
+    return NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
 
 
-def found(request: Request, ids: Sequence[int], scope: GroupScope) -> HttpResponseBase:
-    most = limits().changes
-    if len(ids) > most:
-        raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(ids))]})
-    tasks = {task.id: task for task in Task.objects.read([*set(ids)], scope)}
-    sizes = {task.id: size_of_task(task) for task in tasks.values()}
-    size = sum(sizes.get(task_id, len("null,")) for task_id in ids)
+@serves(endpoints.TASKS, endpoints.TASKS_BY_BODY)
+def tasks(asked: TasksRequest, who: Who) -> HttpResponseBase:
+    if len(asked.ids) > (most := limits().changes):
+        raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(asked.ids))]})
+    found = {task.id: task for task in Task.objects.read([*set(asked.ids)], who.scope)}
+    sizes = {task.id: size_of_task(task) for task in found.values()}
+    size = sum(sizes.get(task_id, len("null,")) for task_id in asked.ids)
     refuse_too_large("ids", size, most_bytes())
-    pieces = pieces_of(b"[", map(tasks.get, ids), b"]", progress_of(tasks.values()))
-    return response_of(request, pieces, size)
+    pieces = pieces_of(b"[", map(found.get, asked.ids), b"]", progress_of(found.values()))
+    return response_of(who.request, pieces, size)
 
 
-class Progress(View):
-    @serves(endpoints.PROGRESS)
-    def put(self, request: Request, id: str) -> Response:
-        task_id, scope, asked = integer("id", id), self.scope(), bodies.read(request, ProgressRequest)
-        reported = report(task_id, owner=asked.clientid, done=asked.done, text=asked.text, scope=scope)
-        if reported is None:
-            told = history.epitaph_of(task_id, scope)
-            raise NotFound(told or f"Task {task_id} does not exist{history.doubt_about(task_id)}.")
-        return Response(reported)
+@serves(endpoints.HISTORY)
+def history_of(asked: ById, who: Who) -> History:
+    found = history.history_of(asked.id, who.scope)
+    if found is None:
+        raise NotFound(f"Task {asked.id} does not exist{history.doubt_about(asked.id)}.")
+    return found
+
+
+@serves(endpoints.PROGRESS)
+def progress(asked: ProgressRequest, who: Who) -> Progress:
+    reported = report(asked.id, owner=asked.clientid, done=asked.done, text=asked.text, scope=who.scope)
+    if reported is None:
+        raise no_task(asked.id, who.scope)
+    return reported
+
+
+# ---- Searches and files
+
+
+@serves(endpoints.SEARCH)
+def search(asked: SearchRequest, who: Who) -> HttpResponseBase:
+    found = find(grammar.parse(asked.q), scope=who.scope, after=Cursor.read(asked.after), limit=asked.limit)
+    by_id = {task.id: task for task in Task.objects.read(found.ids, who.scope)}
+    tasks = [by_id[task_id] for task_id in found.ids if task_id in by_id]
+    number = fitting(tasks, most_bytes())
+    is_truncated = number < len(tasks)
+    end = Cursor.of(tasks[number - 1]) if is_truncated else found.after
+    rest = SearchPage(
+        tasks=(),
+        after=str(end) if end else None,
+        complete=not found.is_cut_short,
+        looked_at=found.looked_at,
+        at_ms=found.at_ms,
+        truncated=is_truncated or UNSET,
+    )
+    start, _, after_end = ENCODER.encode(rest).partition(b"[]")
+    pieces = pieces_of(start + b"[", tasks[:number], b"]" + after_end)
+    return response_of(who.request, pieces, answer_size(tasks[:number]))
+
+
+@serves(endpoints.EXPORT)
+def export(asked: ExportRequest, who: Who) -> StreamingHttpResponse:
+    terms = grammar.parse(asked.q)
+    return download(who.request, Export(terms=terms, format=Format(asked.format), with_data=True, scope=who.scope))
+
+
+@serves(endpoints.IMPORT)
+async def import_tasks(asked: ImportFile, who: Who) -> Imported:
+    body, group = body_of(who.request), asked.group or ""
+    tasks: ImportRequest | LargeUpdate
+    if is_light(body):
+        tasks = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
+    else:
+        tasks = whole_of(await by_the_helper(tasks_of_file, body, group, has_key(who.request)))
+    who.must_reach(*tasks.groups)
+    key, is_checked = who.key_of(tasks), isinstance(tasks, LargeUpdate)
+    commit = tasks.operation(who.scope, key) if isinstance(tasks, LargeUpdate) else import_of(tasks, who.scope, key)
+    added = await Task.objects.aperform(importing.within_scope(commit), is_checked=is_checked)
+    ids = tuple(task.id for task in added if not isinstance(task, Duplicate))
+    return Imported(imported=len(ids), ids=ids, skipped=len(added) - len(ids))

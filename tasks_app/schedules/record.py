@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import job_record, sentences
@@ -50,8 +49,8 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
     """The data of a schedule's task."""
 
     due: Milliseconds = 0  # The next due time; 0: unknown yet.
-    last: LastRun | UnsetType = UNSET
-    paused: SchedulePause | UnsetType = UNSET
+    last: LastRun | None = None
+    paused: SchedulePause | None = None
 
     @classmethod
     def decode(cls, data: bytes) -> ScheduleRecord:
@@ -94,12 +93,14 @@ def problems_of_plan(plan: SchedulePlan) -> Iterator[Problem]:
     """Yield the problems of a plan, with those that the store would have with its task."""
     yield from timetable.problems_of(plan.cron, plan.zone)
     yield from plan.problems(limits())
-    if (plan.task is UNSET) == (plan.job is UNSET):
+    if plan.task and plan.job:
         return
-    if plan.task is not UNSET:
+    if plan.task:
         name, makes_task = "task", is_utf8(plan.task.data)
-    elif plan.job is not UNSET:
+    elif plan.job:
         name, makes_task = "job", not any(job_record.problems_of(plan.job.queue, plan.job.record))
+    else:
+        return
     if makes_task:
         for field, right in problems_of(Commit(owner=0, adds=(plan.adds.new_task(),)), below="adds[0]."):
             yield f"{name}.{field}", right
@@ -114,7 +115,7 @@ class Turn(NamedTuple):
 
 def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
     """Return the due times that have passed, and the next one. Raises NotASchedule when there is no next one."""
-    if record.due > now_ms or record.paused is not UNSET:  # Somebody made the task available early.
+    if record.due > now_ms or record.paused is not None:  # Somebody made the task available early.
         return Turn([], record.due)
     times = timetable_of(record)
     next_ms = times.after(now_ms)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.scalars import LATEST_MS
@@ -59,7 +58,7 @@ class StoredSchedule:
     def state(self) -> ScheduleState:
         if self.record is None or self.error:
             return ScheduleState.BROKEN
-        return ScheduleState.ON if self.record.paused is UNSET else ScheduleState.PAUSED
+        return ScheduleState.ON if self.record.paused is None else ScheduleState.PAUSED
 
     @property
     def next_ms(self) -> int | None:
@@ -159,7 +158,7 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     found = _locked(name, actor)
     if found is None:
         return None
-    if (record := _valid(found)).paused is not UNSET:
+    if (record := _valid(found)).paused is not None:
         return found.answer
     paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
@@ -171,9 +170,9 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     found = _locked(name, actor)
     if found is None:
         return None
-    if (record := _valid(found)).paused is UNSET:
+    if (record := _valid(found)).paused is None:
         return found.answer
-    resumed = msgspec.structs.replace(record, paused=UNSET, due=first_due_of(record))
+    resumed = msgspec.structs.replace(record, paused=None, due=first_due_of(record))
     return _replaced(found, resumed, "resume schedule", actor).answer
 
 
@@ -217,7 +216,7 @@ def older_double(found: StoredSchedule) -> Task | None:
 
 def available_at_ms(record: ScheduleRecord) -> int:
     """Return the time from which servers claim the schedule: never while it is paused."""
-    return max(record.due, 1) if record.paused is UNSET else LATEST_MS  # 0 would mean now.
+    return max(record.due, 1) if record.paused is None else LATEST_MS  # 0 would mean now.
 
 
 def first_due_of(plan: SchedulePlan) -> int:
@@ -256,8 +255,8 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
     return ScheduleRecord(
         **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
         due=before.due if before and keeps_times else first_due_of(plan),
-        last=before.last if before else UNSET,
-        paused=before.paused if before else UNSET,
+        last=before.last if before else None,
+        paused=before.paused if before else None,
     )
 
 

@@ -81,7 +81,7 @@ def _plan(backend: TaskStoreBackend, task: Task[..., Any], members: Mapping[str,
         kwargs={name: normalize_json(each) for name, each in members.get("kwargs", {}).items()},
         queue=task.queue_name,
         priority=task.priority,
-        options=OptionsRequest.of(backend.job_options(task)),
+        options=OptionsRequest(**backend.job_options(task).given),
     )
     zone, catch_up = members.get("zone", settings.TIME_ZONE), CatchUp(members.get("catch_up", CatchUp.SKIP))
     return SchedulePlan(cron=members["cron"], zone=zone, catch_up=catch_up, job=job)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 
-from msgspec import UNSET
-
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import new_task
 from taskstore.types.jobs import JobRequest
@@ -69,7 +67,7 @@ def enqueue_of(asked: JobRequest, scope: GroupScope, key: ResendKey | None) -> C
         queue=asked.queue,
         at_ms=asked.timespec,
         priority=asked.priority,
-        unique=None if asked.unique is UNSET else asked.unique,
+        unique=asked.unique,
         unique_for_ms=asked.unique_for,
     )
     return Commit(key=key, owner=asked.clientid, adds=(task,), scope=scope)

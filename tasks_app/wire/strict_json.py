@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from taskstore.errors import InvalidInput, LimitExceeded
+from taskstore.types import sentences
+from taskstore.types.checks import Walk
 from taskstore.types.requests import Asked
 
 from ..managers import limits
-from .wrong_fields import wrong_fields
+from .requests import every_problem
 
+NOTHING: Mapping[str, Any] = {}
 AskedT = TypeVar("AskedT", bound=Asked)
 
 MOST_DIGITS = 20  # Of an integer of 64 bits, with its sign. More would only cost time to convert.
@@ -80,23 +84,78 @@ READER = json.JSONDecoder(
 )
 
 
-def value_of(tree: Any, asked: type[AskedT]) -> AskedT:
-    """The tree as a value of this type. Raises InvalidInput that names every wrong field."""
+def value_of(tree: Any, asked: type[AskedT], given: Mapping[str, Any] = NOTHING) -> AskedT:
+    """The tree as a value of this type. `given`: the fields that came with the URL, which the tree may not have.
+
+    Raises InvalidInput that names every wrong field.
+    """
+    members = {**given, **tree} if given and isinstance(tree, dict) else tree
     value: AskedT | None = None
-    with suppress(msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
-        value = msgspec.convert(tree, asked)
+    if not given or (isinstance(tree, dict) and given.keys().isdisjoint(tree)):
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):  # The latter for lone surrogates in names.
+            value = msgspec.convert(members, asked)
     if value is None or any(value.problems(limits())):
-        raise InvalidInput(wrong_fields(tree, asked))
+        raise InvalidInput(wrong_fields(members, asked, given, tree))
     return value
 
 
-def decoded(body: bytes, asked: type[AskedT]) -> Iterator[AskedT]:
-    """The one value of this type that a large body holds; to be done where nobody waits.
+def wrong_fields(members: Any, asked: type[Asked], given: Mapping[str, Any], tree: Any) -> dict[str, list[str]]:
+    """Return what is wrong, by the path of each wrong field: `{"limit": ["must be an integer, not a string"]}`."""
+    walk = Walk(limits().changes, given=given)
+    harmless = walk.along(members, inspect.type_info(asked))
+    fields = dict(walk.problems)
+    if given and isinstance(tree, dict):
+        known = [name for name in asked.__struct_fields__ if name not in given]
+        fields |= {name: sentences.unknown("field", known) for name in given if name in tree}
+    for path, text in every_problem(msgspec.convert(harmless, asked)):
+        fields.setdefault(path, text)
+    return {path: [text] for path, text in fields.items()}
 
-    Raises InvalidInput that names every wrong field, LimitExceeded when the body holds more values than it may.
-    """
-    refuse_many(body, limits().values)
-    yield value_of(read(body), asked)
+
+def decode(body: bytes, asked: type[AskedT], given: Mapping[str, Any] = NOTHING) -> AskedT:
+    """The value of this type that a body holds. Raises InvalidInput that names every wrong field."""
+    value = value_of(read(body), asked, given)
+    return value if asked.as_written is Asked.as_written else value.as_written(written(body))
+
+
+# ---- Null and integers beyond 64 bits, which the arguments of functions may hold
+
+MOST_DIGITS_WRITTEN = 4_300  # What Python converts without being told to; the time rises with the square.
+
+
+class TooLong(int):
+    """Stands for an integer of more digits."""
+
+
+def written(body: bytes) -> Any:
+    """The value of a body that is known to be JSON. Raises InvalidInput that names integers that are too long."""
+    is_too_long = False
+
+    def integer(digits: str) -> int:
+        nonlocal is_too_long
+        if len(digits) <= MOST_DIGITS_WRITTEN:
+            return int(digits)
+        is_too_long = True
+        return TooLong()
+
+    tree = json.loads(body, parse_int=integer)
+    if is_too_long:
+        raise InvalidInput({_path_of_too_long(tree): [f"must be an integer of at most {MOST_DIGITS_WRITTEN} digits"]})
+    return tree
+
+
+def _path_of_too_long(tree: Any) -> str:
+    """Of the first one that is found."""
+    there: list[tuple[str, Any]] = [("", tree)]
+    while there:
+        path, value = there.pop()
+        if isinstance(value, TooLong):
+            return path
+        if isinstance(value, dict):
+            there += [(f"{path}.{name}" if path else name, part) for name, part in value.items()]
+        elif isinstance(value, list):
+            there += [(f"{path}[{place}]", part) for place, part in enumerate(value)]
+    return "body"
 
 
 # ---- How much a body holds, told before anything is built of it: to build a value of each of three million objects

@@ -327,7 +327,9 @@ def cancel(session: Session, operation: int) -> None:
 @parameter_types.reason
 def pause(session: Session, group: str, reason: str) -> None:
     """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
-    found = session.store.pause(group, reason)
+    found = session.store.pause(group, reason).paused
+    if found is None:  # Somebody has resumed it in the meantime.
+        raise Failure(f"{group} is not paused")
     session.tell([{"group": group, "paused": as_json(found)}])
     why = f". Reason: {found.reason}" if found.reason else ""
     session.say(f"{group} is paused (by {found.by}, {relative(found.at_ms, now_ms())}){why}")

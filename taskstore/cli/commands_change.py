@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..types.command_record import FINAL, RESULTS, CommandStatus
+from ..types.commands import ChangedCommands
 from . import parameter_types
 from .base import Failure, Scope, Session, command
 from .commands_group import commands, found, project, statuses
@@ -33,7 +34,11 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
     if bool(which["ids"]) + bool(status) + is_all != 1:
         raise click.UsageError("give exactly one of IDs, --status and --all")
     named = chosen(session, project, is_all=bool(status) or is_all, **which)
-    tell(session, session.store.commands.retry(project, named, status=status, reason=reason), "queued again")
+    tell(
+        session,
+        session.store.commands.retry(project, named, status=CommandStatus(status) if status else None, reason=reason),
+        "queued again",
+    )
 
 
 @command("stash", needs=Scope.COMMANDS, below=commands)
@@ -77,9 +82,10 @@ def archive(session: Session, /, project: str, reason: str, **which: Any) -> Non
 @parameter_types.reason
 def reopen(session: Session, /, task: int, project: str, reason: str) -> None:
     """Reopen a list whose worker is known to be dead, by its task id."""
-    if not session.store.commands.reopen(project, task, reason=reason):
+    changed = session.store.commands.reopen(project, task, reason)
+    if not changed.changed:
         raise Failure(f"list {task} of the project {project} does not exist or is not running")
-    tell(session, 1, "open again", "list")
+    tell(session, changed, "open again", "list")
 
 
 def chosen(
@@ -100,7 +106,8 @@ def tasks_of(session: Session, project: str, ids: Sequence[str]) -> list[int]:
     return [each.task for each in seen]
 
 
-def tell(session: Session, changed: int, what: str, one: str = "command") -> None:
+def tell(session: Session, asked: ChangedCommands, what: str, one: str = "command") -> None:
+    changed = asked.changed
     session.tell([{"changed": changed}])
     many = " or ".join(f"{each}s" for each in one.split(" or "))
     session.say(f"{number(changed)} {one if changed == 1 else many} {what}")

@@ -83,7 +83,7 @@ OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 @command("projects", needs=Scope.READ, below=commands)
 def projects(session: Session, /) -> None:
     """List the projects with commands."""
-    seen = session.some(session.store.commands.projects(), "no commands")
+    seen = session.some(session.store.commands.projects().projects, "no commands")
     if session.tell(map(as_json, seen)):
         return
     session.show(table(PROJECTS, ([each.project, *map(number, _numbers(each.counts))] for each in seen)))
@@ -159,7 +159,7 @@ def lists(session: Session, /, project: str, status: str | None, limit: int) -> 
     """List the open, running and closed lists: running ones first, then newest first."""
 
     def page_of(after: str | None, size: int) -> tuple[Sequence[ListSeen], str | None]:
-        page = session.store.commands.lists(project, status=status, after=after, limit=size)
+        page = session.store.commands.lists(project, CommandStatus(status) if status else None, after, size)
         return page.lists, page.after
 
     seen = session.some(list(paged(page_of, limit)), f"no matching lists in the project {project}")

@@ -99,7 +99,7 @@ def value_of(text: str) -> Any:
 )
 def list_jobs(session: Session, /, **asked: Any) -> None:
     """List jobs by the time they are due or finished, latest first."""
-    found = session.some(session.store.jobs.list(**asked), "no matching jobs")
+    found = session.some(session.store.jobs.list(**asked).jobs, "no matching jobs")
     if session.tell(map(as_json, found)):
         return
     now = now_ms()

@@ -9,26 +9,24 @@ from base64 import b64encode
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from msgspec import UNSET, structs
+from msgspec import Struct, structs
 from msgspec.json import Decoder
 
-from ..endpoints import Endpoint
+from ..endpoints import Endpoint, Repeat
+from ..errors import refuse
+from ..types.checks import Walk
 from ..types.requests import Asked, ClaimRequest, WithData
 from ..types.scalars import MOST_WAIT_MS
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
+P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
-
-NOTHING: Mapping[str, Any] = {}
-
-
-P = ParamSpec("P")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -36,13 +34,11 @@ T_co = TypeVar("T_co", covariant=True)
 class Call(Generic[T]):
     """One request without the server's address. T is the type of its result."""
 
-    method: str
-    path: str
+    row: Endpoint[..., Any, Any]
+    asked: Asked
     read: Callable[[bytes], T]  # Parses the body of a successful response.
-    query: Mapping[str, Any] = field(default_factory=dict)  # A list repeats the parameter.
-    body: Asked | bytes | None = None
+    lines: bytes | None = None  # The body, if it is NDJSON.
     key: str = ""  # The idempotency key: the server applies the call once, however often it is sent.
-    once: bool = False  # Don't send it again if it may have happened.
     may_happen_twice: bool = False  # Harmless: tasks claimed twice return when their lease ends.
     may_be_missing: bool = False  # The result of a 404 is None.
     renamed: Mapping[str, str] = field(default_factory=dict)  # Paths in the body to the caller's names for them.
@@ -51,37 +47,66 @@ class Call(Generic[T]):
     @overload
     @staticmethod
     def of(
-        endpoint: Endpoint[Any], *, read: Callable[[bytes], U], path: Mapping[str, str | int] = ..., **more: Any
+        row: Endpoint[..., Any, Any], asked: Asked, *, read: Callable[[bytes], U], key: str = ..., **more: Any
     ) -> Call[U]: ...
 
     @overload
     @staticmethod
-    def of(endpoint: Endpoint[U], *, path: Mapping[str, str | int] = ..., **more: Any) -> Call[U]: ...
+    def of(row: Endpoint[..., Any, U], asked: Asked, *, key: str = ..., **more: Any) -> Call[U]: ...
 
     @staticmethod
     def of(
-        endpoint: Endpoint[Any],
+        row: Endpoint[..., Any, Any],
+        asked: Asked,
         *,
         read: Callable[[bytes], Any] | None = None,
-        path: Mapping[str, str | int] = NOTHING,
+        key: str = "",
         **more: Any,
     ) -> Call[Any]:
-        """Return a call of this endpoint.
+        """Return a call of this endpoint. Raises InvalidInput for what would be the path of something else.
 
-        `read`: the parser of the response, by default that of the endpoint's answer type. `path`: the values of the
-        path parameters. `more`: other fields of Call.
+        `read`: the parser of the response, by default that of the endpoint's answer type. `more`: other fields of Call.
         """
-        read = read or (bytes if endpoint.answer is bytes else decoder(endpoint.answer))
-        return Call(method=endpoint.method, path=endpoint.path_with(path), read=read, **more)
+        walk = Walk()
+        for name in row.in_path:
+            walk.along(getattr(asked, name), row.fields[name].type, name)
+        refuse(walk.problems)
+        read = read or (bytes if row.answer is bytes else decoder(row.answer))
+        key = key or (new_key() if row.repeat is Repeat.BY_KEY else "")
+        return Call(row=row, asked=asked, read=read, key=key, **more)
+
+    @property
+    def method(self) -> str:
+        return self.row.method
+
+    @property
+    def path(self) -> str:
+        return self.row.path_of(self.asked)
+
+    @property
+    def query(self) -> Mapping[str, Any]:
+        """The parameters of the query; a list repeats the parameter."""
+        given = members_of(self.asked) if self.row.in_query else {}
+        return {name: value for name, value in given.items() if name in self.row.in_query}
+
+    @property
+    def once(self) -> bool:
+        """Whether not to send it again if it may have happened."""
+        return self.row.repeat is Repeat.NEVER
 
     @property
     def is_at_stake(self) -> bool:
         """Whether the caller must know if the call took effect when no response came."""
-        return (bool(self.key) or self.once) and not self.may_happen_twice
+        return self.row.repeat is not Repeat.SAFE and not self.may_happen_twice
 
     @property
     def content(self) -> bytes | None:
-        return self.body if self.body is None or isinstance(self.body, bytes) else encoded(self.body)
+        """The body. Raises TypeError for a value that JSON can't represent."""
+        if self.lines is not None or not self.row.in_body:
+            return self.lines
+        if not self.row.in_path:
+            return encoded(self.asked)
+        return encoded({name: value for name, value in members_of(self.asked).items() if name in self.row.in_body})
 
     def turns(self) -> Iterator[Call[T]]:
         """Split a call that waits longer than the server allows into several. The caller stops at the first result."""
@@ -92,9 +117,9 @@ class Call(Generic[T]):
                 yield self
             else:
                 wait_ms = min(left_ms, MOST_WAIT_MS)
-                assert isinstance(self.body, ClaimRequest)  # noqa: S101 - No other call waits.
-                body = structs.replace(self.body, wait=wait_ms)
-                yield replace(self, body=body, key=new_key(), wait_ms=wait_ms)
+                assert isinstance(self.asked, ClaimRequest)  # noqa: S101 - No other call waits.
+                asked = structs.replace(self.asked, wait=wait_ms)
+                yield replace(self, asked=asked, key=new_key(), wait_ms=wait_ms)
             left_ms = int((until_s - time.monotonic()) * 1000)
             if left_ms <= 0:
                 return
@@ -104,41 +129,36 @@ def new_key() -> str:
     return secrets.token_hex(16)
 
 
-def encoded(body: Asked) -> bytes:
+def encoded(body: Asked | Mapping[str, Any]) -> bytes:
     """Return the body as JSON. Raises TypeError for a value that JSON can't represent."""
     # msgspec's own encoder rejects integers beyond 64 bits, and turns NaN into null, bytes into text.
     try:
-        return json.dumps(body, default=_members, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(body, default=members_of, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # A lone surrogate: escape it, so that the server can name its field.
-        return json.dumps(body, default=_members).encode()
+        return json.dumps(body, default=members_of).encode()
 
 
-def _members(value: object) -> dict[str, Any]:
+def members_of(value: object) -> dict[str, Any]:
     """Return the members of a part of a request, without those that have their default."""
-    if not isinstance(value, Asked):
+    if not isinstance(value, Struct):
         raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
     defaults = _defaults(type(value))
     members = {
         name: given for name, given in zip(defaults, structs.astuple(value), strict=True) if given is not defaults[name]
     }
-    if isinstance(value, WithData) and value.data_base64 is not UNSET:
+    if isinstance(value, WithData) and value.data_base64 is not None:
         members["data_base64"] = b64encode(value.data_base64).decode()
     return members
 
 
 @cache
-def _defaults(kind: type[Asked]) -> Mapping[str, Any]:
+def _defaults(kind: type[Struct]) -> Mapping[str, Any]:
     return {each.encode_name: each.default for each in structs.fields(kind)}
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Return a parser of JSON into this type. It ignores unknown members."""
     return Decoder(kind).decode
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 class AnyPart:
@@ -183,7 +203,7 @@ class Verb(Protocol[P, T_co]):
     def __get__(self, sender: Client | Part, kind: Any = ..., /) -> Callable[P, T_co]: ...
 
 
-def verb(describe: Callable[Concatenate[Any, P], Call[T]]) -> Verb[P, T]:
+def calls(describe: Callable[Concatenate[Any, P], Call[T]]) -> Verb[P, T]:
     """Make a method that sends the described call and returns its result, as a coroutine where the client does."""
 
     @wraps(describe)
@@ -194,4 +214,27 @@ def verb(describe: Callable[Concatenate[Any, P], Call[T]]) -> Verb[P, T]:
     # What `help` shows: the method returns the result of the call, not the call.
     returned = str(described.return_annotation).removeprefix("Call[").removesuffix("]")
     send.__signature__ = described.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return cast("Verb[P, T]", send)
+
+
+def verb(row: Endpoint[P, Any, T]) -> Verb[P, T]:
+    """Make the method that calls an endpoint: it takes the fields of the request, and returns the answer."""
+    return asking(row, row.asks)
+
+
+def verb_or_none(row: Endpoint[P, Any, T]) -> Verb[P, T | None]:
+    """The same, but what does not exist is None."""
+    return asking(row, row.asks, may_be_missing=True)
+
+
+def asking(row: Endpoint[..., Any, T], asks: Callable[P, Asked], **more: Any) -> Verb[P, T]:
+    """Make the method that calls an endpoint with a request of this type."""
+
+    def send(sender: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return sender.send(Call.of(row, asks(*args, **kwargs), **more))
+
+    send.__name__, send.__doc__ = row.name, row.says
+    fields = [each.replace(annotation=Parameter.empty) for each in signature(asks).parameters.values()]
+    sender = Parameter("self", Parameter.POSITIONAL_ONLY)
+    send.__signature__ = signature(send).replace(parameters=[sender, *fields])  # type: ignore[attr-defined]
     return cast("Verb[P, T]", send)

@@ -7,27 +7,31 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
 
 import httpx
 
+from .. import endpoints
 from ..errors import StoreUnavailable
+from ..types.requests import GroupByQuery
+from ..types.search import ExportRequest
 from ..types.tasks import Task
-from . import reading, transport
+from . import transport
 from .calls import Call
 from .commands import AsyncCommands, Commands
 from .jobs import AsyncJobs, Jobs
-from .operating import Operating
-from .reading import Reading, TaskListParser
 from .schedules import AsyncSchedules, Schedules
 from .transport import BaseClient, Happened, Pause, conversation, read
-from .working import Working
+from .verbs import TaskListParser, Verbs
+
+if TYPE_CHECKING:
+    from ..types.history import FileFormat
 
 T = TypeVar("T")
 
 
-class Client(Working, Reading, Operating):
+class Client(Verbs):
     __doc__ = BaseClient.__doc__
 
     def __enter__(self) -> Self:
@@ -79,7 +83,7 @@ class Client(Working, Reading, Operating):
         Raises StoreUnavailable if the connection breaks.
         """
         parser = TaskListParser()
-        for piece in self.pieces(reading.group(name, limit=limit, owned=owned, labels=labels)):
+        for piece in self.pieces(_group(name, limit=limit, owned=owned, labels=labels)):
             yield from parser.feed(piece)
         yield from parser.end()
 
@@ -88,7 +92,7 @@ class Client(Working, Reading, Operating):
 
         Raises StoreUnavailable if the connection breaks.
         """
-        return self.pieces(reading.export(query, format=format))
+        return self.pieces(Call.of(endpoints.EXPORT, ExportRequest(query, cast("FileFormat", format))))
 
     def pieces(self, call: Call[Any]) -> Iterator[bytes]:
         """Yield a long response in chunks while it arrives. Raises StoreUnavailable if the connection breaks."""
@@ -136,6 +140,11 @@ class Client(Working, Reading, Operating):
         return mine
 
 
+def _group(name: str, *, limit: int, owned: bool, labels: Mapping[str, str | None] | None) -> Call[list[Task]]:
+    label = tuple(key if value is None else f"{key}:{value}" for key, value in (labels or {}).items())
+    return Call.of(endpoints.GROUP_BY_QUERY, GroupByQuery(name=name, limit=limit, owned=owned, label=label))
+
+
 class ClaimingClient(Client):
     """A client with connections of its own, which can break off a claim that waits. See `Client.for_claims`."""
 
@@ -172,7 +181,7 @@ class ClaimingClient(Client):
                 self.hang_up()
 
 
-class AsyncClient(Working, Reading, Operating):
+class AsyncClient(Verbs):
     """A client for asyncio with the methods of `Client`, as coroutines. Use it in one event loop only."""
 
     async def __aenter__(self) -> Self:
@@ -215,7 +224,7 @@ class AsyncClient(Working, Reading, Operating):
     ) -> AsyncIterator[Task]:
         """Yield the tasks of a group while they arrive, like `Client.group`."""
         parser = TaskListParser()
-        call = reading.group(name, limit=limit, owned=owned, labels=labels)
+        call = _group(name, limit=limit, owned=owned, labels=labels)
         async with aclosing(self.pieces(call)) as pieces:
             async for piece in pieces:
                 for task in parser.feed(piece):
@@ -225,7 +234,7 @@ class AsyncClient(Working, Reading, Operating):
 
     def export_tasks(self, query: str = "", *, format: str = "ndjson") -> AsyncIterator[bytes]:
         """Export all tasks that match a search, like `Client.export_tasks`."""
-        return self.pieces(reading.export(query, format=format))
+        return self.pieces(Call.of(endpoints.EXPORT, ExportRequest(query, cast("FileFormat", format))))
 
     async def pieces(self, call: Call[Any]) -> AsyncGenerator[bytes, None]:
         """Yield a long response in chunks, like `Client.pieces`."""

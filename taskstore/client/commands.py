@@ -7,40 +7,25 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from .. import endpoints
-from ..endpoints import Endpoint
 from ..errors import InvalidInput
 from ..types.command_lines import Entry, Line
-from ..types.command_record import CommandList, CommandStatus, NotACommand, why_no_project
+from ..types.command_record import CommandList, NotACommand
 from ..types.commands import (
-    ChangedCommands,
-    CommandProjects,
     CommandSeen,
-    CommandWhole,
-    IdsRequest,
     ImportedCommands,
-    ListPage,
-    ListWhole,
-    ProjectCounts,
-    ProjectStatus,
-    ReopenRequest,
-    ResultPage,
-    RetryRequest,
+    ProjectRequest,
     Submission,
     SubmitRequest,
     SubmittedCommands,
 )
-from .calls import AnyPart, AsyncPart, Call, Part, decoder, given, new_key, verb
+from .calls import AnyPart, AsyncPart, Call, Part, calls, decoder, verb, verb_or_none
 from .errors import UnexpectedAnswer
-
-if TYPE_CHECKING:
-    pass
 
 MOST_LINES = 1_000  # Per request.
 MOST_BYTES = 2**23  # Per request, unless a single line is larger.
-PAGE = 50
+Commanded = list[CommandSeen]
 NUMBER = re.compile(r"^line (\d+)")
 
 
@@ -120,10 +105,20 @@ def _beginning(line: bytes) -> str:
 class CommandVerbs(AnyPart):
     """Changes need a token with the scope `commands`."""
 
-    @verb
-    def submit(
-        self, project: str, commands: Iterable[str | Submission], *, stashed: bool = False
-    ) -> Call[list[CommandSeen]]:
+    projects = verb(endpoints.COMMAND_PROJECTS)
+    status = verb(endpoints.COMMAND_STATUS)
+    lists = verb(endpoints.COMMAND_LISTS)
+    list = verb_or_none(endpoints.COMMAND_LIST)
+    reopen = verb(endpoints.REOPEN_COMMAND_LIST)
+    results = verb(endpoints.COMMAND_RESULTS)
+    get = verb_or_none(endpoints.COMMAND)
+    retry = verb(endpoints.RETRY_COMMANDS)
+    stash = verb(endpoints.STASH_COMMANDS)
+    unstash = verb(endpoints.UNSTASH_COMMANDS)
+    archive = verb(endpoints.ARCHIVE_COMMANDS)
+
+    @calls
+    def submit(self, project: str, commands: Iterable[str | Submission], *, stashed: bool = False) -> Call[Commanded]:
         """Submit up to 1 000 command lines, all or none, and return them in the same order.
 
         `stashed`: hold them back until `unstash`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
@@ -131,141 +126,12 @@ class CommandVerbs(AnyPart):
         if isinstance(commands, str | bytes):
             raise InvalidInput({"commands": ["must be a list of command lines, not a string"]})
         added = tuple(Submission(cmd=one) if isinstance(one, str) else one for one in commands)
-        body = SubmitRequest(clientid=self.id, commands=added, stashed=stashed)
+        asked = SubmitRequest(project=project, clientid=self.id, commands=added, stashed=stashed)
         return Call.of(
             endpoints.SUBMIT_COMMANDS,
-            path=_path(project),
-            body=body,
-            read=lambda content: list(decoder(SubmittedCommands)(content).commands),
-            key=new_key(),
+            asked,
+            read=lambda content: [*decoder(SubmittedCommands)(content).commands],
         )
-
-    @verb
-    def projects(self) -> Call[list[ProjectCounts]]:
-        """Return the projects with commands in groups that this token may access, sorted by name."""
-        return Call.of(
-            endpoints.COMMAND_PROJECTS, read=lambda content: list(decoder(CommandProjects)(content).projects)
-        )
-
-    @verb
-    def status(self, project: str) -> Call[ProjectStatus]:
-        """Return the progress of a project: counts, running lists, forecast, statistics. An empty project is all 0."""
-        return Call.of(endpoints.COMMAND_STATUS, path=_path(project))
-
-    @verb
-    def lists(
-        self,
-        project: str,
-        *,
-        status: CommandStatus | str | None = None,
-        after: str | None = None,
-        limit: int = PAGE,
-    ) -> Call[ListPage]:
-        """Return a page of up to `limit` lists (at most 200): running ones first, then newest first."""
-        query = given(status=status, after=after, limit=limit)
-        return Call.of(endpoints.COMMAND_LISTS, path=_path(project), query=query)
-
-    @verb
-    def list(self, project: str, task: int) -> Call[ListWhole | None]:
-        """Return a list by the current or first id of its task, or None if it does not exist or has finished."""
-        return Call.of(endpoints.COMMAND_LIST, path=_path(project, task=task), may_be_missing=True)
-
-    @verb
-    def reopen(self, project: str, task: int, *, reason: str = "") -> Call[bool]:
-        """Make a running list available again immediately, when its worker is known to be dead.
-
-        Returns False if the list was not running. Raises CommitUnknown if the connection breaks.
-        """
-        return Call.of(
-            endpoints.REOPEN_COMMAND_LIST,
-            path=_path(project, task=task),
-            body=ReopenRequest(reason=reason),
-            read=lambda content: bool(_changed(content)),
-            once=True,
-        )
-
-    @verb
-    def results(
-        self,
-        project: str,
-        *,
-        status: CommandStatus | str | None = None,
-        text: str = "",
-        after: str | None = None,
-        limit: int = PAGE,
-    ) -> Call[ResultPage]:
-        """Return a page of up to `limit` commands (at most 200) that have ended or have one status, newest first.
-
-        `text`: only commands with this text in the id, the line, the worker or the outputs. Long outputs are cut;
-        `get` returns them whole.
-        """
-        query = given(status=status, text=text or None, after=after, limit=limit)
-        return Call.of(endpoints.COMMAND_RESULTS, path=_path(project), query=query)
-
-    @verb
-    def get(self, project: str, id: str) -> Call[CommandWhole | None]:
-        """Return a command by its id, with or without its number of failures, or None if it does not exist."""
-        return Call.of(endpoints.COMMAND, path=_path(project, id=id), may_be_missing=True)
-
-    @verb
-    def retry(
-        self,
-        project: str,
-        ids: Iterable[int] | None = None,
-        *,
-        status: CommandStatus | str | None = None,
-        reason: str = "",
-    ) -> Call[int]:
-        """Run finished commands again, as new ones without failures. Returns how many.
-
-        Select them by the ids of their tasks or by status; by default all that failed too often or were too late.
-        Raises CommitUnknown if the connection breaks.
-        """
-        return _many(
-            endpoints.RETRY_COMMANDS, project, RetryRequest(reason=reason, **_ids(ids), **given(status=status))
-        )
-
-    @verb
-    def stash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
-        """Hold back new commands and open lists with these task ids; None holds back all. Returns how many."""
-        return _many(endpoints.STASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
-
-    @verb
-    def unstash(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
-        """Release commands and lists with these task ids; None releases all. Returns how many."""
-        return _many(endpoints.UNSTASH_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
-
-    @verb
-    def archive(self, project: str, ids: Iterable[int] | None = None, *, reason: str = "") -> Call[int]:
-        """Archive completed commands with these task ids; None archives all. Returns how many."""
-        return _many(endpoints.ARCHIVE_COMMANDS, project, IdsRequest(reason=reason, **_ids(ids)))
-
-
-def _path(project: str, **more: str | int) -> dict[str, str | int]:
-    if why := why_no_project(project):
-        raise InvalidInput({"project": [why]})
-    return {"project": project, **more}
-
-
-def _export(project: str) -> Call[bytes]:
-    return Call.of(endpoints.EXPORT_COMMANDS, path=_path(project))
-
-
-def _import(project: str, some: Outgoing) -> Call[ImportedCommands]:
-    return Call.of(endpoints.IMPORT_COMMANDS, path=_path(project), body=some.body)
-
-
-def _ids(ids: Iterable[int] | None) -> dict[str, Any]:
-    return {} if ids is None else {"ids": tuple(ids)}
-
-
-def _many(endpoint: Endpoint[Any], project: str, body: IdsRequest) -> Call[int]:
-    # Not idempotent: sent again, it would also change commands that have arrived since.
-    return Call.of(endpoint, path=_path(project), body=body, read=_changed, once=True)
-
-
-def _changed(content: bytes) -> int:
-    return decoder(ChangedCommands)(content).changed
 
 
 class Commands(Part, CommandVerbs):
@@ -277,7 +143,7 @@ class Commands(Part, CommandVerbs):
         Raises StoreUnavailable if the connection breaks.
         """
         incoming = Incoming()
-        for piece in self.client.pieces(_export(project)):
+        for piece in self.client.pieces(Call.of(endpoints.EXPORT_COMMANDS, ProjectRequest(project))):
             yield from incoming.feed(piece)
         incoming.end()
 
@@ -290,7 +156,7 @@ class Commands(Part, CommandVerbs):
         imported = ImportedCommands()
         for some in outgoing(entries):
             with some.named():
-                imported += self.send(_import(project, some))
+                imported += self.send(Call.of(endpoints.IMPORT_COMMANDS, ProjectRequest(project), lines=some.body))
         return imported
 
 
@@ -300,7 +166,7 @@ class AsyncCommands(AsyncPart, CommandVerbs):
     async def export_project(self, project: str) -> AsyncIterator[Entry]:
         """Yield all commands and lists of a project, like `Commands.export_project`."""
         incoming = Incoming()
-        async with aclosing(self.client.pieces(_export(project))) as pieces:
+        async with aclosing(self.client.pieces(Call.of(endpoints.EXPORT_COMMANDS, ProjectRequest(project)))) as pieces:
             async for piece in pieces:
                 for entry in incoming.feed(piece):
                     yield entry
@@ -311,5 +177,7 @@ class AsyncCommands(AsyncPart, CommandVerbs):
         imported = ImportedCommands()
         for some in outgoing(entries):
             with some.named():
-                imported += await self.send(_import(project, some))
+                imported += await self.send(
+                    Call.of(endpoints.IMPORT_COMMANDS, ProjectRequest(project), lines=some.body)
+                )
         return imported

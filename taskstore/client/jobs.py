@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import endpoints
 from ..errors import InvalidInput, refuse
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, JobStatus, new_task, problems_of
-from ..types.jobs import Job, JobRequest, JobsPage, OptionsRequest, RequeueRequest
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, new_task, problems_of
+from ..types.jobs import Job, JobRequest, OptionsRequest
 from ..types.tasks import NewTask
-from .calls import AnyPart, AsyncPart, Call, Part, decoder, given, new_key, verb
+from .calls import AnyPart, AsyncPart, Call, Part, calls, verb, verb_or_none
 from .errors import NotFound
-from .working import CommitOnTheWire, committing
+from .verbs import CommitOnTheWire, committing
 
-if TYPE_CHECKING:
-    pass
-
-PAGE = 50
+Ids = list[int]
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 
 class JobVerbs(AnyPart):
-    @verb
+    list = verb(endpoints.JOBS)
+    get = verb_or_none(endpoints.JOB)
+    delete = verb_or_none(endpoints.DELETE_JOB)
+    requeue = verb(endpoints.REQUEUE_JOB)
+
+    @calls
     def enqueue(
         self,
         function: str,
@@ -49,7 +51,7 @@ class JobVerbs(AnyPart):
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
-        body = JobRequest(
+        asked = JobRequest(
             clientid=self.id,
             function=function,
             args=tuple(args),
@@ -57,14 +59,14 @@ class JobVerbs(AnyPart):
             queue=queue,
             timespec=at_ms,
             priority=priority,
-            options=OptionsRequest.of(options or JobOptions()),
+            options=OptionsRequest(**options.given) if options else OptionsRequest(),
+            unique=unique,
             unique_for=unique_for_ms,
-            **given(unique=unique),
         )
-        return Call.of(endpoints.ENQUEUE, body=body, key=new_key())
+        return Call.of(endpoints.ENQUEUE, asked)
 
-    @verb
-    def enqueue_many(self, calls: Iterable[JobCall]) -> Call[list[int]]:
+    @calls
+    def enqueue_many(self, calls: Iterable[JobCall]) -> Call[Ids]:
         """Enqueue jobs in one commit, all or none: `enqueue_many([add.call(1, 2), add.call(3, 4)])`. Returns their ids.
 
         Raises InvalidInput, which names the first invalid job by its place.
@@ -72,45 +74,6 @@ class JobVerbs(AnyPart):
         adds = [task_of(place, call) for place, call in enumerate(calls)]
         sent = CommitOnTheWire(self.id, adds)
         return committing(sent, lambda tasks: [task.origin or task.id for task in tasks])
-
-    @verb
-    def get(self, id: int) -> Call[Job | None]:
-        """Return the job with this id, or None if it does not exist or was deleted."""
-        return Call.of(endpoints.JOB, path={"id": id}, may_be_missing=True)
-
-    @verb
-    def list(
-        self,
-        *,
-        queue: str | None = None,
-        status: JobStatus | str | None = None,
-        function: str | None = None,
-        limit: int = PAGE,
-        before: Job | str | None = None,
-    ) -> Call[list[Job]]:
-        """Return up to `limit` jobs (at most 200), sorted by when they are due or finished, latest first.
-
-        `before`: the last job of the previous page, or its `place`.
-        """
-        after = before.place if isinstance(before, Job) else before
-        query = {"limit": limit, **given(queue=queue, status=status, function=function, after=after)}
-        return Call.of(endpoints.JOBS, query=query, read=lambda content: list(decoder(JobsPage)(content).jobs))
-
-    @verb
-    def delete(self, id: int) -> Call[Job | None]:
-        """Delete a finished job. Returns the job, or None if it did not exist. Raises JobUnfinished."""
-        return Call.of(endpoints.DELETE_JOB, path={"id": id}, may_be_missing=True)
-
-    @verb
-    def requeue(
-        self, id: int, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, *, reason: str = ""
-    ) -> Call[Job]:
-        """Run a finished job again. `args` and `kwargs` replace the old ones; None keeps them.
-
-        Raises JobUnfinished; NotFound if the job does not exist; CommitUnknown if the connection breaks.
-        """
-        body = RequeueRequest(reason=reason, **given(args=None if args is None else (*args,), kwargs=kwargs))
-        return Call.of(endpoints.REQUEUE_JOB, path={"id": id}, body=body, once=True)
 
 
 def task_of(place: int, call: JobCall) -> NewTask:

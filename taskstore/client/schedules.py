@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from .. import endpoints
-from ..errors import InvalidInput, refuse
+from ..errors import refuse
 from ..types.job_record import JobOptions
-from ..types.requests import ReasonRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
-from ..types.tasks import Task
-from .calls import AnyPart, AsyncPart, Call, Part, verb
-
-if TYPE_CHECKING:
-    pass
+from .calls import AnyPart, AsyncPart, Call, Part, calls, verb, verb_or_none
 
 
 class ScheduleVerbs(AnyPart):
     """Changing a schedule needs a token with the scope `operate`."""
 
-    @verb
-    def list(self) -> Call[list[Schedule]]:
-        """Return the schedules that add to groups this token may access, sorted by name."""
-        return Call.of(endpoints.SCHEDULES)
+    list = verb(endpoints.SCHEDULES)
+    get = verb_or_none(endpoints.SCHEDULE)
+    delete = verb_or_none(endpoints.DELETE_SCHEDULE)
+    pause = verb(endpoints.PAUSE_SCHEDULE)
+    resume = verb(endpoints.RESUME_SCHEDULE)
+    run = verb(endpoints.RUN_SCHEDULE)
 
-    @verb
-    def get(self, name: str) -> Call[Schedule | None]:
-        """Return the schedule with this name, or None if it does not exist."""
-        return Call.of(endpoints.SCHEDULE, path=_path(name), may_be_missing=True)
-
-    @verb
+    @calls
     def put(
         self,
         name: str,
@@ -59,44 +51,16 @@ class ScheduleVerbs(AnyPart):
             )
             if not isinstance(value, (right, NoneType))
         )
-        body = ScheduleRequest(
+        asked = ScheduleRequest(
+            name=name,
             cron=cron,
             zone=zone,
             catch_up=cast("CatchUp", catch_up),
-            task=UNSET if task is None else PlannedTask(**structs.asdict(task)),
-            job=UNSET if job is None else PlannedJob.of(job),
+            task=None if task is None else PlannedTask(**structs.asdict(task)),
+            job=None if job is None else PlannedJob.of(job),
             reason=reason,
         )
-        return Call.of(endpoints.PUT_SCHEDULE, path=_path(name), body=body)
-
-    @verb
-    def delete(self, name: str) -> Call[Schedule | None]:
-        """Delete a schedule; the tasks it added are kept. Returns the schedule, or None if it did not exist."""
-        return Call.of(endpoints.DELETE_SCHEDULE, path=_path(name), may_be_missing=True)
-
-    @verb
-    def pause(self, name: str, reason: str = "") -> Call[Schedule]:
-        """Stop adding tasks until the schedule is resumed. Raises NotFound."""
-        return Call.of(endpoints.PAUSE_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
-
-    @verb
-    def resume(self, name: str, reason: str = "") -> Call[Schedule]:
-        """Continue from now on, without catching up on the time it was paused. Raises NotFound."""
-        return Call.of(endpoints.RESUME_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason))
-
-    @verb
-    def run(self, name: str, reason: str = "") -> Call[Task]:
-        """Add the schedule's task or job now and return the task.
-
-        Raises NotFound; CommitUnknown if the connection breaks.
-        """
-        return Call.of(endpoints.RUN_SCHEDULE, path=_path(name), body=ReasonRequest(reason=reason), once=True)
-
-
-def _path(name: str) -> dict[str, str]:
-    if not name or "/" in name:
-        raise InvalidInput({"name": ["must not be empty or contain /"]})
-    return {"name": name}
+        return Call.of(endpoints.PUT_SCHEDULE, asked)
 
 
 class Schedules(Part, ScheduleVerbs):

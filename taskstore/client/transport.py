@@ -247,7 +247,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         timeout_s = patience.timeout_s
         timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
         headers = {"User-Agent": "taskstore"}
-        if call.body is not None:
+        if content is not None:
             headers["Content-Type"] = "application/json"
         if token:
             headers["Authorization"] = f"Bearer {token}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from ..types.command_record import (
     Command,

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ..types.job_record import LEAST_MEMORY, MOST_MEMORY, MOST_TIMES, JobOptions, OnLost
-from ..types.records import MOST
-from ..types.sentences import between
+from msgspec import inspect
+
+from ..types.checks import why_wrong
+from ..types.job_record import JobOptions, OnLost
 
 MILLISECOND = timedelta(milliseconds=1)
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """The member of JobOptions that an option sets, what it must be, and its conversion.
-
-    `take` raises ValueError, TypeError or OverflowError.
-    """
-
-    member: str
-    right: str
-    take: Callable[[Any], Any]
+# The member of JobOptions that each option sets. Durations are a timedelta or seconds, in Python.
+OPTIONS: Mapping[str, str] = {
+    "max_attempts": "max_attempts",
+    "backoff": "backoff_ms",
+    "timeout": "timeout_ms",
+    "memory_bytes": "memory_bytes",
+    "on_lost": "on_lost",
+    "max_lost": "max_lost",
+}
 
 
 def job_options(*layers: Mapping[str, Any]) -> JobOptions:
@@ -36,43 +34,27 @@ def job_options(*layers: Mapping[str, Any]) -> JobOptions:
 
 def taken(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of JobOptions that the options set, of which None sets None. Raises as `job_options` does."""
-    return {_option(name).member: None if value is None else _taken(name, value) for name, value in options.items()}
-
-
-def _option(name: str) -> Option:
-    if name not in OPTIONS:
-        raise TypeError(f"{name} is not a known option: use one of {', '.join(OPTIONS)}")
-    return OPTIONS[name]
+    if unknown := [name for name in options if name not in OPTIONS]:
+        raise TypeError(f"{unknown[0]} is not a known option: use one of {', '.join(OPTIONS)}")
+    return {OPTIONS[name]: None if value is None else _taken(name, value) for name, value in options.items()}
 
 
 def _taken(name: str, value: Any) -> Any:
-    option = OPTIONS[name]
-    try:
-        return option.take(value)
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} {option.right}, not {value!r}") from None
+    member = OPTIONS[name]
+    [type_] = [each.type.types[0] for each in inspect.type_info(JobOptions).fields if each.name == member]  # type: ignore[attr-defined]
+    if member != name:
+        try:
+            given_ms = (value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND
+        except (TypeError, ValueError, OverflowError):
+            given_ms = -1
+        if why_wrong(_plain(type_), given_ms):
+            least = "at least a millisecond" if name == "timeout" else "and not negative"
+            raise ValueError(f"{name} must be a timedelta or a number of seconds, {least}, not {value!r}")
+        return given_ms
+    if why := why_wrong(_plain(type_), value):
+        raise ValueError(f"{name} {why}")
+    return OnLost(value) if name == "on_lost" else value
 
 
-def _number(least: int, most: int) -> Callable[[Any], int]:
-    def take(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError
-        return value
-
-    return take
-
-
-def _milliseconds(least: int) -> Callable[[Any], int]:
-    within = _number(least, MOST)
-    return lambda value: within((value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND)
-
-
-LENGTH = "must be a timedelta or a number of seconds"
-OPTIONS: Mapping[str, Option] = {
-    "max_attempts": Option("max_attempts", between(1, MOST_TIMES), _number(1, MOST_TIMES)),
-    "backoff": Option("backoff_ms", f"{LENGTH}, and not negative", _milliseconds(0)),
-    "timeout": Option("timeout_ms", f"{LENGTH}, at least a millisecond", _milliseconds(1)),
-    "memory_bytes": Option("memory_bytes", between(LEAST_MEMORY, MOST_MEMORY), _number(LEAST_MEMORY, MOST_MEMORY)),
-    "on_lost": Option("on_lost", f"must be one of {', '.join(OnLost)}", OnLost),
-    "max_lost": Option("max_lost", between(1, MOST_TIMES), _number(1, MOST_TIMES)),
-}
+def _plain(type_: inspect.Type) -> inspect.Type:
+    return type_.type if isinstance(type_, inspect.Metadata) else type_

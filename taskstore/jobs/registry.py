@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from msgspec import structs
+
 from ..errors import refuse
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, why_no_queue
 from ..types.progress import problems_of
@@ -176,7 +178,7 @@ class JobFunction(Generic[P, R]):
             at_ms=self.at_ms if at is None else round(at.timestamp() * 1000),
             unique=self.unique if unique is None else unique,
             unique_for_ms=self.unique_for_ms if unique_for is None else round(unique_for / MILLISECOND),
-            options=replace(self.options, **taken(options)),
+            options=structs.replace(self.options, **taken(options)),
         )
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> JobCall:
@@ -236,7 +238,7 @@ def job(
     of_jobs: dict[str, Any] = dict(options)
     rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
     retries = Retries.of(**rules)
-    given = replace(job_options(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
+    given = structs.replace(job_options(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)

@@ -6,13 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
-from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
+from msgspec import Meta, Struct, defstruct, field
 
 from . import sentences
 from .bulk_actions import ACTIONS, OPTIONS, WORDS, Kind, Option, actions_with
 from .requests import Asked
-from .scalars import INT64_MAX, LATEST_MS, At, Ids, Int64, Key, Limits, Priority, Reason, prepare
-from .sentences import group_name
+from .scalars import (
+    INT64_MAX,
+    LATEST_MS,
+    At,
+    GroupName,
+    Ids,
+    Int64,
+    Key,
+    Limits,
+    NextAfterId,
+    PageSize,
+    Priority,
+    Reason,
+    SomeIds,
+    prepare,
+)
 from .tasks import Problem, State
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_MS)]
@@ -192,12 +206,12 @@ class ItemsPage(Struct, frozen=True, kw_only=True):
 
 
 def fields_of(options: Iterable[Option]) -> list[tuple[str, Any, Any]]:
-    """Return a field for each option. It is UNSET if it is absent."""
+    """Return a field for each option. It is None if it is absent."""
     fields = []
     for option in options:
         stays = "Unchanged if absent." if option.default is None else ""
         description = " ".join(filter(None, [option.description, NOTES.get(option.kind), stays]))
-        fields.append((option.name, Annotated[KINDS[option.kind], Meta(description=description)] | UnsetType, UNSET))
+        fields.append((option.name, Annotated[KINDS[option.kind], Meta(description=description)] | None, None))
     return fields
 
 
@@ -205,22 +219,20 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
     """The tasks to preview: those with these ids, or all that match the group, the state and the search."""
 
     verb: BulkVerb
-    group: str | UnsetType = UNSET
-    state: State | UnsetType = UNSET
+    group: GroupName | None = None
+    state: State | None = None
     q: SearchTerms = ""
-    ids: Annotated[Ids, Meta(description="Instead of `state` and `q`.")] | UnsetType = UNSET
+    ids: Annotated[SomeIds, Meta(description="Instead of `state` and `q`.")] | None = None
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         for name in self.options:
             if self.verb not in (actions := actions_with(name)):
                 yield name, f"must be given only with {' or '.join(actions)}, not with {self.verb}"
-        if self.group is not UNSET:
-            yield from group_name("group", self.group)
-        if self.ids is UNSET:
-            if self.group is UNSET and self.state is UNSET and not self.q.strip():
+        if self.ids is None:
+            if self.group is None and self.state is None and not self.q.strip():
                 yield "q", SAY_WHICH
             return
-        if self.state is not UNSET or self.q.strip():
+        if self.state is not None or self.q.strip():
             yield "ids", sentences.not_together("state", "q")
         if len(self.ids) > limits.changes:
             yield "ids", sentences.at_most(limits.changes, "ids", len(self.ids))
@@ -228,8 +240,8 @@ class SelectedTasks(Asked, frozen=True, kw_only=True):
     @property
     def options(self) -> dict[str, Any]:
         """Return the options that are given, by their names."""
-        given = {name: getattr(self, name, UNSET) for name in OPTIONS}
-        return {name: value for name, value in given.items() if value is not UNSET}
+        given = {name: getattr(self, name, None) for name in OPTIONS}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class AgreedTasks(SelectedTasks, frozen=True, kw_only=True):
@@ -262,5 +274,23 @@ BulkPreviewRequest = with_options(
     "BulkPreviewRequest", SelectedTasks, [option for option in OPTIONS.values() if option.is_previewed]
 )
 BulkRequest = with_options("BulkRequest", AgreedTasks, OPTIONS.values())
+
+
+class OperationsRequest(Asked, frozen=True, kw_only=True):
+    """Which operations to list."""
+
+    state: Annotated[OperationState, Meta(description="Only operations in this state.")] | None = None
+    after: NextAfterId | None = None
+    limit: PageSize = 50
+
+
+class ItemsRequest(Asked, frozen=True):
+    """Which tasks of an operation to list."""
+
+    id: Int64
+    outcome: Annotated[ItemOutcome, Meta(description="Only tasks with this outcome.")] | None = None
+    after: NextAfterId | None = None
+    limit: PageSize = 50
+
 
 prepare(Preview, OperationsPage, ItemsPage, BulkPreviewRequest, BulkRequest)

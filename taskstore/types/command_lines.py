@@ -6,8 +6,9 @@ command_record.py in the inner braces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
+
+from msgspec import Struct
 
 from . import records
 from .command_record import OF_LISTS, Command, CommandList, CommandStatus, NotACommand
@@ -15,8 +16,7 @@ from .command_record import OF_LISTS, Command, CommandList, CommandStatus, NotAC
 Entry = tuple[CommandStatus, Command | CommandList]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """A command or a list, depending on the status."""
 
     status: CommandStatus

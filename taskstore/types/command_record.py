@@ -12,11 +12,15 @@ import base64
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from . import records, sentences
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from . import sentences
+from .records import Name, Number, Record
+from .scalars import INT64_MAX, prepare
 from .tasks import COMMAND_GROUPS, NewTask
 
 PREFIX = COMMAND_GROUPS
@@ -33,6 +37,7 @@ ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 NUMBER_OF_FAILS = re.compile(r"_[0-9]{1,15}\Z")
 PACKED_BYTES = 64 * 2**10  # An output of this size is compressed in the data of a task.
 LARGEST_OUTPUT = 64 * 2**20  # Bytes.
+TaskId = Annotated[int, Meta(ge=1, le=INT64_MAX)]
 OUTPUT = "output"  # The end of the name of the group with the live output of running commands.
 
 
@@ -79,14 +84,13 @@ class NotACommand(ValueError):
     """The data of a task is not a valid command or list. The message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """One of the outputs of a command: whole, or its beginning and its end."""
 
     text: str = ""  # If it is UTF-8.
     base64: str = ""  # Otherwise.
-    cut_at: int = 0  # The position of the missing bytes.
-    missing: int = 0  # The number of missing bytes.
+    cut_at: Number = 0  # The position of the missing bytes.
+    missing: Number = 0  # The number of missing bytes.
 
     @classmethod
     def of(cls, written: bytes, *, cut_at: int = 0, missing: int = 0) -> Self:
@@ -101,22 +105,6 @@ class Output:
             return None
         squeezed = base64.b64encode(zlib.compress(self.kept, level=1)).decode()
         return {"zlib": squeezed, "cut_at": self.cut_at, "missing": self.missing}
-
-    @staticmethod
-    def unpacked(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the JSON object of an output that may be compressed. Raises ValueError."""
-        squeezed = tree.get("zlib")
-        if not isinstance(squeezed, str):
-            return tree
-        unpacker = zlib.decompressobj()
-        try:
-            kept = unpacker.decompress(base64.b64decode(squeezed, validate=True), LARGEST_OUTPUT)
-        except (ValueError, zlib.error):
-            kept = None
-        if kept is None or not unpacker.eof:
-            raise ValueError(f"zlib must be Base64 of a compressed output of at most {LARGEST_OUTPUT} bytes")
-        output = Output.of(kept)
-        return {**tree, "text": output.text, "base64": output.base64}
 
     @property
     def kept(self) -> bytes:
@@ -144,16 +132,31 @@ class Output:
         return bool(self.text or self.base64 or self.missing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+def unpacked(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object of an output that may be compressed; other objects stay the same. Raises ValueError."""
+    squeezed = tree.get("zlib")
+    if not isinstance(squeezed, str):
+        return tree
+    unpacker = zlib.decompressobj()
+    try:
+        kept = unpacker.decompress(base64.b64decode(squeezed, validate=True), LARGEST_OUTPUT)
+    except (ValueError, zlib.error):
+        kept = None
+    if kept is None or not unpacker.eof:
+        raise ValueError(f"zlib must be Base64 of a compressed output of at most {LARGEST_OUTPUT} bytes")
+    output = Output.of(kept)
+    return {**tree, "text": output.text, "base64": output.base64}
+
+
+class Run(Struct, frozen=True, kw_only=True):
     """One execution of a command."""
 
     worker: str
-    started: int = 0
-    ended: int = 0
-    duration_ms: int = 0  # More precise than the difference of the times.
-    exit_code: int | None = None  # None: unknown, as in TDF2's files. A signal is 128 plus its number.
-    missing: int = 0  # The number of bytes of both outputs that were not kept.
+    started: Number = 0
+    ended: Number = 0
+    duration_ms: Number = 0  # More precise than the difference of the times.
+    exit_code: Number | None = None  # None: unknown, as in TDF2's files. A signal is 128 plus its number.
+    missing: Number = 0  # The number of bytes of both outputs that were not kept.
     allow_stderr: bool = False  # Whether the worker accepts what is written to standard error.
     out: Output = Output()
     err: Output = Output()  # With a line of the worker if the exit code is not 0.
@@ -174,22 +177,22 @@ class Run:
         return f"wrote to stderr: {line}" if self.exit_code == 0 else line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command(records.Record):
+class Command(Record, frozen=True, kw_only=True):
     """A shell command and how to run it."""
 
-    _called, _error = "record of a command", NotACommand
+    called, error_class = "record of a command", NotACommand
+    read_object = unpacked
 
-    id: str
-    cmd: str
-    created: int = 0
-    until: int = 0  # The latest time to start it.
-    expected_duration: int = 0
-    max_fails: int = 0
-    fails: int = 0
+    id: Name
+    cmd: Name
+    created: Number = 0
+    until: Number = 0  # The latest time to start it.
+    expected_duration: Number = 0
+    max_fails: Number = 0
+    fails: Number = 0
     run: Run | None = None
     list: str = ""  # The name of the directory of the list in which it ran.
-    excused: int = 0  # How many attempts were not counted as failures, because of the worker.
+    excused: Number = 0  # How many attempts were not counted as failures, because of the worker.
 
     @property
     def first_id(self) -> str:
@@ -204,20 +207,20 @@ class Command(records.Record):
         return replace(self, id=f"{self.first_id}_{fails}", fails=fails, run=None, list="", excused=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandList(records.Record):
+class CommandList(Record, frozen=True, kw_only=True):
     """Commands that one worker runs one after the other. What has ended leaves the list, in a closed one."""
 
-    _called, _error = "list of commands", NotACommand
+    called, error_class = "list of commands", NotACommand
+    read_object = unpacked
 
-    name: str  # The creation time of its oldest command in seconds.
+    name: Name  # The creation time of its oldest command in seconds.
     commands: tuple[Command, ...] = ()
     worker: str = ""  # Set once it is running.
-    started: int = 0
-    finished: int = 0
-    done: int = 0  # The number of commands that have left it.
-    begun: int = 0  # When its first command was started; 0: it was not.
-    claims: int = 0  # Of its task, when it was last written.
+    started: Number = 0
+    finished: Number = 0
+    done: Number = 0  # The number of commands that have left it.
+    begun: Number = 0  # When its first command was started; 0: it was not.
+    claims: Number = 0  # Of its task, when it was last written.
 
     @property
     def directory(self) -> str:
@@ -234,18 +237,18 @@ class CommandList(records.Record):
         return sum(command.expected_duration for command in self.commands)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOutput(records.Record):
+class LiveOutput(Record, frozen=True, kw_only=True):
     """The output of a running command so far."""
 
-    _called, _error = "output of a command", NotACommand
+    called, error_class = "output of a command", NotACommand
+    read_object = unpacked
 
-    list: str  # The name of the list.
-    task: int  # The first id of the list's task.
-    command: str  # The id of the command.
-    at: int  # When this was written.
-    done: int = 0  # The number of finished commands of the list.
-    due: int = 0  # When the command is expected to end. 0: it has just started.
+    list: Name  # The name of the list.
+    task: TaskId  # The first id of the list's task.
+    command: Name  # The id of the command.
+    at: Number  # When this was written.
+    done: Number = 0  # The number of finished commands of the list.
+    due: Number = 0  # When the command is expected to end. 0: it has just started.
     out: Output = Output()
     err: Output = Output()
 
@@ -345,3 +348,6 @@ def fates_of(command: Command, now: int) -> Sequence[tuple[CommandStatus, Comman
 def is_late(command: Command, now: int) -> bool:
     """Whether the command may no longer be started."""
     return now > command.until
+
+
+prepare(Command, CommandList, LiveOutput)

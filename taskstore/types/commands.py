@@ -2,23 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import Meta, Struct, field
 
 from . import sentences
-from .command_record import FINAL, LONGEST_CMD, Command, CommandStatus, LiveOutput, Run
+from .checks import wrong_members
+from .command_record import (
+    FINAL,
+    LONGEST_CMD,
+    LONGEST_PROJECT,
+    OF_LISTS,
+    Command,
+    CommandStatus,
+    LiveOutput,
+    Run,
+)
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import LATEST_MS, REASON_LENGTH, After, Ids, Int64, Key, Limits, Reason, prepare
-from .sentences import is_utf8, text
+from .scalars import (
+    LATEST_MS,
+    ONE_PART,
+    After,
+    Int64,
+    Key,
+    Limits,
+    NextAfter,
+    PageSize,
+    Reason,
+    SomeIds,
+    prepare,
+)
+from .sentences import is_utf8
 from .tasks import Problem
 
 MOST_COMMANDS = 1_000  # Of a submission.
 MOST_IDS = 10_000
 MOST_FAILS = 1_000
 LONGEST_DURATION = 366 * 24 * 3_600  # Seconds.
+
+
+def some_of(name: str, statuses: Collection[CommandStatus]) -> Any:
+    return StrEnum(name, {each.name: each.value for each in sorted(statuses)}, module=__name__)
+
+
+Duration = Annotated[int, Meta(ge=1, le=LONGEST_DURATION)]
+Seconds = Annotated[int, Meta(ge=1, le=LATEST_MS // 1_000)]
+Fails = Annotated[int, Meta(ge=1, le=MOST_FAILS)]
+ProjectName = Annotated[
+    str, Meta(max_length=LONGEST_PROJECT, pattern=ONE_PART, description="The project's name, without `/`.")
+]
+ListId = Annotated[Int64, Meta(description="The id of the list's task, or the first id that it had.")]
+# Some of the statuses, for requests about lists, about finished commands, and about those that can be run again.
+if TYPE_CHECKING:
+    ListStatus = CommandStatus
+    ResultStatus = CommandStatus
+    FinalStatus = CommandStatus
+else:
+    ListStatus = some_of("ListStatus", OF_LISTS)
+    ResultStatus = some_of("ResultStatus", set(CommandStatus) - OF_LISTS)
+    FinalStatus = some_of("FinalStatus", FINAL)
 
 Place = Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
 Since = Annotated[int, Meta(description="When it got this status; milliseconds since the Epoch.")]
@@ -28,13 +73,15 @@ class Submission(Asked, frozen=True, kw_only=True):
     """A shell command to submit."""
 
     cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
-    expected_duration: Annotated[Int64 | None, Meta(description="Seconds; 60 if absent.")] = None
-    until: Annotated[
-        Int64 | None, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")
-    ] = None
-    max_fails: Annotated[
-        Int64 | None, Meta(description="The number of failures after which the command is given up; 3 if absent.")
-    ] = None
+    expected_duration: Annotated[Duration, Meta(description="Seconds; 60 if absent.")] | None = None
+    until: (
+        Annotated[Seconds, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
+        | None
+    ) = None
+    max_fails: (
+        Annotated[Fails, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
+        | None
+    ) = None
 
 
 class ProjectCounts(Struct, frozen=True, kw_only=True):
@@ -223,9 +270,16 @@ class ImportedCommands(Struct, frozen=True, kw_only=True):
         )
 
 
+class ProjectRequest(Asked, frozen=True):
+    """A project of commands."""
+
+    project: ProjectName
+
+
 class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     """Command lines for the workers of a project, in the order in which they are to be started."""
 
+    project: ProjectName
     commands: Annotated[tuple[Submission, ...], Meta(description=f"At most {MOST_COMMANDS}.")]
     stashed: Annotated[
         bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
@@ -241,47 +295,65 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
         yield from wrong_submissions(self.commands)
 
 
-class ReopenRequest(Asked, frozen=True, kw_only=True):
-    """The reason for taking a list from its worker."""
+class ListsRequest(Asked, frozen=True):
+    """Which lists to show."""
 
+    project: ProjectName
+    status: Annotated[ListStatus, Meta(description="Only lists with this status.")] | None = None
+    after: NextAfter | None = None
+    limit: PageSize = 50
+
+
+class ListRequest(Asked, frozen=True):
+    """A list of commands."""
+
+    project: ProjectName
+    task: ListId
+
+
+class ReopenRequest(Asked, frozen=True):
+    """A list to take from its worker."""
+
+    project: ProjectName
+    task: ListId
+    reason: Reason = ""
+
+
+class ResultsRequest(Asked, frozen=True):
+    """Which finished commands to show."""
+
+    project: ProjectName
+    status: Annotated[ResultStatus, Meta(description="Only commands with this status.")] | None = None
+    text: Annotated[
+        str, Meta(description="Only commands with this text in the id, the line, the worker or the outputs.")
+    ] = ""
+    after: NextAfter | None = None
+    limit: PageSize = 50
+
+
+class CommandRequest(Asked, frozen=True):
+    """A command."""
+
+    project: ProjectName
+    id: Annotated[str, Meta(description="The command's id.")]
+
+
+class IdsRequest(Asked, frozen=True):
+    """The commands or lists to change."""
+
+    project: ProjectName
+    ids: Annotated[SomeIds, Meta(description="Ids of tasks; all eligible ones if absent.")] | None = None
     reason: Reason = ""
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from text("reason", self.reason, REASON_LENGTH)
-
-
-class IdsRequest(ReopenRequest, frozen=True, kw_only=True):
-    """The commands or lists to change."""
-
-    ids: Annotated[Ids, Meta(description="Ids of tasks; all eligible ones if absent.")] | UnsetType = UNSET
-
-    def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from super().problems(limits)
-        if self.ids is not UNSET and not 1 <= len(self.ids) <= MOST_IDS:
+        if self.ids is not None and not 1 <= len(self.ids) <= MOST_IDS:
             yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
 
-    @property
-    def named(self) -> Sequence[int] | None:
-        return None if self.ids is UNSET else self.ids
 
-
-class RetryRequest(IdsRequest, frozen=True, kw_only=True):
+class RetryRequest(IdsRequest, frozen=True):
     """The finished commands to run again. Without `ids` and `status`, those in `failed_count` and `failed_time`."""
 
-    status: Annotated[CommandStatus, Meta(description="Only commands with this status.")] | UnsetType = UNSET
-
-    def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from super().problems(limits)
-        if self.status is not UNSET and self.status not in FINAL:
-            yield "status", sentences.one_of(sorted(FINAL), self.status)
-
-
-class CommandLine(Asked, frozen=True, kw_only=True):
-    """A line of an import: a command or a list."""
-
-    status: Annotated[str, Meta(extra_json_schema={"enum": [*CommandStatus]})]
-    command: Annotated[dict[str, Any] | None, Meta(description="The record of a command.")] = None
-    list: Annotated[dict[str, Any] | None, Meta(description="The name and the commands of a list.")] = None
+    status: Annotated[FinalStatus, Meta(description="Only commands with this status.")] | None = None
 
 
 def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
@@ -291,14 +363,9 @@ def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
     for place, asked in enumerate(submissions[:MOST_COMMANDS]):
         if why := why_no_line(asked.cmd):
             yield f"commands[{place}].cmd", why
-        for name, least, most in (
-            ("expected_duration", 1, LONGEST_DURATION),
-            ("until", 1, LATEST_MS // 1_000),
-            ("max_fails", 1, MOST_FAILS),
-        ):
-            value = getattr(asked, name)
-            if value is not None and not least <= value <= most:
-                yield f"commands[{place}].{name}", sentences.between(least, most, value)
+        # A program may have made them.
+        for name, why in wrong_members(asked, "expected_duration", "until", "max_fails"):
+            yield f"commands[{place}].{name}", why
 
 
 def why_no_line(cmd: str) -> str | None:
@@ -325,5 +392,4 @@ prepare(
     ReopenRequest,
     IdsRequest,
     RetryRequest,
-    CommandLine,
 )

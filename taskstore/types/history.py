@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from .scalars import After, At, Int64, prepare
+from .requests import Asked
+from .scalars import GROUP_LENGTH, PLAIN, After, At, Int64, prepare
 from .tasks import Ending
 
 AUDIT_LENGTH = 1_000  # Of the texts of a filter.
@@ -81,4 +83,37 @@ class AuditPage(Struct, frozen=True, kw_only=True):
     after: After
 
 
-prepare(AuditPage)
+class FileFormat(StrEnum):
+    CSV = "csv"
+    NDJSON = "ndjson"
+
+
+AuditText = Annotated[str, Meta(max_length=AUDIT_LENGTH, pattern=PLAIN)]
+AUDIT_TIME = "now-1h or 2026-01-31T12:00 (UTC)."
+
+
+class AuditRequest(Asked, frozen=True, kw_only=True):
+    """Which entries of the audit log to show."""
+
+    by: Annotated[AuditText, Meta(description="A user's name, or `token:` and the name of a token.")] = ""
+    action: Annotated[AuditText, Meta(description="requeue, move, purge, edit, pause, create token, ...")] = ""
+    group: Annotated[
+        str,
+        Meta(max_length=GROUP_LENGTH + 1, pattern=PLAIN, description="A name, or a prefix followed by *."),
+    ] = ""
+    since: Annotated[str, Meta(description=f"Only changes at or after this time: {AUDIT_TIME}")] = ""
+    until: Annotated[str, Meta(description=f"Only changes before this time: {AUDIT_TIME}")] = ""
+    reason: Annotated[AuditText, Meta(description="Part of the reason, ignoring case.")] = ""
+    after: Annotated[str, Meta(description="The `after` of the previous page. Ignored with `format`.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="The maximum number of entries to return.")] = 50
+
+
+class AuditFileRequest(AuditRequest, frozen=True, kw_only=True):
+    """The same, for a page or for a file."""
+
+    format: (
+        Annotated[FileFormat, Meta(description="Return all entries as a file instead of a page of JSON.")] | None
+    ) = None
+
+
+prepare(AuditPage, AuditFileRequest)

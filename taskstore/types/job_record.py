@@ -8,12 +8,18 @@ the id of the job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from . import records, sentences
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
+
+from . import sentences
+from .records import MOST, Name, Number, Record
+from .scalars import ONE_PART, prepare
 from .sentences import text, why_no_json
 from .tasks import NewTask, Problem, State
 
@@ -23,8 +29,10 @@ FUNCTION_LABEL = "function"  # Finds the jobs of a function.
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
 LONGEST_QUEUE = 240  # Characters, because it is a part of a group's name.
-MOST_TIMES = 1_000_000  # Attempts, and lost workers.
-LEAST_MEMORY, MOST_MEMORY = 2**20, 2**50  # Bytes.
+
+QueueName = Annotated[str, Meta(max_length=LONGEST_QUEUE, pattern=ONE_PART)]
+Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+Limit = Annotated[int, Meta(ge=1, le=MOST)]
 
 
 class JobStatus(StrEnum):
@@ -68,11 +76,10 @@ class NotAJob(ValueError):
     """The data of a task is not a valid job. The message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobError:
+class JobError(Struct, frozen=True, kw_only=True):
     """The error of a failed attempt."""
 
-    type: str  # The class of the exception, with its module except for builtins.
+    type: Name  # The class of the exception, with its module except for builtins.
     message: str = ""
     traceback: str = ""
 
@@ -83,62 +90,59 @@ class JobError:
         return f"{self.type}: {first}" if first else self.type
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One attempt to run a job. Times are milliseconds since the Epoch, by the worker's clock."""
 
-    started: int = 0  # 0: unknown.
-    ended: int = 0  # 0: it has not ended.
+    started: Number = 0  # 0: unknown.
+    ended: Number = 0  # 0: it has not ended.
     how: How | None = None  # None: it has not ended.
     worker: str = ""
     host: str = ""
-    pid: int = 0  # The process that ran the function.
+    pid: Number = 0  # The process that ran the function.
     error: JobError | None = None
     final: bool = False  # It finished the job. After a requeue, counting starts again.
-    times: int = 1  # It stands for so many snoozed attempts, one after the other.
+    times: Number = 1  # It stands for so many snoozed attempts, one after the other.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How a worker runs a job. Durations are in milliseconds.
+class JobOptions(Struct, frozen=True, kw_only=True):
+    """How a worker runs a job. None: as the function's decorator says, otherwise the default."""
 
-    `max_attempts`: the maximum number of attempts. `backoff_ms`: the pause before the second attempt, which doubles for
-    each further one up to an hour. `timeout_ms`: the time limit of one attempt, if there is one. `memory_bytes`: the
-    memory limit of all its processes, if there is one. `on_lost`: retry the job or fail it if its worker dies.
-    `max_lost`: how many workers may die before the job fails.
-    """
-
-    max_attempts: int = 1
-    backoff_ms: int = 1_000
-    timeout_ms: int | None = None
-    memory_bytes: int | None = None
-    on_lost: OnLost = OnLost.RETRY
-    max_lost: int = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """The options that were given for a job, with the meaning of those of RunOptions.
-
-    None: as the function's decorator says, otherwise the default.
-    """
-
-    max_attempts: int | None = None
-    backoff_ms: int | None = None
-    timeout_ms: int | None = None
-    memory_bytes: int | None = None
-    on_lost: OnLost | None = None
-    max_lost: int | None = None
+    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts; default 1.")] | None = None
+    backoff_ms: (
+        Annotated[
+            Number,
+            Meta(
+                description="The pause before the second attempt, doubled for each further one up to an hour; default "
+                "1000."
+            ),
+        ]
+        | None
+    ) = None
+    timeout_ms: Annotated[Limit, Meta(description="The time limit of one attempt; default unlimited.")] | None = None
+    memory_bytes: (
+        Annotated[
+            int,
+            Meta(ge=2**20, le=2**50, description="The memory limit of all its processes; default unlimited."),
+        ]
+        | None
+    ) = None
+    on_lost: (
+        Annotated[OnLost, Meta(description="What happens to the job if its worker dies; default retry.")] | None
+    ) = None
+    max_lost: (
+        Annotated[Times, Meta(description="The number of times its worker may die before the job fails; default 3.")]
+        | None
+    ) = None
 
     @property
     def given(self) -> dict[str, Any]:
         """Those that are not None."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @lru_cache  # noqa: B019 - small and few. Workers ask for the same ones for each job.
     def over(self, declared: JobOptions) -> JobOptions:
         """Return these options, with those of the function where none are given, and otherwise the defaults."""
-        return JobOptions(**asdict(replace(declared, **self.given).filled()))
+        return JobOptions(**(DEFAULTS.given | declared.given | self.given))
 
     @lru_cache  # noqa: B019
     def filled(self) -> RunOptions:
@@ -146,16 +150,27 @@ class JobOptions:
         return RunOptions(**self.given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord(records.Record):
+class RunOptions(JobOptions, frozen=True, kw_only=True):
+    """The options with which a job is run, with the defaults."""
+
+    max_attempts: int = 1
+    backoff_ms: int = 1_000
+    on_lost: OnLost = OnLost.RETRY
+    max_lost: int = 3
+
+
+GIVEN_NONE, DEFAULTS = JobOptions(), RunOptions()
+
+
+class JobRecord(Record, frozen=True, kw_only=True):
     """The data of a job's task."""
 
-    _called, _error = "record of a job", NotAJob
+    called, error_class = "record of a job", NotAJob
 
-    function: str  # Its dotted path.
+    function: Name  # Its dotted path.
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    options: JobOptions = JobOptions()
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    options: JobOptions = GIVEN_NONE
     attempts: tuple[Attempt, ...] = ()  # Oldest first; the last may be under way.
     result: Any = None
     error: JobError | None = None  # Of the last attempt, if it failed.
@@ -211,7 +226,7 @@ class JobCall:
     queue: str = DEFAULT_QUEUE
     at_ms: int = 0
     priority: int = 0
-    options: JobOptions = JobOptions()
+    options: JobOptions = GIVEN_NONE
     unique: str | None = None
     unique_for_ms: int = 0
 
@@ -305,3 +320,6 @@ def not_recorded(record: JobRecord, claims: int) -> int:
     `claims`: the count of the task just claimed. An attempt recorded as under way is included.
     """
     return max(0, claims - 1 - sum(attempt.times for attempt in record.attempts if attempt.how is not None))
+
+
+prepare(JobRecord)

@@ -5,36 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Self
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import asdict
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from .job_record import (
     DEFAULT_QUEUE,
     FINISHED,
-    LEAST_MEMORY,
-    MOST_MEMORY,
-    MOST_TIMES,
     Attempt,
     JobError,
     JobOptions,
     JobRecord,
     JobStatus,
-    OnLost,
+    QueueName,
     problems_of,
 )
 from .progress import Progress
-from .records import MOST
 from .requests import Asked, AskedOperation
-from .scalars import After, Int64, Limits, Priority, Reason, Timespec, UniqueFor, UniqueKey, prepare
+from .scalars import (
+    After,
+    Int64,
+    Limits,
+    NextAfter,
+    PageSize,
+    Priority,
+    Reason,
+    Timespec,
+    UniqueFor,
+    UniqueKey,
+    prepare,
+)
 from .sentences import unique_key, why_no_json
 from .tasks import Problem
 
 Args = Annotated[tuple[Any, ...], Meta(description="The positional arguments.")]
 Kwargs = Annotated[dict[str, Any], Meta(description="Keyword arguments.")]
-Times = Annotated[int, Meta(ge=1, le=MOST_TIMES)]
-Milliseconds = Annotated[int, Meta(ge=0, le=MOST)]
-Limit = Annotated[int, Meta(ge=1, le=MOST)]
-Bytes = Annotated[int, Meta(ge=LEAST_MEMORY, le=MOST_MEMORY)]
+SomeArgs = Annotated[Sequence[Any], Meta(description="The positional arguments.")]
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -74,6 +79,11 @@ class Job(Struct, frozen=True, kw_only=True):
     ] = False
 
     @property
+    def record(self) -> JobRecord:
+        """The record of the job's task, as far as it is whole."""
+        return JobRecord(**{name: getattr(self, name) for name in JobRecord.__struct_fields__})
+
+    @property
     def is_finished(self) -> bool:
         """Whether the job has succeeded or failed."""
         return self.status in FINISHED
@@ -93,37 +103,8 @@ class JobsPage(Struct, frozen=True, kw_only=True):
     after: After
 
 
-class OptionsRequest(Asked, frozen=True, kw_only=True):
+class OptionsRequest(JobOptions, Asked, frozen=True, kw_only=True):
     """How a job is run. What is absent is as its function declares, otherwise the default."""
-
-    max_attempts: Annotated[Times, Meta(description="The maximum number of attempts; default 1.")] | UnsetType = UNSET
-    backoff_ms: (
-        Annotated[
-            Milliseconds,
-            Meta(description="The pause before the second attempt, doubled for each further one; default 1000."),
-        ]
-        | UnsetType
-    ) = UNSET
-    timeout_ms: Annotated[Limit, Meta(description="The time limit of one attempt; default unlimited.")] | UnsetType = (
-        UNSET
-    )
-    memory_bytes: (
-        Annotated[Bytes, Meta(description="The memory limit of its processes; default unlimited.")] | UnsetType
-    ) = UNSET
-    on_lost: (
-        Annotated[OnLost, Meta(description="What happens to the job if its worker dies; default retry.")] | UnsetType
-    ) = UNSET
-    max_lost: (
-        Annotated[Times, Meta(description="The number of times its worker may die before the job fails; default 3.")]
-        | UnsetType
-    ) = UNSET
-
-    @classmethod
-    def of(cls, options: JobOptions) -> Self:
-        return cls(**options.given)
-
-    def options(self) -> JobOptions:
-        return JobOptions(**{name: value for name, value in asdict(self).items() if value is not UNSET})
 
 
 class JobRequest(AskedOperation, frozen=True, kw_only=True):
@@ -132,34 +113,58 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
     function: Annotated[str, Meta(description="The dotted path of the function.")]
     args: Args = ()
     kwargs: Kwargs = field(default_factory=dict)
-    queue: Annotated[str, Meta(description="Must not contain /.")] = DEFAULT_QUEUE
+    queue: Annotated[QueueName, Meta(description="Must not contain /.")] = DEFAULT_QUEUE
     timespec: Timespec = 0
     priority: Priority = 0
     options: OptionsRequest = field(default_factory=OptionsRequest)
-    unique: UniqueKey | UnsetType = UNSET
+    unique: UniqueKey | None = None
     unique_for: UniqueFor = 0
     clientid: Int64 = 0
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         yield from problems_of(self.queue, self.record())
-        yield from unique_key("", None if self.unique is UNSET else self.unique, self.unique_for)
+        yield from unique_key("", self.unique, self.unique_for)
 
     def record(self) -> JobRecord:
-        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
+        return JobRecord(
+            function=self.function, args=self.args, kwargs=self.kwargs, options=JobOptions(**self.options.given)
+        )
+
+    def as_written(self, tree: Any) -> Self:
+        return replace(self, **arguments_in(tree))
 
 
-class RequeueRequest(Asked, frozen=True, kw_only=True):
+class RequeueRequest(Asked, frozen=True):
     """A finished job to run again."""
 
-    args: Annotated[Args, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
-    kwargs: Annotated[Kwargs, Meta(description="New arguments; unchanged if absent.")] | UnsetType = UNSET
+    id: Int64
+    args: Annotated[SomeArgs, Meta(description="New positional arguments; unchanged if absent.")] | None = None
+    kwargs: Annotated[Kwargs, Meta(description="New keyword arguments; unchanged if absent.")] | None = None
     reason: Reason = ""
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         for name in ("args", "kwargs"):
-            value = getattr(self, name)
-            if value is not UNSET and (why := why_no_json(value)):
+            if why := why_no_json(getattr(self, name)):
                 yield name, why
 
+    def as_written(self, tree: Any) -> Self:
+        return replace(self, **arguments_in(tree))
 
-prepare(JobsPage, JobRequest, RequeueRequest)
+
+def arguments_in(tree: Any) -> dict[str, Any]:
+    """Return the arguments of a function as they were written: null and large integers are theirs to have."""
+    kinds = {"args": tuple, "kwargs": dict}
+    return {name: kind(tree[name]) for name, kind in kinds.items() if tree.get(name) is not None}
+
+
+class JobsRequest(Asked, frozen=True, kw_only=True):
+    """Which jobs to list."""
+
+    queue: Annotated[QueueName, Meta(description="Only jobs of this queue.")] | None = None
+    status: Annotated[JobStatus, Meta(description="Only jobs with this status.")] | None = None
+    function: Annotated[str, Meta(description="Only jobs of this function: its full dotted path.")] = ""
+    after: NextAfter | None = None
+    limit: PageSize = 50
+
+
+prepare(JobsPage, JobRequest, RequeueRequest, JobsRequest)

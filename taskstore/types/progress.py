@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from . import sentences
-from .scalars import prepare
+from .scalars import PLAIN, prepare
 
 if TYPE_CHECKING:
     from .tasks import Problem
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 TEXT_LENGTH = 255
 
 Done = Annotated[float, Meta(ge=0, le=1, description="The completed fraction, from 0 to 1.")]
+
+
+ProgressText = Annotated[
+    str,
+    Meta(max_length=TEXT_LENGTH, pattern=PLAIN, description="What the task is doing; at most 255 characters."),
+]
 
 
 class Progress(Struct, frozen=True, kw_only=True):

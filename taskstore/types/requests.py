@@ -8,19 +8,22 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import Meta, Struct, field
 
 from . import sentences
-from .progress import Done
-from .progress import problems_of as problems_of_progress
+from .progress import Done, ProgressText
 from .scalars import (
-    CLIENT_TEXT_LENGTH,
+    GROUP_LENGTH,
+    INT64_MAX,
+    PLAIN,
     ClientText,
     DataBase64,
     DataType,
     Duration,
+    GroupInPath,
+    GroupName,
     Ids,
     Int64,
     Key,
@@ -31,6 +34,7 @@ from .scalars import (
     ProcessId,
     Reason,
     ServerSet,
+    SomeIds,
     Timespec,
     TimespecAlias,
     UniqueFor,
@@ -38,7 +42,7 @@ from .scalars import (
     Wait,
     prepare,
 )
-from .sentences import group_name, is_utf8, text
+from .sentences import group_name, is_utf8
 from .tasks import FAILED_FROM, NAMED, Change, NewTask, Order, Problem
 
 INFO_LENGTH = 10_000
@@ -46,35 +50,80 @@ MOST_GROUPS_OF_CLIENT = 1_000
 EMPTIED = {"data_type": "", "error": ""}  # By an update that does not give them, beside the data.
 
 
-class Asked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of a request. Null members are removed before it is parsed, because they count as absent."""
+class Asked(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A request, or a part of one. Null members are removed before it is parsed, because they count as absent."""
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         """Yield the problems that remain although each field has the right type. The server may find more."""
         yield from ()
 
+    def as_written(self, tree: Any) -> Self:
+        """Return the request with members of this JSON in which null and large integers have a meaning of their own."""
+        return self
 
-class ReasonRequest(Asked, frozen=True, kw_only=True):
-    """A reason, which the audit log records."""
 
+class Nothing(Asked, frozen=True):
+    """A request without parameters."""
+
+
+class ById(Asked, frozen=True):
+    id: Int64
+
+
+class ReasonById(Asked, frozen=True):
+    id: Int64
     reason: Reason = ""
 
 
-class TasksRequest(Asked, frozen=True, kw_only=True):
-    """The ids of tasks, if there are too many for a URL."""
+class ReasonByGroup(Asked, frozen=True):
+    name: GroupInPath
+    reason: Reason = ""
 
-    ids: Ids
+
+class Listed(Asked, frozen=True, kw_only=True):
+    """Which tasks of a group to list."""
+
+    limit: Annotated[int, Meta(ge=0, le=INT64_MAX, description="How many tasks to return at most; 0 for all.")] = 0
+    owned: Annotated[bool, Meta(description="Whether to include tasks that are not available.")] = False
+    label: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="NAME:VALUE, or NAME for any value: return only tasks with this label, or, if repeated, with "
+            "all of these labels."
+        ),
+    ] = ()
+
+
+class GroupRequest(Listed, frozen=True, kw_only=True):
+    name: GroupInPath
+
+
+class GroupByQuery(Listed, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(max_length=GROUP_LENGTH, pattern=PLAIN)] | None = None
+
+
+class TasksRequest(Asked, frozen=True):
+    """The ids of tasks."""
+
+    ids: Annotated[SomeIds, Meta(description="In a path, separated by commas.")]
+
+
+class ImportFile(Asked, frozen=True):
+    """Where to import tasks to."""
+
+    group: (
+        Annotated[GroupName, Meta(description="Add all tasks to this group, regardless of the group in each line.")]
+        | None
+    ) = None
 
 
 class ProgressRequest(Asked, frozen=True, kw_only=True):
     """The progress of a task. It replaces the previous report."""
 
+    id: Int64
     clientid: Int64
     done: Done
-    text: Annotated[str, Meta(description="What the task is doing; at most 255 characters.")] = ""
-
-    def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from problems_of_progress(self.done, self.text)
+    text: ProgressText = ""
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):
@@ -90,51 +139,51 @@ class AskedOperation(Asked, frozen=True, kw_only=True):
 class WithData(Asked, frozen=True, kw_only=True):
     """The common fields of adds and updates. The members that `NAMED` lists have the names that the store has."""
 
-    data: str | UnsetType = UNSET
-    data_base64: DataBase64 | UnsetType = UNSET
-    timespec: Timespec | UnsetType = UNSET
-    duration: TimespecAlias | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    labels: Labels | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    data_type: DataType | UnsetType = UNSET
-    unique: UniqueKey | UnsetType = UNSET
-    ownerid: ServerSet = UNSET
-    origin: ServerSet = UNSET
-    claims: ServerSet = UNSET
-    created: ServerSet = UNSET
-    progress: ServerSet = UNSET
+    data: str | None = None
+    data_base64: DataBase64 | None = None
+    timespec: Timespec | None = None
+    duration: TimespecAlias | None = None
+    error: str | None = None
+    labels: Labels | None = None
+    priority: Priority | None = None
+    data_type: DataType | None = None
+    unique: UniqueKey | None = None
+    ownerid: ServerSet = None
+    origin: ServerSet = None
+    claims: ServerSet = None
+    created: ServerSet = None
+    progress: ServerSet = None
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        if UNSET not in (self.timespec, self.duration) and self.timespec != self.duration:
+        if None not in (self.timespec, self.duration) and self.timespec != self.duration:
             yield "duration", "must equal timespec, for which it is another name"
-        if self.data is UNSET:
+        if self.data is None:
             return
-        if self.data_base64 is not UNSET:
+        if self.data_base64 is not None:
             yield "data_base64", sentences.not_together("data")
         if not is_utf8(self.data):
             yield "data", sentences.VALID_UTF8
 
     @property
     def timespec_ms(self) -> int:
-        return (self.timespec or 0) if self.duration is UNSET else self.duration
+        return (self.timespec or 0) if self.duration is None else self.duration
 
     @property
     def given_data(self) -> bytes | None:
         """The data; None if neither `data` nor `data_base64` is given."""
-        if self.data is not UNSET:
+        if self.data is not None:
             return self.data.encode()
-        return None if self.data_base64 is UNSET else self.data_base64
+        return None if self.data_base64 is None else self.data_base64
 
     @property
     def given_key(self) -> str | None:
         """The unique key; None if it is not given."""
-        return None if self.unique is UNSET else self.unique
+        return None if self.unique is None else self.unique
 
     @property
     def named(self) -> dict[str, Any]:
         """The given values of the fields that adds and updates have in the same words."""
-        return {name: value for name in NAMED if (value := getattr(self, name)) is not UNSET}
+        return {name: value for name in NAMED if (value := getattr(self, name)) is not None}
 
 
 class Add(WithData, frozen=True, kw_only=True):
@@ -219,8 +268,8 @@ class Update(WithData, frozen=True, kw_only=True):
         ),
     ] = False
     release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
-    group: ServerSet = UNSET
-    unique_group: ServerSet = UNSET
+    group: ServerSet = None
+    unique_group: ServerSet = None
 
     def change(self) -> Change:
         data, named = self.given_data, self.named
@@ -269,7 +318,7 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
 class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     """Take available tasks of a group: they are replaced by successors that are leased to the client."""
 
-    group: str | UnsetType = UNSET
+    group: str | None = None
     groups: Annotated[
         tuple[str, ...],
         Meta(description="Several groups instead of `group`: higher priority first, then a fair share for each group."),
@@ -283,15 +332,11 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
     @property
     def wanted(self) -> tuple[str, ...]:
         """The groups that it names."""
-        return self.groups if self.group is UNSET else (self.group,)
+        return self.groups if self.group is None else (self.group,)
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        if self.group is not UNSET and self.groups:
+        if self.group is not None and self.groups:
             yield "groups", sentences.not_together("group")
-        if len(self.groups) > limits.groups:
-            return  # The server refuses them for their number, whatever their names are.
-        for place, group in enumerate(self.groups):
-            yield from group_name(f"groups[{place}]", group)
 
 
 # ---- Workers
@@ -300,9 +345,10 @@ class ClaimRequest(AskedOperation, frozen=True, kw_only=True):
 class ClientRequest(Asked, frozen=True, kw_only=True):
     """A worker's report about itself."""
 
+    clientid: Int64
     name: ClientText = ""
     host: ClientText = ""
-    pid: ProcessId | UnsetType = UNSET
+    pid: ProcessId | None = None
     groups: Annotated[tuple[str, ...], Meta(description="The groups that it claims from.")] = ()
     version: ClientText = ""
     info: Annotated[
@@ -314,8 +360,6 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        for name in ("name", "host", "version"):
-            yield from text(name, getattr(self, name), CLIENT_TEXT_LENGTH)
         if len(self.groups) > MOST_GROUPS_OF_CLIENT:
             yield "groups", sentences.at_most(MOST_GROUPS_OF_CLIENT, "names", len(self.groups))
             return
@@ -331,4 +375,4 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         return json.dumps(self.info, ensure_ascii=False)
 
 
-prepare(ReasonRequest, TasksRequest, ProgressRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)
+prepare(GroupRequest, GroupByQuery, TasksRequest, ProgressRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -54,7 +55,22 @@ UniqueFor = Annotated[
 DataType = Annotated[str, Meta(description="The type URL, for data that is a protobuf Any.")]
 At = Annotated[int, Meta(description="Milliseconds since the Epoch.")]
 After = Annotated[str | None, Meta(description="Send it as `after` for the next page; null on the last page.")]
-Reason = Annotated[str, Meta(description="At most 1 000 characters.")]
+# What no text may hold, because databases refuse it: NUL, and the halves of a character.
+PLAIN = r"\A[^\0\ud800-\udfff]*\Z"
+ONE_PART = r"\A[^/\0\ud800-\udfff]+\Z"  # A part of a path, or of a group's name.
+GroupName = Annotated[str, Meta(min_length=1, max_length=GROUP_LENGTH, pattern=PLAIN)]
+GroupInPath = Annotated[
+    GroupName,
+    Meta(description="The name of the group. It can contain any characters; send `/` as is or as %2F."),
+]
+Reason = Annotated[
+    str,
+    Meta(max_length=REASON_LENGTH, pattern=PLAIN, description="Recorded in the audit log; at most 1 000 characters."),
+]
+SomeIds = Sequence[Int64]
+PageSize = Annotated[int, Meta(ge=1, le=200, description="The maximum number of entries to return.")]
+NextAfter = Annotated[str, Meta(description="The `after` of the previous page, or the `place` of an entry.")]
+NextAfterId = Annotated[Int64, Meta(description="The `after` of the previous page.")]
 TimespecAlias = Annotated[
     int,
     Meta(
@@ -70,7 +86,7 @@ Wait = Annotated[
 MostAtOnce = Annotated[int, Meta(ge=1, le=MOST_CLAIMED, description="The maximum number of tasks to claim.")]
 Labels = Annotated[dict[str, str], Meta(description="At most 64 labels; names and values are strings.")]
 DataBase64 = Annotated[bytes, Meta(description="In place of `data`, for data that is not UTF-8.")]
-ClientText = Annotated[str, Meta(description="At most 255 characters.")]
+ClientText = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="At most 255 characters.")]
 ProcessId = Annotated[int, Meta(ge=0, le=INT64_MAX, description="The process id of the operating system.")]
 Key = Annotated[str, Meta(description="Makes the request safe to repeat, like the header Idempotency-Key.")]
 ServerSet = Annotated[Any, Meta(description="Set by the server; accepted and ignored.")]

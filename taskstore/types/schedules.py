@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import asdict
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict, replace
 
 from . import sentences
 from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, new_task, problems_of, queue_group
-from .jobs import OptionsRequest
+from .jobs import OptionsRequest, arguments_in
 from .records import MOST
 from .requests import Asked
-from .scalars import Int64, Labels, Limits, Priority, Reason, prepare
+from .scalars import ONE_PART, Int64, Labels, Limits, Priority, Reason, prepare
 from .sentences import is_utf8
 from .tasks import NewTask, Problem
 
@@ -24,6 +24,9 @@ SCHEDULES = "schedules"  # The group of the schedules' own tasks.
 SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of the tasks that a schedule adds.
 LONGEST_DATA = 64 * 2**10  # Bytes, because one transaction may add a thousand such tasks.
 
+ScheduleName = Annotated[
+    str, Meta(max_length=SCHEDULE_NAME_LENGTH, pattern=ONE_PART, description="The schedule's name.")
+]
 Milliseconds = Annotated[int, Meta(ge=0, le=MOST, description="Milliseconds since the Epoch.")]
 
 
@@ -122,11 +125,11 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     args: tuple[Any, ...] = ()
-    options: OptionsRequest = OptionsRequest()  # type: ignore[assignment]
+    options: OptionsRequest = OptionsRequest()
 
     @classmethod
     def of(cls, job: DueJob) -> Self:
-        return cls(**{**asdict(job), "options": OptionsRequest.of(job.options)})
+        return cls(**{**asdict(job), "options": OptionsRequest(**job.options.given)})
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         wrong = list(problems_of(self.queue, self.record))
@@ -136,7 +139,9 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 
     @property
     def record(self) -> JobRecord:
-        return JobRecord(function=self.function, args=self.args, kwargs=self.kwargs, options=self.options.options())
+        return JobRecord(
+            function=self.function, args=self.args, kwargs=self.kwargs, options=JobOptions(**self.options.given)
+        )
 
     def new_task(self) -> NewTask:
         return new_task(self.record, queue=self.queue, priority=self.priority)
@@ -154,13 +159,13 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
     ]
     zone: Annotated[str, Meta(description="The name of a time zone.")] = "UTC"
     catch_up: CatchUp = CatchUp.SKIP
-    task: Annotated[PlannedTask | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
-    job: Annotated[PlannedJob | UnsetType, Meta(description="Give either `task` or `job`.")] = UNSET
+    task: Annotated[PlannedTask, Meta(description="Give either `task` or `job`.")] | None = None
+    job: Annotated[PlannedJob, Meta(description="Give either `task` or `job`.")] | None = None
 
     @property
     def adds(self) -> PlannedTask | PlannedJob:
-        added = self.job if self.task is UNSET else self.task
-        assert added is not UNSET  # noqa: S101 - `problems` has checked it.
+        added = self.task or self.job
+        assert added  # noqa: S101 - `problems` has checked it.
         return added
 
     @property
@@ -169,24 +174,39 @@ class SchedulePlan(Asked, frozen=True, kw_only=True):
         return self.adds.group if isinstance(self.adds, PlannedTask) else queue_group(self.adds.queue)
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        if self.task is not UNSET and self.job is not UNSET:
+        if self.task is not None and self.job is not None:
             yield "job", sentences.not_together("task") + ": a schedule adds exactly one of them"
             return
-        if self.task is UNSET and self.job is UNSET:
+        if self.task is None and self.job is None:
             yield "task", "is required unless job is given: a schedule adds exactly one of them"
             return
-        name = "task" if self.job is UNSET else "job"
+        name = "task" if self.job is None else "job"
         yield from ((f"{name}.{field}", right) for field, right in self.adds.problems(limits))
+
+
+class ScheduleByName(Asked, frozen=True):
+    name: ScheduleName
+
+
+class ReasonBySchedule(Asked, frozen=True):
+    name: ScheduleName
+    reason: Reason = ""
 
 
 class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
     """The task or job to add, and when to add it."""
 
+    name: ScheduleName
     reason: Reason = ""
 
     @property
     def plan(self) -> SchedulePlan:
         return SchedulePlan(**{name: getattr(self, name) for name in SchedulePlan.__struct_fields__})
+
+    def as_written(self, tree: Any) -> Self:
+        if self.job is None:
+            return self
+        return replace(self, job=replace(self.job, **arguments_in(tree["job"])))
 
 
 prepare(Schedule, ScheduleRequest)

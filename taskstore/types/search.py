@@ -6,7 +6,9 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from .scalars import After, prepare
+from .history import FileFormat
+from .requests import Asked
+from .scalars import After, NextAfter, PageSize, prepare
 from .tasks import Task
 
 SEARCH_LENGTH = 1_000
@@ -26,4 +28,19 @@ class SearchPage(Struct, frozen=True, kw_only=True):
     ] = UNSET
 
 
-prepare(SearchPage)
+class SearchRequest(Asked, frozen=True):
+    """Which tasks to find."""
+
+    q: Annotated[str, Meta(max_length=SEARCH_LENGTH, description="Search terms. A task must match all of them.")] = ""
+    after: NextAfter | None = None
+    limit: PageSize = 50
+
+
+class ExportRequest(Asked, frozen=True):
+    """Which tasks to export, and how."""
+
+    q: Annotated[str, Meta(max_length=SEARCH_LENGTH, description="As for `/search`; without it, every task.")] = ""
+    format: FileFormat = FileFormat.NDJSON
+
+
+prepare(SearchPage, SearchRequest)

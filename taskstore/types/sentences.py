@@ -73,8 +73,16 @@ def but_not_text(text: str) -> str:
     return f", not {shown}" if len(shown) <= LONGEST_SHOWN else ""
 
 
+class Written(str):
+    """A text of a URL where something else was asked for."""
+
+    __slots__ = ()
+
+
 def but_not(value: Any) -> str:
     """End a sentence with an integer, or with the type of any other JSON value."""
+    if type(value) is Written:
+        return but_not_text(value)
     if type(value) is int:
         # The reader of JSON may have cut longer ones.
         return f", not {value}" if abs(value) < 10**20 else ""

@@ -22,7 +22,7 @@ from taskstore.errors import InvalidInput
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.types.bulk import BulkPreviewRequest, BulkRequest
 from taskstore.types.jobs import JobRequest, RequeueRequest
-from taskstore.types.requests import Add, Asked, ClaimRequest, ClientRequest, ReasonRequest, TasksRequest, UpdateRequest
+from taskstore.types.requests import Add, Asked, ClaimRequest, ClientRequest, ReasonByGroup, TasksRequest, UpdateRequest
 from taskstore.types.schedules import ScheduleRequest
 
 pytestmark = pytest.mark.once
@@ -31,7 +31,7 @@ REQUESTS: list[type[Asked]] = [
     UpdateRequest,
     ClaimRequest,
     TasksRequest,
-    ReasonRequest,
+    ReasonByGroup,
     ClientRequest,
     BulkPreviewRequest,
     BulkRequest,

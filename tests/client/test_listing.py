@@ -5,7 +5,7 @@ import json
 import pytest
 
 from taskstore import UnexpectedAnswer
-from taskstore.client.reading import TaskListParser
+from taskstore.client.verbs import TaskListParser
 
 pytestmark = pytest.mark.once
 

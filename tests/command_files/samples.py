@@ -1,8 +1,7 @@
 """Any projects that files can hold."""
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from taskstore.commands.files import ProjectContent
 from taskstore.types.command_record import (

@@ -1,11 +1,11 @@
 """What was written is read again, and written once more it has the same bytes."""
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from taskstore.commands.files import NotFiles, ProjectContent, read_project, write_entries, write_result
 from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run

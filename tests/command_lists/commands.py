@@ -1,8 +1,9 @@
 """Commands for tests, and workers that do as they are told."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tasks_app.commands import submit
 from tasks_app.models import Task

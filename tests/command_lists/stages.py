@@ -1,7 +1,8 @@
 """Commands and lists at some stage of their way, put there by hand."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tasks_app.commands import new_commands
 from tasks_app.models import Client, Task

@@ -1,8 +1,7 @@
 """What people do to commands: park them, run them again, put them away, reopen a list."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tasks_app.commands import make_lists, process_closed, retry, stash, unstash
 from tasks_app.commands.bundling import delete_leftovers

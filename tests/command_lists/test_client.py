@@ -61,9 +61,9 @@ def test_lists_are_seen_and_reopened(client):
     [seen] = client.commands.lists("default", status=CommandStatus.RUNNING).lists
     whole = client.commands.list("default", seen.origin)
     assert (whole.list.task, len(whole.commands), len(whole.live)) == (task.id, 2, 1)
-    assert client.commands.reopen("default", seen.task, reason="burnt")
+    assert client.commands.reopen("default", seen.task, reason="burnt").changed
     [again] = [each for each in client.commands.lists("default").lists if each.origin == seen.origin]
-    assert (again.status, client.commands.reopen("default", again.task)) == (CommandStatus.OPEN, False)
+    assert (again.status, client.commands.reopen("default", again.task).changed) == (CommandStatus.OPEN, 0)
     assert client.commands.list("default", 99_999) is None
 
 
@@ -76,11 +76,11 @@ def test_results_are_found_and_run_again(client):
     assert [each.id for each in client.commands.results("default", after=page.after).commands] == [good.id]
     assert [each.id for each in client.commands.results("default", text="FINE").commands] == [good.id]
     assert client.commands.results("default", status="failed_time").commands == ()
-    assert client.commands.archive("default") == 1
-    assert client.commands.retry("default", [task.id], reason="fixed") == 1
-    assert client.commands.retry("default", status="completed_archive") == 1
-    assert client.commands.stash("default") == 2
-    assert client.commands.unstash("default", [each.task for each in stashed(client)]) == 2
+    assert client.commands.archive("default").changed == 1
+    assert client.commands.retry("default", [task.id], reason="fixed").changed == 1
+    assert client.commands.retry("default", status=CommandStatus.COMPLETED_ARCHIVE).changed == 1
+    assert client.commands.stash("default").changed == 2
+    assert client.commands.unstash("default", [each.task for each in stashed(client)]).changed == 2
 
 
 def stashed(client):
@@ -91,7 +91,7 @@ def test_it_can_be_awaited(served, secret):
     async def flow():
         async with AsyncClient(served.url, token=secret) as client:
             await client.commands.submit("nightly", ["true"], stashed=True)
-            return await client.commands.status("nightly"), await client.commands.unstash("nightly")
+            return await client.commands.status("nightly"), (await client.commands.unstash("nightly")).changed
 
     seen, changed = asyncio.run(flow())
     assert (seen.counts["new_stashed"], changed) == (1, 1)

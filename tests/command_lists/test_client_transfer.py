@@ -1,9 +1,9 @@
 """Whole projects through the client: out of a server, and into it."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope

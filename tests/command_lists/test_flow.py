@@ -1,9 +1,9 @@
 """A command on its way through the groups of its project: submitted, in a list, run, settled."""
 
 import logging
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from tasks_app.commands import make_lists, process_closed, submit
 from tasks_app.models import Task

@@ -1,9 +1,9 @@
 """Looks at commands, lists and projects, as they are on their way."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tasks_app.commands import looking, make_lists, process_closed
 from tasks_app.commands.looking import lists, overview, results, status

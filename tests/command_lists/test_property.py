@@ -1,7 +1,6 @@
 """Whatever happens in whatever order, each command ends where its runs say, exactly once."""
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from random import Random
 from unittest.mock import patch
 
@@ -10,6 +9,7 @@ from django.db import transaction
 from django.test import override_settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tasks_app.commands import make_lists, process_closed, reopen, stash, submit, unstash
 from tasks_app.managers import TaskManager

@@ -5,10 +5,10 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 from django.db import connections
+from msgspec.structs import replace
 
 from lab.testing import PROJECT
 from tasks_app.commands import make_lists, process_closed

@@ -2,13 +2,13 @@
 
 import json
 import threading
-from dataclasses import replace
 from itertools import count
 
 import pytest
 from django.db import connections
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tasks_app.commands import make_lists, process_closed, projects
 from tasks_app.commands.import_export import entries_in, export_project, import_project
@@ -145,7 +145,10 @@ def test_a_list_that_is_there_in_part_is_refused():
             "line 2: command: must not have a run: its status is new",
         ),
         ({"status": "completed"}, "line 2: command: must have a run: its status is completed"),
-        ({"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}}, "command.run.worker is required"),
+        (
+            {"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}},
+            "command.run.worker is required",
+        ),
         (
             {
                 "status": "completed",

@@ -1,7 +1,8 @@
 """Commands and lists with known ids, as workers leave them."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tasks_app.models import Task
 from taskstore.types.command_record import (

@@ -1,8 +1,7 @@
 """The pages of commands in Chromium: they follow what workers do, and keep what somebody has selected or typed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from tasks_app.commands import make_lists, process_closed

@@ -180,7 +180,7 @@ def test_a_job_in_a_new_interpreter_says_how_far_it_is(queue):
     job = queue.enqueue("get_half_way", 2_000)
     with queue.worker(start="spawn", grace_s=0):
         assert eventually(lambda: progress_of(queue, job) == (0.5, "page 1000 of 2000"))
-        [listed] = queue.store.jobs.list()
+        [listed] = queue.store.jobs.list().jobs
         assert listed.progress == queue.store.jobs.get(job).progress
     assert progress_of(queue, job) is None
 

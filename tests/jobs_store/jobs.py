@@ -1,7 +1,8 @@
 """Jobs in every state, as workers leave them."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Client, Task

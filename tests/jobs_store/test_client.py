@@ -63,9 +63,9 @@ def test_arguments_are_a_list(client, args):
 
 def test_jobs_are_listed_requeued_and_deleted(client):
     old, new = failed(args=[1]), enqueued()
-    first = client.jobs.list(limit=1)
-    assert [job.id for job in (*first, *client.jobs.list(before=first[-1]))] == [new, old]
-    [job] = client.jobs.list(status="failed", queue="default", function="mail.send")
+    first = client.jobs.list(limit=1).jobs
+    assert [job.id for job in (*first, *client.jobs.list(after=first[-1].place).jobs)] == [new, old]
+    [job] = client.jobs.list(status=JobStatus.FAILED, queue="default", function="mail.send").jobs
     assert (job.id, job.error) == (old, ERROR)
     again = client.jobs.requeue(old, args=[2], reason="fixed")
     assert (again.id, again.status, again.args) == (old, JobStatus.PENDING, [2])
@@ -84,7 +84,7 @@ def test_it_can_be_awaited(served, secret):
             job = await client.jobs.enqueue("mail.send", at_ms=-60_000)
             with pytest.raises(TimeoutError):
                 await client.jobs.wait(job.id, 0.05)
-            return job, await client.jobs.list(status=JobStatus.SCHEDULED)
+            return job, (await client.jobs.list(status=JobStatus.SCHEDULED)).jobs
 
     job, listed = asyncio.run(flow())
-    assert listed == [job]
+    assert listed == (job,)

@@ -9,7 +9,7 @@ from taskstore.types.requests import (
     Asked,
     ClaimRequest,
     ClientRequest,
-    ReasonRequest,
+    ReasonByGroup,
     TasksRequest,
     Update,
     UpdateRequest,
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize(
-    "asked", [UpdateRequest, Add, Update, ClaimRequest, TasksRequest, ReasonRequest, ClientRequest]
+    "asked", [UpdateRequest, Add, Update, ClaimRequest, TasksRequest, ReasonByGroup, ClientRequest]
 )
 def test_a_type_is_worked_out_before_two_requests_can_meet_in_it(asked):
     assert is_worked_out(asked)

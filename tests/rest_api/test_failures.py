@@ -15,7 +15,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.test import Client
 
 from tasks_app.managers import TaskManager
-from tasks_app.rest_api import views
+from tasks_app.rest_api import bodies
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 BODY = {"clientid": 1, "adds": [{"group": "mail", "data": "secret letter"}]}
@@ -113,7 +113,7 @@ def test_what_django_refuses_is_told_as_the_api_tells_it(api, monkeypatch, error
     def refuse(*_):
         raise error
 
-    monkeypatch.setattr(views, "query_of", refuse)
+    monkeypatch.setattr(bodies, "query_in", refuse)
     response = api.http.get("/groups")
     assert response.status_code == status
     assert response.headers["Content-Type"] == "application/json"

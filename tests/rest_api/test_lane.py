@@ -217,7 +217,7 @@ def test_an_answer_that_was_prepared_for_other_tasks_is_not_sent():
         async def answer_in_pieces(self, answer: Any) -> None:
             raise AssertionError(answer)
 
-    asked = AskedOnLane(Claim(groups=("mail",), owner=ANN), Kept(), hot_path.ClaimTasks)
+    asked = AskedOnLane(Claim(groups=("mail",), owner=ANN), Kept(), hot_path.ClaimView)
     asked.prepare([])
     asked.succeed([])
     first: list[Any] = []

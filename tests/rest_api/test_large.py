@@ -13,8 +13,8 @@ from django.test import override_settings
 
 from tasks_app.models import Scope
 from tasks_app.offload.helper_process import Helper, helper
+from tasks_app.rest_api.bodies import decoded, whole_of
 from tasks_app.wire import strict_json
-from tasks_app.wire.strict_json import decoded
 from taskstore.errors import InvalidInput, LimitExceeded, StoreBusy
 from taskstore.types.requests import ClaimRequest, UpdateRequest
 
@@ -79,8 +79,8 @@ def test_more_values_than_the_limit_are_refused_before_they_are_built(db, monkey
 
 def test_what_stands_in_texts_does_not_count(db):
     data = '[{,\\"' * 300_000
-    [asked] = decoded(json.dumps({"clientid": 1, "adds": [{"group": "mail", "data": data}]}).encode(), UpdateRequest)
-    assert asked.adds[0].data == data
+    body = json.dumps({"clientid": 1, "adds": [{"group": "mail", "data": data}]}).encode()
+    assert whole_of([*decoded(body, UpdateRequest)]).commit.adds[0].data == data.encode()
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_the_helper_ends_with_its_server():
     lines = (
         "import os, django; django.setup()",
         "from tasks_app.offload.helper_process import helper",
-        "from tasks_app.wire.strict_json import decoded",
+        "from tasks_app.rest_api.bodies import decoded",
         "from taskstore.types.requests import ClaimRequest",
         'helper.run(decoded, b\'{"clientid": 1, "group": "mail"}\', ClaimRequest)',
         "print(helper.pid, flush=True)",

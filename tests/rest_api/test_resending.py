@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tasks_app.models import Scope, Task
-from tasks_app.rest_api.base import digest_of
+from tasks_app.rest_api.bodies import digest_of
 
 from .api import ANN, BOB, Api
 from .workers import Worker, on_a_loop, until_waiting

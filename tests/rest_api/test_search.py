@@ -55,7 +55,7 @@ def test_a_token_finds_tasks_of_its_groups_only(api):
         ("q=error:%22a", "q", "a quotation mark is not closed"),
         ("limit=0", "limit", "must be between 1 and 200"),
         ("limit=201", "limit", "must be between 1 and 200"),
-        ("limit=x", "limit", "must be a 64-bit integer"),
+        ("limit=x", "limit", 'must be an integer between 1 and 200, not "x"'),
         ("after=x", "after", "must be a position in the list"),
         ("query=x", "query", "is not a known parameter; use one of q, after, limit"),
         ("q=1&q=2", "query", "must give each parameter only once: q"),

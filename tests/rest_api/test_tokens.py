@@ -160,11 +160,11 @@ def test_a_token_expires_to_the_moment(db, clock):
 
 
 def test_every_endpoint_has_a_view_and_every_view_an_endpoint():
-    served = [each for view in VIEWS for each in view.served()]
+    served = [each for view in VIEWS for each in view.rows.values()]
     assert sorted(each.name for each in served) == sorted(each.name for each in ENDPOINTS)
     for endpoint in ENDPOINTS:
         view = resolve(endpoint.path.format(**EXAMPLES)).func.cls  # type: ignore[attr-defined]
-        assert getattr(view, endpoint.method.lower()).endpoint is endpoint
+        assert view.rows[endpoint.method] is endpoint
 
 
 def test_every_endpoint_is_in_the_list_of_scopes():

@@ -17,7 +17,7 @@ from tasks_app.forms import TaskForm
 from tasks_app.models import BulkItem, EndedTask
 from tasks_app.models import Task as StoredTask
 from taskstore.client.calls import encoded
-from taskstore.client.working import CommitOnTheWire
+from taskstore.client.verbs import CommitOnTheWire
 from taskstore.types.requests import Add, AddOrMove
 from taskstore.types.requests import Update as AskedUpdate
 from taskstore.types.tasks import CONTENT, FIELDS, NAMED, PLAIN, Change, Kept, NewTask, Task, answer_of
@@ -123,9 +123,9 @@ def test_a_request_can_say_every_field_of_the_content(asked):
 def test_the_client_sends_what_a_task_says():
     asked: Any = partial(CommitOnTheWire, ANN)
     wanted = {**WRITTEN, "data": "letter"}
-    assert json.loads(encoded(asked(adds=[NewTask(**WRITTEN)]).body))["adds"] == [wanted]
+    assert json.loads(encoded(asked(adds=[NewTask(**WRITTEN)]).asked))["adds"] == [wanted]
     moved = {"id": 11, "keep": True, **wanted}
-    assert json.loads(encoded(asked(updates=[Change(id=11, **WRITTEN)]).body))["adds"] == [moved]
+    assert json.loads(encoded(asked(updates=[Change(id=11, **WRITTEN)]).asked))["adds"] == [moved]
 
 
 def test_people_can_edit_the_content():

@@ -183,7 +183,7 @@ def job_of(result):
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ({"max_attempts": 0}, "an integer between 1 and"),
+        ({"max_attempts": 0}, "must be between 1 and"),
         ({"timeout": 0}, "at least a millisecond"),
         ({"backoff": "soon"}, "a timedelta or a number of seconds"),
         ({"on_lost": "weep"}, "retry, fail"),

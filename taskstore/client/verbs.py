@@ -1,21 +1,35 @@
-"""Calls that add, claim, update and delete tasks."""
+"""The methods of both clients: one for each endpoint, and those that say more than a request does."""
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET
+from msgspec import structs
 from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
+from ..types.bulk import BulkPreviewRequest, BulkRequest, Operation, Preview, SelectedTasks, WithClaimed
 from ..types.groups import ClientStatus
+from ..types.history import AuditRequest
 from ..types.progress import Progress, problems_of
-from ..types.requests import AddOrMove, ClaimRequest, ClientRequest, ProgressRequest, Update, UpdateRequest
+from ..types.requests import (
+    AddOrMove,
+    ClaimRequest,
+    ClientRequest,
+    ImportFile,
+    Nothing,
+    ProgressRequest,
+    TasksRequest,
+    Update,
+    UpdateRequest,
+)
 from ..types.tasks import (
     NAMED,
     Change,
@@ -24,11 +38,23 @@ from ..types.tasks import (
     Order,
     Outcome,
     Problem,
+    State,
     Task,
     ids_without_delete,
 )
-from .calls import Call, decoder, encoded, new_key, verb
+from .calls import Call, asking, calls, decoder, encoded, verb, verb_or_none
+from .errors import UnexpectedAnswer
 from .transport import BaseClient
+
+SEPARATORS = "[,] \n\r\t"
+
+T = TypeVar("T")
+
+
+class AskedPreview(Preview, frozen=True, kw_only=True):
+    """A preview together with its request, as `bulk_start` needs both."""
+
+    asked: SelectedTasks
 
 
 class CommitOnTheWire:
@@ -64,7 +90,7 @@ class CommitOnTheWire:
         moves = [place for place, change in enumerate(updates) if change.group is not None]
         self._adds, self._updates = len(adds), [*moves, *stays]
         self._moved = {updates[place].id for place in moves}
-        self.body = UpdateRequest(
+        self.asked = UpdateRequest(
             clientid=owner,
             adds=(*map(add_on_the_wire, adds), *(_move(updates[place]) for place in moves)),
             updates=tuple(_update(updates[place]) for place in stays),
@@ -160,11 +186,36 @@ def tasks_of(outcome: Outcome) -> list[Task]:
     return [*outcome.tasks]
 
 
-T = TypeVar("T")
+class Verbs(BaseClient):
+    groups = verb(endpoints.GROUPS)
+    stats = verb(endpoints.STATS)
+    task = verb_or_none(endpoints.TASK)
+    history = verb_or_none(endpoints.HISTORY)
+    search = verb(endpoints.SEARCH)
+    clients = verb(endpoints.CLIENTS)
+    pause = verb(endpoints.PAUSE)
+    resume = verb(endpoints.RESUME)
+    audit = asking(endpoints.AUDIT, AuditRequest)
+    operations = verb(endpoints.OPERATIONS)
+    operation = verb(endpoints.OPERATION)
+    operation_items = verb(endpoints.OPERATION_ITEMS)
+    cancel_operation = verb(endpoints.CANCEL_OPERATION)
+    undo_operation = verb(endpoints.UNDO_OPERATION)
+    health = verb(endpoints.HEALTHZ)
+    ready = verb(endpoints.READYZ)
+    schema = verb(endpoints.SCHEMA)
 
+    @calls
+    def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
+        """Return the tasks with these ids in the same order, with None for each id that does not exist."""
+        return Call.of(endpoints.TASKS_BY_BODY, TasksRequest(tuple(ids)))
 
-class Working(BaseClient):
-    @verb
+    @calls
+    def metrics(self) -> Call[str]:
+        """Return the server's metrics in the Prometheus text format."""
+        return Call.of(endpoints.METRICS, Nothing(), read=bytes.decode)
+
+    @calls
     def claim(
         self,
         groups: str | Iterable[str],
@@ -181,9 +232,9 @@ class Working(BaseClient):
         `wait_ms`: how long to wait for a task, without an upper bound. `depends`: ids of tasks that must exist;
         raises CommitRefused if one does not.
         """
-        body = ClaimRequest(
+        asked = ClaimRequest(
             clientid=self.id,
-            group=groups if isinstance(groups, str) else UNSET,
+            group=groups if isinstance(groups, str) else None,
             groups=() if isinstance(groups, str) else tuple(groups),
             duration=duration_ms,
             limit=limit,
@@ -192,14 +243,13 @@ class Working(BaseClient):
         )
         return Call.of(
             endpoints.CLAIM,
-            body=body,
+            asked,
             read=lambda content: tasks_of(decoder(Outcome)(content)),
-            key=new_key(),
             may_happen_twice=True,
             wait_ms=max(0, wait_ms),
         )
 
-    @verb
+    @calls
     def commit(
         self,
         *,
@@ -220,7 +270,7 @@ class Working(BaseClient):
         owner = self.id if client_id is None else client_id
         return committing(CommitOnTheWire(owner, adds, updates, deletes, depends), list, key)
 
-    @verb
+    @calls
     def add(
         self,
         group: str,
@@ -258,7 +308,7 @@ class Working(BaseClient):
         )
         return self._one(adds=[new])
 
-    @verb
+    @calls
     def renew(self, task: Task, duration_ms: int) -> Call[Task]:
         """Extend the lease to `duration_ms` from now. Returns the successor, whose id is new.
 
@@ -267,7 +317,7 @@ class Working(BaseClient):
         change = Change(id=task.id, timespec_ms=-max(0, duration_ms))
         return self._one(updates=[change])
 
-    @verb
+    @calls
     def release(self, task: Task, at_ms: int = 0, error: str | None = None) -> Call[Task]:
         """Give the task back so that any client can claim it. Returns the successor.
 
@@ -276,7 +326,7 @@ class Working(BaseClient):
         """
         return self._one(updates=[Change(id=task.id, timespec_ms=at_ms, error=error, release=True)])
 
-    @verb
+    @calls
     def move(self, task: Task, group: str, data: bytes | str | None = None, error: str | None = None) -> Call[Task]:
         """Move the task to another group, where it is available immediately. Returns the successor.
 
@@ -286,7 +336,7 @@ class Working(BaseClient):
         new_data = data.encode() if isinstance(data, str) else data
         return self._one(updates=[Change(id=task.id, group=group, data=new_data, error=error)])
 
-    @verb
+    @calls
     def delete(self, *tasks: Task | int) -> Call[None]:
         """Delete all of these tasks or none. Takes tasks or ids.
 
@@ -295,13 +345,12 @@ class Working(BaseClient):
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
         return committing(CommitOnTheWire(self.id, deletes=ids), lambda tasks: None)
 
-    @verb
+    @calls
     def import_tasks(self, lines: bytes | str | Iterable[NewTask], group: str = "") -> Call[Imported]:
         """Add all of these tasks or none: lines of NDJSON as `export_tasks` writes them, or NewTask values.
 
         `group`: add all tasks to this group instead of their own. Raises InvalidInput, which names the lines.
         """
-        query = {"group": group} if group else {}
         if isinstance(lines, str):
             lines = lines.encode()
         elif not isinstance(lines, bytes):
@@ -312,9 +361,9 @@ class Working(BaseClient):
                 if add.id
             )
             lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
-        return Call.of(endpoints.IMPORT, query=query, body=lines, key=new_key())
+        return Call.of(endpoints.IMPORT, ImportFile(group or None), lines=lines)
 
-    @verb
+    @calls
     def heartbeat(
         self,
         name: str = "",
@@ -331,7 +380,8 @@ class Working(BaseClient):
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
         """
-        body = ClientRequest(
+        asked = ClientRequest(
+            clientid=self.id,
             name=name,
             host=socket.gethostname() if host is None else host,
             pid=os.getpid() if pid is None else pid,
@@ -339,9 +389,9 @@ class Working(BaseClient):
             version=version,
             info=dict(info or {}),
         )
-        return Call.of(endpoints.HEARTBEAT, path={"clientid": self.id}, body=body)
+        return Call.of(endpoints.HEARTBEAT, asked)
 
-    @verb
+    @calls
     def report_progress(self, id: int, done: float, text: str = "") -> Call[Progress]:
         """Report the progress of a task that this client holds: `done` from 0 to 1, and a text of up to 255 characters.
 
@@ -349,8 +399,63 @@ class Working(BaseClient):
         task is not leased to this client; NotFound if it has ended; InvalidInput.
         """
         refuse(problems_of(done, text))
-        body = ProgressRequest(clientid=self.id, done=done, text=text)
-        return Call.of(endpoints.PROGRESS, path={"id": id}, body=body)
+        return Call.of(endpoints.PROGRESS, ProgressRequest(id=id, clientid=self.id, done=done, text=text))
+
+    @calls
+    def bulk_preview(
+        self,
+        /,
+        verb: str,
+        *,
+        group: str | None = None,
+        state: State | str | None = None,
+        q: str = "",
+        ids: Iterable[int] | None = None,
+        **options: Any,
+    ) -> Call[AskedPreview]:
+        """Preview a bulk operation: how many tasks it would change, and a sample of them.
+
+        `verb`: requeue, move, edit or purge. Select tasks by `ids`, or by `group`, `state` and the search `q`
+        together. The only option of a preview is `here` of a requeue, which keeps dead letters in their group instead
+        of returning them to the group in which they failed.
+        """
+        which: Any = {"group": group, "state": state, "ids": None if ids is None else tuple(ids)}
+        asked = BulkPreviewRequest(verb=verb, q=q, **which, **options)
+        read = decoder(Preview)
+        return Call.of(
+            endpoints.BULK_PREVIEW,
+            asked,
+            read=lambda content: AskedPreview(**structs.asdict(read(content)), asked=asked),
+        )
+
+    @calls
+    def bulk_start(
+        self,
+        /,
+        preview: AskedPreview,
+        *,
+        take_claimed: bool = False,
+        reason: str = "",
+        typed: str = "",
+        **options: Any,
+    ) -> Call[Operation]:
+        """Start the bulk operation of a preview in the background. `operation` reports its progress.
+
+        `take_claimed`: include leased tasks, whose workers' results will be rejected. `options`: `to` and `create` of a
+        move; `error` and `priority` of an edit; `at` (ms since the Epoch), `spread_minutes` and `here` of a requeue.
+        Raises InvalidInput if the number of tasks has changed by more than 10 and by more than 1 % since the preview,
+        or if `typed` is not the preview's `to_type`.
+        """
+        asked = BulkRequest(
+            **{**structs.asdict(preview.asked), **options},
+            bound=preview.bound,
+            as_of=preview.as_of,
+            expected=preview.count,
+            claimed=WithClaimed.TAKE if take_claimed else WithClaimed.SKIP,
+            reason=reason,
+            typed=typed,
+        )
+        return Call.of(endpoints.BULK, asked)
 
     def _one(self, adds: Iterable[NewTask] = (), updates: Iterable[Change] = ()) -> Call[Task]:
         def only(tasks: list[Task]) -> Task:
@@ -363,8 +468,45 @@ class Working(BaseClient):
 def committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T], key: str = "") -> Call[T]:
     return Call.of(
         endpoints.UPDATE,
-        body=sent.body,
+        sent.asked,
         read=lambda answer: shape(sent.tasks_in(answer)),
-        key=key or new_key(),
+        key=key,
         renamed=sent.renamed,
     )
+
+
+class TaskListParser:
+    """Parse a JSON list of tasks while it arrives, because a group may not fit into memory."""
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = json.JSONDecoder()
+        self._next_try = 0  # Characters needed before the next attempt: a large task may arrive in small chunks.
+
+    def feed(self, chunk: bytes) -> Iterator[Task]:
+        """Yield the tasks that are complete. Raises UnexpectedAnswer if an element is not a task."""
+        self._text += self._utf8.decode(chunk)
+        if len(self._text) < self._next_try:
+            return
+        place = 0
+        while True:
+            while place < len(self._text) and self._text[place] in SEPARATORS:
+                place += 1
+            try:
+                tree, place = self._decoder.raw_decode(self._text, place)
+            except ValueError:  # The rest of the element has not arrived.
+                break
+            try:
+                yield msgspec.convert(tree, Task)
+            except msgspec.ValidationError as problem:
+                raise UnexpectedAnswer(f"the response has an invalid task: {problem!r}") from problem
+        self._text = self._text[place:]
+        self._next_try = 2 * len(self._text)
+
+    def end(self) -> Iterator[Task]:
+        """Yield the last tasks. Raises UnexpectedAnswer if the list is incomplete."""
+        self._next_try = 0
+        yield from self.feed(b"")
+        if self._text:
+            raise UnexpectedAnswer(f"the response is not a list of tasks: {self._text[:100]}")
