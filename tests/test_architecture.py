@@ -32,7 +32,8 @@ MAY_IMPORT = {
     "taskstore.worker": TYPES | {"taskstore.client"},
     "taskstore.jobs": TYPES | {"taskstore.client", "taskstore.worker"},
     "taskstore.commands": TYPES | {"taskstore.client", "taskstore.worker"},
-    "taskstore.cli": TYPES | {"taskstore.client", "taskstore.commands", "taskstore.units", "taskstore.whole_files"},
+    "taskstore.cli": TYPES
+    | {"taskstore.endpoints", "taskstore.client", "taskstore.commands", "taskstore.units", "taskstore.whole_files"},
     "taskstore": TYPES | {"taskstore.client", "taskstore.worker", "taskstore.jobs"},
     # The store: from the pure rules up to the models with their managers.
     "tasks_app.core": TYPES,

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from enum import StrEnum
@@ -22,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..client.client import Client
 from ..client.errors import NotAllowed, TooOften
 from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from .tables import now_ms as now_ms
 from .tables import printable
 
 P = ParamSpec("P")
@@ -128,10 +128,6 @@ def telling(session: Session, done: int, so_far: str) -> Iterator[None]:
 
 def console(output: Any) -> Console:
     return Console(file=output, highlight=False, markup=False, width=None if output.isatty() else WIDE)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def as_json(answer: msgspec.Struct) -> dict[str, Any]:

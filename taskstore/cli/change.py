@@ -11,15 +11,16 @@ from typing import Any, TextIO
 import click
 from msgspec.structs import asdict
 
-from ..client.errors import NotFound
+from .. import endpoints
 from ..errors import InvalidInput
 from ..types.bulk import Operation, Preview
 from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
+from ..types.groups import GroupPause
 from ..types.scalars import whole
-from . import parameter_types
+from . import made, parameter_types
 from .base import Failure, Interrupted, Mistake, Scope, Session, as_json, command, now_ms
 from .read import living
-from .tables import Column, exact, facts, number, printable, relative, table
+from .tables import Column, exact, facts, number, printable, relative
 
 LOOK_EVERY_S = 0.5
 MOST_TARGETS = 10  # Groups that are named.
@@ -27,16 +28,7 @@ LONGEST_TEXT = 200  # Characters that the question shows of an option.
 # Errors about a changed selection or a missing confirmation; all others are usage errors.
 REFUSALS = {"expected", "typed", "operation"}
 RUNNING, DONE = "running", "done"
-COLUMNS = (
-    Column(title="operation", is_number=True, style="cyan"),
-    Column(title="verb", style="bold"),
-    Column(title="of", is_long=True),
-    Column(title="state"),
-    Column(title="done", is_number=True),
-    Column(title="began"),
-    Column(title="by", is_long=True),
-    Column(title="reason", is_long=True),
-)
+NO_OPERATION = "operation {id} does not exist: `operations` lists operations"
 
 Options = dict[str, Any]
 
@@ -223,17 +215,6 @@ def refusals(subject: str = "") -> Iterator[None]:
         raise Failure(subject + "; ".join(text for texts in mistake.fields.values() for text in texts)) from None
 
 
-@contextmanager
-def named(session: Session, operation: int) -> Iterator[None]:
-    """Report an unknown operation with the command that lists them."""
-    try:
-        yield
-    except NotFound:
-        raise Failure(
-            f"operation {operation} does not exist: `{session.typed('operations')}` lists operations"
-        ) from None
-
-
 def follow(session: Session, operation: Operation) -> None:
     """Follow an operation until it has ended, and print its result."""
     try:
@@ -272,29 +253,23 @@ def result(session: Session, operation: Operation) -> Iterator[str]:
         yield f"to undo it: {session.typed(f'undo {operation.id}')}"
 
 
-@command("operations", needs=Scope.OPERATE)
-@click.option(
-    "--limit", type=parameter_types.Number(1, 200), default=50, metavar="N", show_default=True, help="Show at most N."
+operations = made.lists(
+    "operations",
+    endpoints.OPERATIONS,
+    (
+        Column[Operation]("operation", lambda each: each.id, is_number=True, style="cyan"),
+        Column[Operation]("verb", lambda each: each.verb, style="bold"),
+        Column[Operation]("of", lambda each: each.selection, is_long=True),
+        Column[Operation]("state", lambda each: each.state),
+        Column[Operation]("done", lambda each: f"{number(each.done)} of {number(each.expected)}", is_number=True),
+        Column[Operation]("began", lambda each: relative(each.began_at_ms)),
+        Column[Operation]("by", lambda each: each.by, is_long=True),
+        Column[Operation]("reason", lambda each: each.reason, is_long=True),
+    ),
+    items=lambda page: page.operations,
+    nothing="no operations",
+    help="List bulk operations, newest first.",
 )
-def operations(session: Session, limit: int) -> None:
-    """List bulk operations, newest first."""
-    found = session.some(session.store.operations(limit=limit).operations, "no operations")
-    if session.tell(map(as_json, found)):
-        return
-    session.show(table(COLUMNS, map(_cells, found)))
-
-
-def _cells(operation: Operation) -> list[str]:
-    return [
-        str(operation.id),
-        operation.verb,
-        operation.selection,
-        operation.state,
-        f"{number(operation.done)} of {number(operation.expected)}",
-        relative(operation.began_at_ms, now_ms()),
-        operation.by,
-        operation.reason,
-    ]
 
 
 @command("undo", needs=Scope.OPERATE)
@@ -302,8 +277,8 @@ def _cells(operation: Operation) -> list[str]:
 @parameter_types.reason
 def undo(session: Session, operation: int, reason: str) -> None:
     """Undo operation N, except for tasks that have changed since."""
-    with refusals(f"operation {operation}: "), named(session, operation):
-        begun = session.store.undo_operation(operation, reason)
+    with refusals(f"operation {operation}: "):
+        begun = made.one(session, endpoints.UNDO_OPERATION, NO_OPERATION, id=operation, reason=reason)
     follow(session, begun)
 
 
@@ -311,8 +286,7 @@ def undo(session: Session, operation: int, reason: str) -> None:
 @click.argument("operation", type=parameter_types.ID, metavar="N")
 def cancel(session: Session, operation: int) -> None:
     """Stop operation N. Changes already made are kept."""
-    with named(session, operation):
-        found = session.store.operation(operation)
+    found = made.one(session, endpoints.OPERATION, NO_OPERATION, id=operation)
     if found.state != RUNNING:
         raise Failure(f"operation {operation} has already ended: it is {found.state}")
     session.store.cancel_operation(operation)
@@ -322,28 +296,25 @@ def cancel(session: Session, operation: int) -> None:
         session.say(line)
 
 
-@command("pause", needs=Scope.OPERATE)
-@parameter_types.group
-@parameter_types.reason
-def pause(session: Session, group: str, reason: str) -> None:
-    """Pause GROUP: it hands out no tasks until it is resumed, but commits continue."""
-    found = session.store.pause(group, reason).paused
-    if found is None:  # Somebody has resumed it in the meantime.
-        raise Failure(f"{group} is not paused")
-    session.tell([{"group": group, "paused": as_json(found)}])
-    why = f". Reason: {found.reason}" if found.reason else ""
-    session.say(f"{group} is paused (by {found.by}, {relative(found.at_ms, now_ms())}){why}")
+def paused(found: GroupPause) -> str:
+    if found.paused is None:  # Somebody has resumed it in the meantime.
+        return f"{found.group} is not paused"
+    why = f". Reason: {found.paused.reason}" if found.paused.reason else ""
+    return f"{found.group} is paused (by {found.paused.by}, {relative(found.paused.at_ms)}){why}"
 
 
-@command("resume", needs=Scope.OPERATE)
-@parameter_types.group
-@parameter_types.reason
-def resume(session: Session, group: str, reason: str) -> None:
-    """Resume GROUP: it hands out its tasks again."""
-    session.store.resume(group, reason)
-    session.tell([{"group": group, "paused": None}])
-    session.say(f"{group} is resumed")
-
+pause = made.does(
+    "pause",
+    endpoints.PAUSE,
+    paused,
+    help="Pause GROUP: it hands out no tasks until it is resumed, but commits continue.",
+)
+resume = made.does(
+    "resume",
+    endpoints.RESUME,
+    lambda found: f"{found.group} is resumed",
+    help="Resume GROUP: it hands out its tasks again.",
+)
 
 BULK_COMMANDS = {name: command_of(action) for name, action in ACTIONS.items()}
 globals().update(BULK_COMMANDS)  # The program looks commands up by name.

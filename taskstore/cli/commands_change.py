@@ -11,7 +11,9 @@ from ..types.command_record import FINAL, RESULTS, CommandStatus
 from ..types.commands import ChangedCommands
 from . import parameter_types
 from .base import Failure, Scope, Session, command
-from .commands_group import commands, found, project, statuses
+from .commands_files import commands
+from .commands_read import found
+from .made import project
 from .tables import number
 
 ids = click.argument("ids", nargs=-1, metavar="[ID...]")
@@ -26,7 +28,7 @@ NEVER_IN_LISTS = RESULTS | {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 @command("retry", needs=Scope.COMMANDS, below=commands)
 @ids
 @project
-@statuses(sorted(FINAL))
+@click.option("--status", type=click.Choice([each.value for each in sorted(FINAL)]))
 @click.option("--all", "is_all", is_flag=True, help="All commands in failed_count or failed_time.")
 @parameter_types.reason
 def retry(session: Session, /, project: str, status: str | None, is_all: bool, reason: str, **which: Any) -> None:
@@ -41,39 +43,22 @@ def retry(session: Session, /, project: str, status: str | None, is_all: bool, r
     )
 
 
-@command("stash", needs=Scope.COMMANDS, below=commands)
-@ids
-@lists
-@all_
-@project
-@parameter_types.reason
-def stash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Hold back new commands and open lists until they are unstashed."""
-    changed = session.store.commands.stash(project, chosen(session, project, **which), reason=reason)
-    tell(session, changed, "stashed", "command or list")
+def _changing(verb: str, what: str, help: str, *options: Any) -> None:
+    """Make the command that changes commands, and with the option `lists` also lists."""
+
+    def change(session: Session, /, project: str, reason: str, **which: Any) -> None:
+        changed = getattr(session.store.commands, verb)(project, chosen(session, project, **which), reason)
+        tell(session, changed, what, "command or list" if lists in options else "command")
+
+    change.__doc__ = help
+    for option in reversed((ids, *options, all_, project, parameter_types.reason)):
+        change = option(change)
+    command(verb, needs=Scope.COMMANDS, below=commands)(change)
 
 
-@command("unstash", needs=Scope.COMMANDS, below=commands)
-@ids
-@lists
-@all_
-@project
-@parameter_types.reason
-def unstash(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Release stashed commands and lists."""
-    changed = session.store.commands.unstash(project, chosen(session, project, **which), reason=reason)
-    tell(session, changed, "unstashed", "command or list")
-
-
-@command("archive", needs=Scope.COMMANDS, below=commands)
-@ids
-@all_
-@project
-@parameter_types.reason
-def archive(session: Session, /, project: str, reason: str, **which: Any) -> None:
-    """Archive completed commands."""
-    changed = session.store.commands.archive(project, chosen(session, project, **which), reason=reason)
-    tell(session, changed, "archived")
+_changing("stash", "stashed", "Hold back new commands and open lists until they are unstashed.", lists)
+_changing("unstash", "unstashed", "Release stashed commands and lists.", lists)
+_changing("archive", "archived", "Archive completed commands.")
 
 
 @command("reopen", needs=Scope.COMMANDS, below=commands)

@@ -13,10 +13,16 @@ from ..errors import TaskStoreError
 from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
 from ..types.commands import CommandSeen
 from .base import Failure, Scope, Session, command
-from .commands_group import commands, project
+from .made import project
 from .tables import number
 
 MOST_PROBLEMS = 100  # Thousands would push the first ones off the screen.
+
+
+@click.group("commands")
+def commands() -> None:
+    """Run shell commands on a pool of machines, and see their results."""
+
 
 directory = click.argument("directory", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 

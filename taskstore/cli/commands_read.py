@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,56 +12,22 @@ import click
 from click.core import ParameterSource
 from rich.console import Group
 
+from .. import endpoints
 from ..types.command_record import OF_LISTS, Command, CommandStatus, LiveOutput, Run
-from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectStatus, RunningList
+from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, ProjectCounts, ProjectStatus, RunningList
 from ..units import duration, size
-from . import parameter_types
-from .base import Failure, Scope, Session, as_json, command, now_ms
-from .commands_files import write_results
-from .commands_group import commands, found, paged, project, statuses
+from . import made, parameter_types
+from .base import Failure, Scope, Session, as_json, command
+from .commands_files import commands, write_results
 from .tables import Column, facts, number, printable_lines, relative, table, when
 
-PROJECTS = (
-    Column(title="project", style="bold"),
-    *(Column(title=title, is_number=True, is_kept=True) for title in ("new", "open", "running", "completed", "failed")),
-)
-STATES = (
-    Column(title="status", style="bold"),
-    Column(title="commands", is_number=True),
-    Column(title="lists", is_number=True),
-    Column(title="", is_long=True),
-)
-RUNNING = (
-    Column(title="list", style="bold"),
-    Column(title="task", is_number=True, style="cyan"),
-    Column(title="worker", is_long=True),
-    Column(title="done", is_number=True),
-    Column(title="of", is_number=True),
-    Column(title="since"),
-    Column(title="left"),
-)
-LISTS = (
-    Column(title="list", style="bold"),
-    Column(title="task", is_number=True, style="cyan"),
-    Column(title="status", is_kept=True),
-    Column(title="commands", is_number=True),
-    Column(title="done", is_number=True),
-    Column(title="expected"),
-    Column(title="worker", is_long=True, is_spare=True),
-    Column(title="left"),
-    Column(title="error", is_long=True, style="red"),
-)
-COMMANDS = (
-    Column(title="command", style="cyan"),
-    Column(title="status", is_kept=True),
-    Column(title="line", is_long=True, style="bold"),
-    Column(title="started"),
-    Column(title="took"),
-    Column(title="exit", is_number=True),
-    Column(title="worker", is_long=True, is_spare=True),
-    Column(title="output", is_long=True),
-    Column(title="error", is_long=True, style="red"),
-)
+
+def found(session: Session, project: str, id: str) -> CommandWhole:
+    """Return the command with this id. Raises Failure if it does not exist."""
+    missing = "command {id} does not exist in the project {project}"
+    return made.one(session, endpoints.COMMAND, missing, project=project, id=id)
+
+
 MEANINGS: Mapping[CommandStatus, str] = {
     CommandStatus.NEW: "waiting for a list",
     CommandStatus.OPEN: "waiting for a worker",
@@ -74,29 +41,37 @@ MEANINGS: Mapping[CommandStatus, str] = {
     CommandStatus.NEW_STASHED: "stashed",
     CommandStatus.OPEN_STASHED: "stashed",
 }  # In the order in which a command passes through them.
-OF_ONE = tuple(sorted(set(CommandStatus) - OF_LISTS))
 
 
 # ---- Projects
 
 
-@command("projects", needs=Scope.READ, below=commands)
-def projects(session: Session, /) -> None:
-    """List the projects with commands."""
-    seen = session.some(session.store.commands.projects().projects, "no commands")
-    if session.tell(map(as_json, seen)):
-        return
-    session.show(table(PROJECTS, ([each.project, *map(number, _numbers(each.counts))] for each in seen)))
+def _many(status: str, *others: str) -> Any:
+    return lambda seen: number(sum(seen.counts.get(each, 0) for each in (status, *others)))
 
 
-def _numbers(counts: Mapping[str, int]) -> Iterator[int]:
-    for status in (CommandStatus.NEW, CommandStatus.OPEN, CommandStatus.RUNNING, CommandStatus.COMPLETED):
-        yield counts.get(status, 0)
-    yield counts.get(CommandStatus.FAILED_TIME, 0) + counts.get(CommandStatus.FAILED_COUNT, 0)
+made.lists(
+    "projects",
+    endpoints.COMMAND_PROJECTS,
+    (
+        Column[ProjectCounts]("project", lambda seen: seen.project, style="bold"),
+        *(
+            Column[ProjectCounts](title, _many(*statuses), is_number=True, is_kept=True)
+            for title, statuses in {
+                **{each: (each,) for each in ("new", "open", "running", "completed")},
+                "failed": ("failed_time", "failed_count"),
+            }.items()
+        ),
+    ),
+    items=lambda answer: answer.projects,
+    nothing="no commands",
+    help="List the projects with commands.",
+    below=commands,
+)
 
 
 @command("status", needs=Scope.READ, below=commands)
-@project
+@made.project
 def status(session: Session, /, project: str) -> None:
     """Show the progress of a project: counts by status, running lists, time left, and run times."""
     seen = session.store.commands.status(project)
@@ -104,21 +79,34 @@ def status(session: Session, /, project: str) -> None:
         return
     if not any(seen.counts.values()):
         raise Failure(f"no commands in the project {project}")
-    session.show(table(STATES, _states(seen)))
-    session.show(Group("", facts((name, what) for name, what in _summary(seen) if what)))
+    columns = (
+        Column[CommandStatus]("status", lambda each: each, style="bold"),
+        Column[CommandStatus]("commands", lambda each: number(seen.counts.get(each, 0)), is_number=True),
+        Column[CommandStatus]("lists", lambda each: seen.lists.get(each) and number(seen.lists[each]), is_number=True),
+        Column[CommandStatus]("", MEANINGS.__getitem__, is_long=True),
+    )
+    # Always show the statuses of a successful run, even with no commands.
+    always = tuple(MEANINGS)[:5]
+    session.show(
+        table(columns, [each for each in MEANINGS if each in always or seen.counts.get(each) or seen.lists.get(each)])
+    )
+    session.show(Group("", facts(_summary(seen))))
     if seen.running:
-        session.show(Group("", table(RUNNING, (_running(each, now_ms()) for each in seen.running))))
+        session.show(Group("", table(RUNNING, seen.running)))
 
 
-def _states(seen: ProjectStatus) -> Iterator[list[str]]:
-    for status, meaning in MEANINGS.items():
-        commands, lists = seen.counts.get(status, 0), seen.lists.get(status, 0)
-        # Always show the statuses of a successful run, even with no commands.
-        if commands or lists or status in tuple(MEANINGS)[:5]:
-            yield [status, number(commands), number(lists) if lists else "", meaning]
+RUNNING = (
+    Column[RunningList]("list", lambda seen: seen.name, style="bold"),
+    Column[RunningList]("task", lambda seen: seen.task, is_number=True, style="cyan"),
+    Column[RunningList]("worker", lambda seen: seen.worker or f"client {seen.owner}", is_long=True),
+    Column[RunningList]("done", lambda seen: seen.done, is_number=True, is_kept=True),
+    Column[RunningList]("of", lambda seen: seen.commands, is_number=True),
+    Column[RunningList]("since", lambda seen: relative(seen.started_ms)),
+    Column[RunningList]("left", lambda seen: duration(max(0, seen.left_ms))),
+)
 
 
-def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
+def _summary(seen: ProjectStatus) -> Iterator[tuple[str, object]]:
     if seen.forecast_s is None:
         yield "time left", "unknown, no active worker"
     elif seen.forecast_s:
@@ -136,75 +124,51 @@ def _summary(seen: ProjectStatus) -> Iterator[tuple[str, str]]:
         )
 
 
-def _running(seen: RunningList, now: int) -> list[str]:
-    return [
-        seen.name,
-        str(seen.task),
-        seen.worker or f"client {seen.owner}",
-        str(seen.done),
-        str(seen.commands),
-        relative(seen.started_ms, now),
-        duration(max(0, seen.left_ms)),
-    ]
-
-
 # ---- Lists
 
-
-@command("lists", needs=Scope.READ, below=commands)
-@project
-@statuses(sorted(OF_LISTS))
-@parameter_types.limit
-def lists(session: Session, /, project: str, status: str | None, limit: int) -> None:
-    """List the open, running and closed lists: running ones first, then newest first."""
-
-    def page_of(after: str | None, size: int) -> tuple[Sequence[ListSeen], str | None]:
-        page = session.store.commands.lists(project, CommandStatus(status) if status else None, after, size)
-        return page.lists, page.after
-
-    seen = session.some(list(paged(page_of, limit)), f"no matching lists in the project {project}")
-    if session.tell(map(as_json, seen)):
-        return
-    session.show(table(LISTS, map(_list_cells, seen)))
-
-
-def _list_cells(seen: ListSeen) -> list[str]:
-    return [
-        seen.name,
-        str(seen.task),
-        seen.status,
-        str(seen.commands),
-        str(seen.done) if seen.done else "",
-        duration(seen.expected_duration * 1_000),
-        seen.worker,
-        duration(max(0, seen.left_ms)) if seen.status == CommandStatus.RUNNING else "",
-        seen.error,
-    ]
+made.lists(
+    "lists",
+    endpoints.COMMAND_LISTS,
+    (
+        Column[ListSeen]("list", lambda seen: seen.name, style="bold"),
+        Column[ListSeen]("task", lambda seen: seen.task, is_number=True, style="cyan"),
+        Column[ListSeen]("status", lambda seen: seen.status, is_kept=True),
+        Column[ListSeen]("commands", lambda seen: str(seen.commands), is_number=True),
+        Column[ListSeen]("done", lambda seen: seen.done, is_number=True),
+        Column[ListSeen]("expected", lambda seen: duration(seen.expected_duration * 1_000)),
+        Column[ListSeen]("worker", lambda seen: seen.worker, is_long=True, is_spare=True),
+        Column[ListSeen]("left", lambda seen: seen.status == CommandStatus.RUNNING and duration(max(0, seen.left_ms))),
+        Column[ListSeen]("error", lambda seen: seen.error, is_long=True, style="red"),
+    ),
+    items=lambda page: page.lists,
+    nothing="no matching lists in the project {project}",
+    help="List the open, running and closed lists: running ones first, then newest first.",
+    below=commands,
+)
 
 
 @command("list", needs=Scope.READ, below=commands)
 @click.argument("task", type=parameter_types.ID)
-@project
+@made.project
 def show_list(session: Session, /, task: int, project: str) -> None:
     """Show a list and its commands, by its task id."""
-    whole = session.store.commands.list(project, task)
-    if whole is None:
-        raise Failure(f"no list {task} in the project {project}; it may have finished")
+    missing = "no list {task} in the project {project}; it may have finished"
+    whole = made.one(session, endpoints.COMMAND_LIST, missing, project=project, task=task)
     if session.tell([as_json(whole)]):
         return
-    session.show(facts((name, what) for name, what in _list_facts(whole, now_ms()) if what))
+    session.show(facts(_list_facts(whole)))
     live = {each.command: each for each in whole.live}
-    rows = (_cells(each, _state(whole, each, live), now_ms(), live.get(each.id)) for each in whole.commands)
+    rows = [Shown(each, _state(whole, each, live), live.get(each.id)) for each in whole.commands]
     session.show(Group("", table(COMMANDS, rows)))
 
 
-def _list_facts(whole: ListWhole, now: int) -> Iterator[tuple[str, str]]:
+def _list_facts(whole: ListWhole) -> Iterator[tuple[str, object]]:
     seen = whole.list
     yield "list", seen.name
     yield "project", whole.project
-    yield "task", str(seen.task)
+    yield "task", seen.task
     yield "status", seen.status
-    yield "since", when(seen.at_ms, now)
+    yield "since", when(seen.at_ms)
     yield "expected", duration(seen.expected_duration * 1_000)
     yield "worker", seen.worker
     yield "left", duration(seen.left_ms) if seen.left_ms > 0 else ""
@@ -223,10 +187,47 @@ def _state(whole: ListWhole, command: Command, live: Mapping[str, LiveOutput]) -
 # ---- Results
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command in a table, with its state and its output so far."""
+
+    command: CommandSeen | Command
+    state: str
+    live: LiveOutput | None = None
+
+    @property
+    def run(self) -> Run:
+        return self.command.run or Run(worker="")
+
+    @property
+    def last_line(self) -> str:
+        if self.run.missing and not self.live:
+            return f"{size(self.run.missing)} cut"
+        return "".join((self.live or self.run).out.lines[-1:])
+
+
+COMMANDS = (
+    Column[Shown]("command", lambda seen: seen.command.id, style="cyan"),
+    Column[Shown]("status", lambda seen: seen.state, is_kept=True),
+    Column[Shown]("line", lambda seen: seen.command.cmd, is_long=True, style="bold"),
+    Column[Shown]("started", lambda seen: seen.run.started and relative(seen.run.started * 1_000)),
+    Column[Shown]("took", lambda seen: seen.command.run and duration(seen.run.duration_ms)),
+    Column[Shown]("exit", lambda seen: "" if seen.run.exit_code is None else str(seen.run.exit_code), is_number=True),
+    Column[Shown]("worker", lambda seen: seen.run.worker, is_long=True, is_spare=True),
+    Column[Shown]("output", lambda seen: seen.last_line, is_long=True),
+    Column[Shown](
+        "error",
+        lambda seen: "".join(seen.live.err.lines[-1:]) if seen.live else seen.run.complaint,
+        is_long=True,
+        style="red",
+    ),
+)
+
+
 @command("results", needs=Scope.READ, below=commands)
 @click.argument("id", required=False)
-@project
-@statuses(OF_ONE)
+@made.project
+@click.option("--status", type=click.Choice([each.value for each in sorted(set(CommandStatus) - OF_LISTS)]))
 @click.option(
     "--text", default="", metavar="TEXT", help="Text to find in the id, the command line, the worker or the output."
 )
@@ -249,33 +250,14 @@ def results(session: Session, /, id: str | None, project: str, to: Path | None, 
 
 
 def results_of(session: Session, project: str, limit: int, **which: Any) -> Iterator[CommandSeen]:
-    def page_of(after: str | None, size: int) -> tuple[Sequence[CommandSeen], str | None]:
-        page = session.store.commands.results(project, after=after, limit=size, **which)
-        return page.commands, page.after
-
-    yield from paged(page_of, limit)
+    asked = {"project": project, "limit": limit, **which}
+    return made.all_of(session, endpoints.COMMAND_RESULTS, lambda page: page.commands, **asked)
 
 
 def show_results(session: Session, project: str, seen: Sequence[CommandSeen]) -> None:
     session.some(seen, f"no matching commands in the project {project}")
-    if session.tell(map(as_json, seen)):
-        return
-    session.show(table(COMMANDS, (_cells(each, each.status, now_ms()) for each in seen)))
-
-
-def _cells(seen: CommandSeen | Command, state: str, now: int, live: LiveOutput | None = None) -> list[str]:
-    run = seen.run or Run(worker="")
-    return [
-        seen.id,
-        state,
-        seen.cmd,
-        relative(run.started * 1_000, now) if run.started else "",
-        duration(run.duration_ms) if seen.run else "",
-        "" if run.exit_code is None else str(run.exit_code),
-        run.worker,
-        f"{size(run.missing)} cut" if run.missing and not live else "".join((live or run).out.lines[-1:]),
-        "".join(live.err.lines[-1:]) if live else run.complaint,
-    ]
+    if not session.tell(map(as_json, seen)):
+        session.show(table(COMMANDS, [Shown(each, each.status) for each in seen]))
 
 
 def last_run(whole: CommandWhole) -> CommandSeen:

@@ -14,8 +14,9 @@ from ..errors import InvalidInput
 from ..types.commands import CommandSeen, Submission
 from . import parameter_types
 from .base import Scope, Session, as_json, command, now_ms, telling
-from .commands_group import commands, project
+from .commands_files import commands
 from .files import MOST_LINES, counts, pieces, without_mark
+from .made import project
 from .tables import number
 
 FIELD = re.compile(r"^commands\[(\d+)\]\.")

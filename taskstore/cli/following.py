@@ -26,9 +26,9 @@ from ..types.scalars import whole
 from ..types.tasks import FAILED_FROM, Ending, Task
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
-from .commands_group import found
-from .read import STATS, of_groups, rows_of
-from .tables import exact, printable, table
+from .commands_read import found
+from .read import of_groups, stats_table
+from .tables import exact, printable
 
 SUCCEEDED = frozenset({CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE})
 FAILED = frozenset({CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT})
@@ -256,7 +256,7 @@ def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
 
 
 def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
-    lines: list[RenderableType] = [table(STATS, rows_of(of_groups(found.groups, groups)))]
+    lines: list[RenderableType] = [stats_table(of_groups(found.groups, groups))]
     if trouble:
         lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
     return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C to stop", style="dim"))

@@ -10,25 +10,15 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from .. import endpoints
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus, OnLost
 from ..types.jobs import Job
 from ..units import duration
-from . import parameter_types
-from .base import Failure, Scope, Session, as_json, command, now_ms
-from .tables import Column, facts, printable_lines, relative, table, when
+from . import made, parameter_types
+from .base import Failure, Scope, Session, as_json, command
+from .tables import Column, facts, printable_lines, relative, when
 
-MOST = 200  # In one list.
-COLUMNS = (
-    Column(title="job", is_number=True, style="cyan"),
-    Column(title="status", is_kept=True),
-    Column(title="function", style="bold"),
-    Column(title="queue", is_spare=True),
-    Column(title="due"),
-    Column(title="tries", is_number=True),
-    Column(title="worker", is_long=True, is_spare=True),
-    Column(title="result", is_long=True),
-    Column(title="error", is_long=True, style="red"),
-)
+MISSING = "job {id} does not exist; it may have been deleted"
 
 
 @click.group("job")
@@ -68,18 +58,18 @@ def enqueue(
     taskstore job enqueue reports.build 2026 --with format=pdf
     """
     options = {name: more.pop(name) for name in ("max_attempts", "timeout_ms", "on_lost")}
-    made = session.store.jobs.enqueue(
+    new = session.store.jobs.enqueue(
         function,
         list(map(value_of, args)),
         {name: value_of(text) for name, text in kwargs},
-        options=JobOptions(**{name: value for name, value in options.items() if value is not None}),
+        options=JobOptions(**options),
         **more,
     )
     if wait:
-        tell_end(session, session.store.jobs.wait(made.id))
+        tell_end(session, session.store.jobs.wait(new.id))
         return
-    nothing = "nothing was enqueued: " if made.duplicate else ""
-    tell(session, made, f"{nothing}job {made.id} is {made.status} in the queue {made.queue}")
+    nothing = "nothing was enqueued: " if new.duplicate else ""
+    tell(session, new, f"{nothing}job {new.id} is {new.status} in the queue {new.queue}")
 
 
 def value_of(text: str) -> Any:
@@ -90,75 +80,66 @@ def value_of(text: str) -> Any:
         return text
 
 
-@command("list", needs=Scope.READ, below=job)
-@click.option("--queue", metavar="NAME")
-@click.option("--status", type=click.Choice([each.value for each in JobStatus]))
-@click.option("--function", metavar="PATH")
-@click.option(
-    "--limit", type=parameter_types.Number(1, MOST), default=50, show_default=True, metavar="N", help="Show at most N."
+def written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def result_of(found: Job) -> str:
+    return written(found.result) if found.status == JobStatus.SUCCEEDED else ""
+
+
+made.lists(
+    "list",
+    endpoints.JOBS,
+    (
+        Column[Job]("job", lambda each: each.id, is_number=True, style="cyan"),
+        Column[Job]("status", lambda each: each.status, is_kept=True),
+        Column[Job]("function", lambda each: each.function, style="bold"),
+        Column[Job]("queue", lambda each: each.queue, is_spare=True),
+        Column[Job]("due", lambda each: each.status != JobStatus.STARTED and relative(each.available_at_ms)),
+        Column[Job]("tries", lambda each: len(each.attempts), is_number=True),
+        Column[Job]("worker", lambda each: each.worker, is_long=True, is_spare=True),
+        Column[Job]("result", result_of, is_long=True),
+        Column[Job]("error", lambda each: each.error and each.error.line, is_long=True, style="red"),
+    ),
+    items=lambda page: page.jobs,
+    nothing="no matching jobs",
+    help="List jobs by the time they are due or finished, latest first.",
+    below=job,
 )
-def list_jobs(session: Session, /, **asked: Any) -> None:
-    """List jobs by the time they are due or finished, latest first."""
-    found = session.some(session.store.jobs.list(**asked).jobs, "no matching jobs")
-    if session.tell(map(as_json, found)):
-        return
-    now = now_ms()
-    rows = (
-        [
-            str(each.id),
-            each.status,
-            each.function,
-            each.queue,
-            "" if each.status == JobStatus.STARTED else relative(each.available_at_ms, now),
-            str(len(each.attempts) or ""),
-            each.worker,
-            json.dumps(each.result, ensure_ascii=False) if each.status == JobStatus.SUCCEEDED else "",
-            each.error.line if each.error else "",
-        ]
-        for each in found
-    )
-    session.show(table(COLUMNS, rows))
 
 
 @command("show", needs=Scope.READ, below=job)
 @click.argument("id", type=parameter_types.ID)
 def show(session: Session, id: int) -> None:
     """Show a job: arguments, attempts, result, traceback, and the end of its output."""
-    found = session.store.jobs.get(id)
-    if found is None:
-        raise no_job(id)
-    if session.tell([as_json(found)]):
-        return
-    session.show(whole(found, now_ms()))
+    found = made.one(session, endpoints.JOB, MISSING, id=id)
+    if not session.tell([as_json(found)]):
+        session.show(whole(found))
 
 
-def no_job(id: int) -> Failure:
-    return Failure(f"job {id} does not exist; it may have been deleted")
-
-
-def whole(found: Job, now: int) -> RenderableType:
+def whole(found: Job) -> RenderableType:
     texts = [found.error.traceback or found.error.line if found.error else "", found.log and f"Output:\n{found.log}"]
-    known = facts((name, what) for name, what in _facts(found, now) if what)
-    return Group(known, *(Text(f"\n{printable_lines(text.rstrip())}") for text in texts if text))
+    return Group(facts(_facts(found)), *(Text(f"\n{printable_lines(text.rstrip())}") for text in texts if text))
 
 
-def _facts(found: Job, now: int) -> Iterator[tuple[str, str]]:
-    yield "job", str(found.id)
+def _facts(found: Job) -> Iterator[tuple[str, object]]:
+    yield "job", found.id
     yield "status", found.status
     yield "function", found.function
-    yield "args", " ".join(json.dumps(each, ensure_ascii=False) for each in found.args)
-    yield "kwargs", " ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in found.kwargs.items())
+    yield "args", " ".join(map(written, found.args))
+    yield "kwargs", " ".join(f"{name}={written(each)}" for name, each in found.kwargs.items())
     yield "queue", found.queue
-    yield "priority", str(found.priority or "")
-    yield "created", when(found.created, now)
-    yield "updated", when(found.updated, now)
-    yield "due", when(found.available_at_ms, now) if found.status == JobStatus.SCHEDULED else ""
+    yield "priority", found.priority
+    yield "created", when(found.created)
+    yield "updated", when(found.updated)
+    yield "due", when(found.available_at_ms) if found.status == JobStatus.SCHEDULED else ""
     yield "worker", found.worker
     yield "process", f"{found.pid} on {found.host}" if found.pid else ""
     for number, attempt in enumerate(found.attempts, 1):
         took = f" after {duration(attempt.ended - attempt.started)}" if attempt.ended and attempt.started else ""
         yield f"attempt {number}", f"{attempt.how or 'under way'}{took}"
-    yield "result", json.dumps(found.result, ensure_ascii=False) if found.status == JobStatus.SUCCEEDED else ""
+    yield "result", result_of(found)
 
 
 @command("wait", needs=Scope.READ, below=job)
@@ -166,15 +147,14 @@ def _facts(found: Job, now: int) -> Iterator[tuple[str, str]]:
 @click.option("--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Longest time to wait.")
 def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
     """Wait until a job has finished, and print its result. Exit code 1 if it failed or has not finished."""
-    timeout_s = None if timeout_ms is None else timeout_ms / 1_000
     try:
-        tell_end(session, session.store.jobs.wait(id, timeout_s))
+        tell_end(session, session.store.jobs.wait(id, None if timeout_ms is None else timeout_ms / 1_000))
     except TimeoutError as problem:
         raise Failure(str(problem)) from None
 
 
 def tell_end(session: Session, found: Job) -> None:
-    tell(session, found, json.dumps(found.result, ensure_ascii=False) if found.error is None else "")
+    tell(session, found, written(found.result) if found.error is None else "")
     if found.status == JobStatus.FAILED:
         raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'unknown error'}")
 
@@ -186,23 +166,20 @@ def tell_end(session: Session, found: Job) -> None:
 @parameter_types.reason
 def requeue(session: Session, /, id: int, args: Sequence[str], kwargs: Sequence[tuple[str, str]], reason: str) -> None:
     """Run a finished job again, with new arguments if any are given."""
-    made = session.store.jobs.requeue(
-        id,
-        list(map(value_of, args)) if args else None,
-        {name: value_of(text) for name, text in kwargs} if kwargs else None,
-        reason=reason,
-    )
-    tell(session, made, f"job {made.id} is {made.status} again")
+    new_args = list(map(value_of, args)) or None
+    new_kwargs = {name: value_of(text) for name, text in kwargs} or None
+    found = session.store.jobs.requeue(id, new_args, new_kwargs, reason)
+    tell(session, found, f"job {found.id} is {found.status} again")
 
 
-@command("delete", needs=Scope.OPERATE, below=job)
-@click.argument("id", type=parameter_types.ID)
-def delete(session: Session, id: int) -> None:
-    """Delete a finished job."""
-    found = session.store.jobs.delete(id)
-    if found is None:
-        raise no_job(id)
-    tell(session, found, f"deleted job {id}, which {found.status}")
+made.does(
+    "delete",
+    endpoints.DELETE_JOB,
+    lambda found: f"deleted job {found.id}, which {found.status}",
+    missing=MISSING,
+    help="Delete a finished job.",
+    below=job,
+)
 
 
 def tell(session: Session, found: Job, sentence: str) -> None:

@@ -4,53 +4,47 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 
 import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from .. import endpoints
 from ..types.groups import ClientStatus, GroupStats, pulse_of
 from ..types.history import History, Step
 from ..types.scalars import is_in_group
 from ..types.tasks import PLAIN, State, Task
 from ..units import duration, size
-from . import parameter_types
-from .base import Failure, Scope, Session, as_json, command, now_ms
-from .tables import Column, Fitting, exact, facts, number, printable_lines, rate, relative, rough, table, when
-
-PREVIEW = 120  # Characters of the data in a list.
-GROUP = Column(title="group", style="bold", is_long=True)
-COLUMNS = (
-    Column(title="id", is_number=True, style="cyan"),
-    Column(title="available"),
-    Column(title="owner", is_number=True),
-    Column(title="claims", is_number=True),
-    Column(title="priority", is_number=True),
-    Column(title="labels", is_long=True),
-    Column(title="error", is_long=True, style="red"),
-    Column(title="data", is_long=True, is_kept=True),
+from . import made, parameter_types
+from .base import Failure, Scope, Session, as_json, command
+from .tables import (
+    Column,
+    exact,
+    facts,
+    lasting,
+    number,
+    printable_lines,
+    rate,
+    relative,
+    rough,
+    table,
+    when,
 )
 
-
-def tasks_table(tasks: Iterable[Task], now_ms: int, *, with_group: bool) -> Fitting:
-    """Return a table with a row for each task."""
-    if with_group:
-        return table((GROUP, *COLUMNS), ([task.group, *_cells(task, now_ms)] for task in tasks))
-    return table(COLUMNS, (_cells(task, now_ms) for task in tasks))
-
-
-def _cells(task: Task, now_ms: int) -> Sequence[str]:
-    return (
-        str(task.id),
-        relative(task.available_at_ms, now_ms),
-        _owner(task),
-        str(task.claims or ""),
-        str(task.priority or ""),
-        " ".join(_pairs(task.labels)),
-        task.error,
-        preview(task.data),
-    )
+PREVIEW = 120  # Characters of the data in a list.
+COLUMNS = (
+    Column[Task]("id", lambda task: task.id, is_number=True, style="cyan"),
+    Column[Task]("available", lambda task: relative(task.available_at_ms)),
+    Column[Task]("owner", lambda task: _owner(task), is_number=True),
+    Column[Task]("claims", lambda task: task.claims, is_number=True),
+    Column[Task]("priority", lambda task: task.priority, is_number=True),
+    Column[Task]("labels", lambda task: _pairs(task.labels), is_long=True),
+    Column[Task]("error", lambda task: task.error, is_long=True, style="red"),
+    Column[Task]("data", lambda task: preview(task.data), is_long=True, is_kept=True),
+)
+WITH_GROUP = (Column[Task]("group", lambda task: task.group, style="bold", is_long=True), *COLUMNS)
 
 
 def preview(data: bytes) -> str:
@@ -62,35 +56,35 @@ def preview(data: bytes) -> str:
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}… ({size(len(data))})"
 
 
-def whole(task: Task, now_ms: int) -> RenderableType:
+def whole(task: Task) -> RenderableType:
     """Return the details of a task, then its data."""
-    pairs = facts((name, what) for name, what in _facts(task, now_ms) if what)
+    pairs = facts(_facts(task))
     return Group(pairs, "", Text(_readable(task.data))) if task.data else pairs
 
 
-def _facts(task: Task, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "id", str(task.id)
+def _facts(task: Task) -> Iterator[tuple[str, object]]:
+    yield "id", task.id
     yield "group", task.group
-    yield "available", when(task.available_at_ms, now_ms)
+    yield "available", when(task.available_at_ms)
     yield "owner", _owner(task)
-    yield "claims", str(task.claims or "")
-    yield from ((name, str(getattr(task, name) or "")) for name in PLAIN)
+    yield "claims", task.claims
+    yield from ((name, getattr(task, name)) for name in PLAIN)
     yield "unique key", task.unique
-    yield "labels", " ".join(_pairs(task.labels))
+    yield "labels", _pairs(task.labels)
     yield "error", task.error
-    yield "first id", str(task.origin) if task.origin != task.id else ""
-    yield "created", when(task.created_at_ms, now_ms)
+    yield "first id", task.origin if task.origin != task.id else ""
+    yield "created", when(task.created_at_ms)
     yield "type of data", task.data_type
     yield "data", "" if task.data else "none"
 
 
-def _owner(task: Task) -> str:
+def _owner(task: Task) -> int:
     # Before the first claim the owner is the client that added the task, which holds no lease.
-    return str(task.owner) if task.claims and task.owner else ""
+    return task.owner if task.claims else 0
 
 
-def _pairs(labels: Mapping[str, str]) -> Iterator[str]:
-    return (f"{name}={value}" for name, value in labels.items())
+def _pairs(labels: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _readable(data: bytes) -> str:
@@ -123,40 +117,78 @@ def added(tasks: Sequence[Task]) -> str:
     return f"{number(len(tasks))} tasks, {tasks[0].id} to {tasks[-1].id}" if tasks else "no task"
 
 
-PAGE = 200  # The largest page of a search.
 STATES = ("ready", "claimed", "expired", "scheduled", "failed")
-
+COLOURS = ("blue", "green", "yellow", "magenta", "red")
 NO_GROUP = "no groups with tasks that you can access"
+
+
+def _sum_of(state: str, groups: Sequence[GroupStats]) -> str:
+    return number(sum(getattr(each, state) for each in groups))
+
+
+def _oldest(groups: Sequence[GroupStats]) -> str:
+    oldest_ms = groups[0].oldest_ready_ms if len(groups) == 1 else None
+    return "" if oldest_ms is None else rough(oldest_ms)
+
+
+def _rates(groups: Sequence[GroupStats]) -> str:
+    entered, left = sum(each.in_per_minute for each in groups), sum(each.out_per_minute for each in groups)
+    return f"{rate(entered)}, {rate(left)}" if entered or left else ""
+
+
+def _notes(groups: Sequence[GroupStats]) -> str:
+    if len(groups) > 1:
+        return ""
+    [only] = groups
+    beside = {"retrying": only.retrying, "dead": only.dead, "finished": only.finished}
+    return ", ".join(["paused"] * only.paused + [f"{number(count)} {what}" for what, count in beside.items() if count])
+
+
+# Of a group, or of several together.
 STATS = (
-    Column(title="group", style="bold", is_long=True, is_folded=True),
-    Column(title="ready", is_number=True, is_kept=True, style="blue"),
-    Column(title="claimed", is_number=True, is_kept=True, style="green"),
-    Column(title="expired", is_number=True, is_kept=True, style="yellow"),
-    Column(title="scheduled", is_number=True, is_kept=True, style="magenta"),
-    Column(title="failed", is_number=True, is_kept=True, style="red"),
-    Column(title="oldest", is_number=True, is_kept=True),  # How long the oldest ready task has been ready.
-    Column(title="in, out/min", is_number=True),
-    Column(title=""),
+    Column[Sequence[GroupStats]](
+        "group",
+        lambda groups: groups[0].group if len(groups) == 1 else "all",
+        style="bold",
+        is_long=True,
+        is_folded=True,
+    ),
+    *(
+        Column[Sequence[GroupStats]](state, partial(_sum_of, state), is_number=True, is_kept=True, style=colour)
+        for state, colour in zip(STATES, COLOURS, strict=True)
+    ),
+    Column[Sequence[GroupStats]]("oldest", _oldest, is_number=True, is_kept=True),  # For how long it has been ready.
+    Column[Sequence[GroupStats]]("in, out/min", _rates, is_number=True),
+    Column[Sequence[GroupStats]]("", _notes),
 )
 STEPS = (
-    Column(title="id", is_number=True, style="cyan"),
-    Column(title="made"),
-    Column(title="group", style="bold", is_long=True),
-    Column(title="owner", is_number=True),
-    Column(title="became", is_long=True),
-    Column(title="after", is_number=True),
-    Column(title="by", is_long=True),
-    Column(title="error", is_long=True, style="red"),
-)
+    Column[Step]("id", lambda step: step.id, is_number=True, style="cyan"),
+    Column[Step]("made", lambda step: exact(step.made_at_ms)),
+    Column[Step]("group", lambda step: step.group, style="bold", is_long=True),
+    Column[Step]("owner", lambda step: step.claims and step.owner, is_number=True),
+    Column[Step]("became", lambda step: _became(step), is_long=True),
+    Column[Step]("after", lambda step: step.ended and duration(step.ended.at_ms - step.made_at_ms), is_number=True),
+    Column[Step]("by", lambda step: _who(step) + (f": {step.ended.reason}" if step.ended and step.ended.reason else ""),
+                 is_long=True),
+    Column[Step]("error", lambda step: step.error, is_long=True, style="red"),
+)  # fmt: skip
 WORKERS = (
-    Column(title="worker", style="bold"),
-    Column(title="client", is_number=True, style="cyan"),
-    Column(title="host"),
-    Column(title="pid", is_number=True),
-    Column(title="reported", is_number=True),
-    Column(title="pulse"),
-    Column(title="done/min", is_number=True),
-    Column(title="groups", is_long=True),
+    Column[ClientStatus]("worker", lambda worker: worker.name, style="bold"),
+    Column[ClientStatus]("client", lambda worker: worker.client_id, is_number=True, style="cyan"),
+    Column[ClientStatus]("host", lambda worker: worker.host),
+    Column[ClientStatus]("pid", lambda worker: worker.pid, is_number=True),
+    Column[ClientStatus]("reported", lambda worker: lasting(worker.age_ms), is_number=True),
+    Column[ClientStatus]("pulse", lambda worker: pulse_of(worker.age_ms)),
+    Column[ClientStatus]("done/min", lambda worker: rate(worker.done_per_minute or 0), is_number=True),
+    Column[ClientStatus]("groups", lambda worker: " ".join(worker.groups), is_long=True),
+)
+
+workers = made.lists(
+    "workers",
+    endpoints.CLIENTS,
+    WORKERS,
+    nothing="no worker has reported within the last day",
+    help="List the workers that reported within the last day, most recent first.",
 )
 
 
@@ -177,9 +209,8 @@ def stats(session: Session, groups: Sequence[str]) -> None:
     if groups:
         nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists groups with tasks"
     found = session.some(of_groups(session.store.stats().groups, groups), nothing)
-    if session.tell(map(as_json, found)):
-        return
-    session.show(table(STATS, rows_of(found)))
+    if not session.tell(map(as_json, found)):
+        session.show(stats_table(found))
 
 
 def of_groups(found: Iterable[GroupStats], patterns: Sequence[str]) -> list[GroupStats]:
@@ -187,25 +218,9 @@ def of_groups(found: Iterable[GroupStats], patterns: Sequence[str]) -> list[Grou
     return [each for each in found if not patterns or any(is_in_group(pattern, each.group) for pattern in patterns)]
 
 
-def rows_of(found: Sequence[GroupStats]) -> Iterator[list[str]]:
-    """Yield a row for each group and one with the totals."""
-    for each in found:
-        oldest = "" if each.oldest_ready_ms is None else rough(each.oldest_ready_ms)
-        beside = {"retrying": each.retrying, "dead": each.dead, "finished": each.finished}
-        notes = ["paused"] * each.paused + [f"{number(count)} {what}" for what, count in beside.items() if count]
-        note = ", ".join(notes)
-        yield [each.group, *_counts([each]), oldest, _rates([each]), note]
-    if len(found) > 1:
-        yield ["all", *_counts(found), "", _rates(found), ""]
-
-
-def _counts(groups: Sequence[GroupStats]) -> list[str]:
-    return [number(sum(getattr(each, state) for each in groups)) for state in STATES]
-
-
-def _rates(groups: Sequence[GroupStats]) -> str:
-    entered, left = sum(each.in_per_minute for each in groups), sum(each.out_per_minute for each in groups)
-    return f"{rate(entered)}, {rate(left)}" if entered or left else ""
+def stats_table(found: Sequence[GroupStats]) -> RenderableType:
+    """Return a table with a row for each group and one with the totals."""
+    return table(STATS, [*([each] for each in found), *([found] if len(found) > 1 else [])])
 
 
 @command("ls", needs=Scope.READ)
@@ -221,9 +236,8 @@ def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[s
         found = search_all(session, " ".join(terms), limit)
     else:
         found = session.store.group(group, limit=limit and limit + 1, owned=True, labels=dict(labels))
-    tell_tasks(
-        session, found, limit, nothing=f"no matching tasks in {group}" if state or labels else f"no tasks in {group}"
-    )
+    nothing = f"no matching tasks in {group}" if state or labels else f"no tasks in {group}"
+    tell_tasks(session, found, limit, nothing, COLUMNS)
 
 
 @command("search", needs=Scope.READ)
@@ -231,31 +245,23 @@ def ls(session: Session, group: str, state: str | None, labels: Sequence[tuple[s
 @parameter_types.limit
 def search(session: Session, terms: Sequence[str], limit: int) -> None:
     """List the tasks that match every TERM: group:mail state:retrying 'error:"timed out"' -owner:17 age:>1h."""
-    tell_tasks(
-        session, search_all(session, " ".join(terms), limit), limit, nothing="no matching tasks", with_group=True
-    )
+    tell_tasks(session, search_all(session, " ".join(terms), limit), limit, "no matching tasks", WITH_GROUP)
 
 
 def search_all(session: Session, query: str, limit: int) -> Iterator[Task]:
-    """Yield the results of a search page by page. `limit`: how many the caller shows; 0: all."""
-    after = None
-    # One more than is shown, to know whether there are more.
-    size = min(PAGE, limit + 1) if limit else PAGE
-    while True:
-        page = session.store.search(query, after=after, limit=size)
-        yield from page.tasks
-        after = page.after
-        if after is None:
-            return
+    """Yield one more task than is shown, to know whether there are more. `limit`: how many the caller shows; 0: all."""
+    return made.all_of(session, endpoints.SEARCH, lambda page: page.tasks, limit=limit and limit + 1, q=query)
 
 
-def tell_tasks(session: Session, found: Iterable[Task], limit: int, *, nothing: str, with_group: bool = False) -> None:
+def tell_tasks(
+    session: Session, found: Iterable[Task], limit: int, nothing: str, columns: Sequence[Column[Task]]
+) -> None:
     """Print up to `limit` tasks, and note if there are more. `nothing`: the failure if there are none."""
     rest = iter(found)
     first = session.some(list(islice(rest, 1)), nothing)
     tasks = chain(first, islice(rest, limit - 1 if limit else None))
     if not session.tell(map(as_json, tasks)):
-        session.show(tasks_table(tasks, now_ms(), with_group=with_group))
+        session.show(table(columns, tasks))
     if limit and next(rest, None):
         session.note(f"limited to {number(limit)}: --limit 0 shows all")
 
@@ -274,29 +280,34 @@ def show(session: Session, id: int) -> None:
         return
     if task.id != id:
         session.note(f"{id} is now {task.id}")
-    session.show(whole(task, now_ms()))
+    session.show(whole(task))
 
 
 def living(session: Session, id: int) -> Task:
     """Return the current task of an id's chain. Raises Failure if the chain has ended."""
-    chain = history_of(session, id)
-    last = chain.steps[-1]
+    last = history_of(session, id).steps[-1]
     task = session.store.task(last.id) if last.ended is None else None
     if task is None:
-        raise Failure(f"task {id} has ended: {how_it_ended(last, now_ms())}")
+        raise Failure(f"task {id} has ended: {how_it_ended(last)}")
     return task
 
 
-def how_it_ended(step: Step, now_ms: int) -> str:
+def how_it_ended(step: Step) -> str:
     """Describe the end of an id: `deleted by client 17, 3 min ago`."""
     if step.ended is None:
         return "replaced just now"
     reason = f" ({step.ended.reason})" if step.ended.reason else ""
-    return f"{step.ended.how} by {_who(step)}{reason}, {relative(step.ended.at_ms, now_ms)}"
+    return f"{step.ended.how} by {_who(step)}{reason}, {relative(step.ended.at_ms)}"
 
 
 def _who(step: Step) -> str:
     return (step.ended.operator or f"client {step.ended.client_id}") if step.ended else ""
+
+
+def _became(step: Step) -> str:
+    if step.ended is None:
+        return ""
+    return f"{step.ended.how}, now {step.ended.successor}" if step.ended.successor else str(step.ended.how)
 
 
 def history_of(session: Session, id: int) -> History:
@@ -313,42 +324,5 @@ def history(session: Session, id: int) -> None:
     found = history_of(session, id)
     if session.tell(map(as_json, found.steps)):
         return
-    session.say(f"task {found.origin}, added {when(found.created_at_ms, now_ms())}")
-    session.show(table(STEPS, map(_step_cells, found.steps)))
-
-
-def _step_cells(step: Step) -> list[str]:
-    end = step.ended
-    became = "" if end is None else f"{end.how}, now {end.successor}" if end.successor else str(end.how)
-    return [
-        str(step.id),
-        exact(step.made_at_ms),
-        step.group,
-        str(step.owner or "") if step.claims else "",
-        became,
-        duration(end.at_ms - step.made_at_ms) if end else "",
-        _who(step) + (f": {end.reason}" if end and end.reason else ""),
-        step.error,
-    ]
-
-
-@command("workers", needs=Scope.READ)
-def workers(session: Session) -> None:
-    """List the workers that reported within the last day, most recent first."""
-    found = session.some(session.store.clients(), "no worker has reported within the last day")
-    if session.tell(map(as_json, found)):
-        return
-    session.show(table(WORKERS, map(_worker_cells, found)))
-
-
-def _worker_cells(worker: ClientStatus) -> list[str]:
-    return [
-        worker.name,
-        str(worker.client_id),
-        worker.host,
-        str(worker.pid or ""),
-        relative(0, worker.age_ms),
-        pulse_of(worker.age_ms),
-        rate(worker.done_per_minute or 0),
-        " ".join(worker.groups),
-    ]
+    session.say(f"task {found.origin}, added {when(found.created_at_ms)}")
+    session.show(table(STEPS, found.steps))

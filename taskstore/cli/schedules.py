@@ -7,51 +7,20 @@ from typing import Any
 
 import click
 
+from .. import endpoints
 from ..types.job_record import DEFAULT_QUEUE
 from ..types.schedules import DueJob, DueTask, Schedule
-from . import parameter_types
-from .base import Failure, Scope, Session, as_json, command, now_ms
+from . import made, parameter_types
+from .base import Scope, Session, as_json, command
 from .jobs import value_of
-from .tables import Column, facts, relative, table, when
+from .tables import Column, relative, when
 
-COLUMNS = (
-    Column(title="schedule", style="bold"),
-    Column(title="when", is_long=True),
-    Column(title="zone"),
-    Column(title="adds", is_long=True),
-    Column(title="last"),
-    Column(title="next"),
-    Column(title="", is_long=True, style="red"),
-)
-
-name = click.argument("name")
+MISSING = "schedule {name} does not exist: `schedule list` lists schedules"
 
 
 @click.group("schedule")
 def schedule() -> None:
     """Add tasks and jobs on a schedule."""
-
-
-@command("list", needs=Scope.READ, below=schedule)
-def list_schedules(session: Session, /) -> None:
-    """List the schedules with their last and next runs."""
-    found = session.some(session.store.schedules.list(), "no schedules")
-    if session.tell(map(as_json, found)):
-        return
-    now = now_ms()
-    rows = (
-        [
-            each.name,
-            each.in_words or each.cron,
-            each.zone,
-            adds(each),
-            relative(each.last.at_ms, now) if each.last else "",
-            relative(each.next_ms, now) if each.next_ms else "",
-            each.error or ("paused" if each.paused else ""),
-        ]
-        for each in found
-    )
-    session.show(table(COLUMNS, rows))
 
 
 def adds(found: Schedule) -> str:
@@ -61,36 +30,41 @@ def adds(found: Schedule) -> str:
     return f"task in {found.task.group}" if found.task else ""
 
 
-@command("show", needs=Scope.READ, below=schedule)
-@name
-def show(session: Session, /, name: str) -> None:
-    """Show a schedule."""
-    found = session.store.schedules.get(name)
-    if found is None:
-        raise no_schedule(session, name)
-    if session.tell([as_json(found)]):
-        return
-    session.show(facts((title, what) for title, what in _facts(found, now_ms()) if what))
+made.lists(
+    "list",
+    endpoints.SCHEDULES,
+    (
+        Column[Schedule]("schedule", lambda each: each.name, style="bold"),
+        Column[Schedule]("when", lambda each: each.in_words or each.cron, is_long=True),
+        Column[Schedule]("zone", lambda each: each.zone),
+        Column[Schedule]("adds", adds, is_long=True),
+        Column[Schedule]("last", lambda each: each.last and relative(each.last.at_ms)),
+        Column[Schedule]("next", lambda each: each.next_ms and relative(each.next_ms)),
+        Column[Schedule]("", lambda each: each.error or ("paused" if each.paused else ""), is_long=True, style="red"),
+    ),
+    nothing="no schedules",
+    help="List the schedules with their last and next runs.",
+    below=schedule,
+)
 
 
-def no_schedule(session: Session, name: str) -> Failure:
-    return Failure(f"schedule {name} does not exist: `{session.typed('schedule list')}` lists schedules")
-
-
-def _facts(found: Schedule, now: int) -> Iterator[tuple[str, str]]:
+def _facts(found: Schedule) -> Iterator[tuple[str, object]]:
     yield "schedule", found.name
     yield "when", f"{found.cron} ({found.in_words})" if found.in_words else found.cron
     yield "zone", found.zone
     yield "adds", adds(found)
-    yield "missed times", found.catch_up or ""
-    yield "last", f"{when(found.last.at_ms, now)}: task {found.last.origin}" if found.last else ""
-    yield "next", when(found.next_ms, now) if found.next_ms else ""
-    yield "paused", f"by {found.paused.by}, {when(found.paused.at_ms, now)}" if found.paused else ""
+    yield "missed times", found.catch_up
+    yield "last", f"{when(found.last.at_ms)}: task {found.last.origin}" if found.last else ""
+    yield "next", when(found.next_ms) if found.next_ms else ""
+    yield "paused", f"by {found.paused.by}, {when(found.paused.at_ms)}" if found.paused else ""
     yield "broken", found.error
 
 
+made.shows("show", endpoints.SCHEDULE, _facts, missing=MISSING, help="Show a schedule.", below=schedule)
+
+
 @command("put", needs=Scope.OPERATE, below=schedule)
-@name
+@click.argument("name")
 @click.argument("cron")
 @click.argument("args", nargs=-1, metavar="[ARG...]")
 @click.option("--job", "function", metavar="FUNCTION", help="Enqueue this function, with ARGs as its arguments.")
@@ -120,8 +94,9 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
     if added["group"] and (len(added["args"]) > 1 or added["kwargs"]):
         raise click.UsageError("a task must have at most one ARG, its data")
     due = {"job": due_job(**added)} if added["function"] else {"task": due_task(**added)}
-    made = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
-    tell(session, made, f"{name} adds {adds(made)}: {made.in_words or cron}")
+    new = session.store.schedules.put(name, cron, zone=zone, catch_up=catch_up, reason=reason, **due)
+    if not session.tell([as_json(new)]):
+        session.say(f"{name} adds {adds(new)}: {new.in_words or cron}")
 
 
 def due_job(
@@ -135,43 +110,35 @@ def due_task(*, group: str, args: Sequence[str], labels: Sequence[tuple[str, str
     return DueTask(group=group, data="".join(args), labels=dict(labels), priority=priority)
 
 
-@command("delete", needs=Scope.OPERATE, below=schedule)
-@name
-def delete(session: Session, /, name: str) -> None:
-    """Delete a schedule. Tasks and jobs that it has added are kept."""
-    found = session.store.schedules.delete(name)
-    if found is None:
-        raise no_schedule(session, name)
-    tell(session, found, f"deleted the schedule {name}")
-
-
-@command("pause", needs=Scope.OPERATE, below=schedule)
-@name
-@parameter_types.reason
-def pause(session: Session, /, name: str, reason: str) -> None:
-    """Pause a schedule until it is resumed."""
-    tell(session, session.store.schedules.pause(name, reason), f"{name} is paused")
-
-
-@command("resume", needs=Scope.OPERATE, below=schedule)
-@name
-@parameter_types.reason
-def resume(session: Session, /, name: str, reason: str) -> None:
-    """Resume a schedule. Runs missed during the pause are skipped."""
-    found = session.store.schedules.resume(name, reason)
-    tell(session, found, f"{name} is resumed, next {relative(found.next_ms, now_ms()) if found.next_ms else 'never'}")
-
-
-@command("run", needs=Scope.OPERATE, below=schedule)
-@name
-@parameter_types.reason
-def run(session: Session, /, name: str, reason: str) -> None:
-    """Add the scheduled task or job now."""
-    task = session.store.schedules.run(name, reason)
-    session.tell([as_json(task)])
-    session.say(f"added task {task.id} to {task.group}")
-
-
-def tell(session: Session, found: Schedule, sentence: str) -> None:
-    session.tell([as_json(found)])
-    session.say(sentence)
+made.does(
+    "delete",
+    endpoints.DELETE_SCHEDULE,
+    lambda found: f"deleted the schedule {found.name}",
+    missing=MISSING,
+    help="Delete a schedule. Tasks and jobs that it has added are kept.",
+    below=schedule,
+)
+made.does(
+    "pause",
+    endpoints.PAUSE_SCHEDULE,
+    lambda found: f"{found.name} is paused",
+    missing=MISSING,
+    help="Pause a schedule until it is resumed.",
+    below=schedule,
+)
+made.does(
+    "resume",
+    endpoints.RESUME_SCHEDULE,
+    lambda found: f"{found.name} is resumed, next {relative(found.next_ms) if found.next_ms else 'never'}",
+    missing=MISSING,
+    help="Resume a schedule. Runs missed during the pause are skipped.",
+    below=schedule,
+)
+made.does(
+    "run",
+    endpoints.RUN_SCHEDULE,
+    lambda task: f"added task {task.id} to {task.group}",
+    missing=MISSING,
+    help="Add the scheduled task or job now.",
+    below=schedule,
+)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
 
 from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
 from ..units import UNITS_S
+
+T = TypeVar("T")
 
 # Characters that control a terminal, which a task may contain on purpose.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -35,11 +39,20 @@ def rough(value_ms: int) -> str:
     return f"{number(seconds // length_s)} {unit}"
 
 
-def relative(at_ms: int, now_ms: int) -> str:
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def relative(at_ms: int) -> str:
     """Format a time relative to now: now, 38 s ago, in 2 h."""
-    if abs(at_ms - now_ms) < 1_000:
+    return lasting(now_ms() - at_ms)
+
+
+def lasting(age_ms: int) -> str:
+    """Format a time by its age, which is negative in the future."""
+    if abs(age_ms) < 1_000:
         return "now"
-    return f"in {rough(at_ms - now_ms)}" if at_ms > now_ms else f"{rough(now_ms - at_ms)} ago"
+    return f"in {rough(-age_ms)}" if age_ms < 0 else f"{rough(age_ms)} ago"
 
 
 def exact(at_ms: int) -> str:
@@ -50,9 +63,9 @@ def exact(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
-def when(at_ms: int, now_ms: int) -> str:
+def when(at_ms: int) -> str:
     """2026-11-20 14:02:11 UTC, 3 min ago"""
-    return f"{exact(at_ms)}, {relative(at_ms, now_ms)}"
+    return f"{exact(at_ms)}, {relative(at_ms)}"
 
 
 def printable(text: str) -> str:
@@ -72,9 +85,13 @@ def _escaped(found: re.Match[str]) -> str:
 WIDEST = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of a table, and its cell for an item."""
+
     title: str
+    cell: Callable[[T], object]  # None and 0 are shown as nothing, unless the column is kept.
+    _: KW_ONLY
     is_number: bool = False
     is_long: bool = False  # Shrinks on a narrow terminal.
     is_kept: bool = False  # Shown even if it is empty.
@@ -82,12 +99,16 @@ class Column:
     is_folded: bool = False  # Wrapped instead of cut, because its end matters.
     style: str = ""
 
+    def text_of(self, item: T) -> str:
+        value = self.cell(item)
+        return str(value if value or (self.is_kept and value is not None) else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
     """A table that leaves out spare columns if it is too wide for the terminal."""
 
-    columns: Sequence[Column]
+    columns: Sequence[Column[Any]]
     rows: Sequence[Sequence[str]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
@@ -107,18 +128,18 @@ class Fitting:
         return made
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Fitting:
-    """Return a table of these rows, with control characters escaped."""
-    return Fitting(columns, list(rows))
+def table(columns: Sequence[Column[T]], items: Iterable[T]) -> Fitting:
+    """Return a table with a row for each item, with control characters escaped."""
+    return Fitting(columns, [[column.text_of(item) for column in columns] for item in items])
 
 
-def _cell(text: str, column: Column) -> Text:
+def _cell(text: str, column: Column[Any]) -> Text:
     if column.is_folded:
         return Text(printable(text), overflow="fold")
     return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
-def add_column(made: Table, column: Column) -> None:
+def add_column(made: Table, column: Column[Any]) -> None:
     title = Text(column.title, style="bold underline", no_wrap=True, overflow="ellipsis")
     # Columns that may wrap shrink first; each cell then decides whether it wraps or is cut.
     made.add_column(
@@ -126,11 +147,12 @@ def add_column(made: Table, column: Column) -> None:
     )
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Table:
-    """Return a table of names and values."""
+def facts(pairs: Iterable[tuple[str, object]]) -> Table:
+    """Return a table of names and values, without those that are empty."""
     made = Table.grid(padding=(0, 2))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for name, what in pairs:
-        made.add_row(name, Text(printable(what)))
+        if what:
+            made.add_row(name, Text(printable(str(what))))
     return made

@@ -19,8 +19,8 @@ from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms, telling
 from .change import nothing_found
 from .files import counts, pieces, without_mark
-from .read import added, held_by, tasks_table, whole
-from .tables import number
+from .read import COLUMNS, WITH_GROUP, added, held_by, whole
+from .tables import number, table
 
 STDIN = "-"
 
@@ -136,8 +136,7 @@ def claim(session: Session, /, groups: Sequence[str], duration_ms: int, oldest: 
         raise Failure(f"no task is available in {', '.join(groups)}")
     if session.tell(map(as_json, tasks)):
         return
-    now = now_ms()
-    session.show(whole(tasks[0], now) if len(tasks) == 1 else tasks_table(tasks, now, with_group=len(groups) > 1))
+    session.show(whole(tasks[0]) if len(tasks) == 1 else table(WITH_GROUP if len(groups) > 1 else COLUMNS, tasks))
     done = session.typed(f"delete {tasks[0].id} --client {tasks[0].owner}")
     session.note(f"leased for {duration(duration_ms)} to client {tasks[0].owner}; when it is done: {done}")
 

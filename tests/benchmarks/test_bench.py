@@ -54,4 +54,4 @@ def test_it_compares_with_a_checkout_only(refusal, tmp_path):
 @pytest.mark.once
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
 def test_it_takes_no_nonsense_for_a_number(refusal, number):
-    assert "must be a whole number of at least 1, not" in refusal("bench", f"--rounds={number}")
+    assert "must be a number between 1 and 1000000, not" in refusal("bench", f"--rounds={number}")

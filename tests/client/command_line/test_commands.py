@@ -145,7 +145,7 @@ def test_results_are_listed(commands):
 
 
 def test_all_results_are_listed_page_by_page(commands, monkeypatch):
-    monkeypatch.setattr("taskstore.cli.commands_group.MOST", 2)
+    monkeypatch.setattr("taskstore.cli.made.PAGE", 2)
     ids = [completed()[1].id for _ in range(5)]
     assert [each["id"] for each in commands("results", "--limit", "0", "--json").records] == ids[::-1]
     assert [each["id"] for each in commands("results", "--limit", "3", "--json").records] == ids[:1:-1]

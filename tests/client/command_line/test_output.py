@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -50,10 +51,10 @@ def test_an_encoding_that_lacks_a_character_is_named(monkeypatch, capfd, encodin
 # ---- What is shown of a table where the terminal is narrow
 
 
-COLUMNS = (
-    Column(title="group", is_long=True, is_folded=True),
-    Column(title="worker", is_spare=True),
-    Column(title="error", is_long=True),
+COLUMNS: tuple[Column[Any], ...] = (
+    Column("group", lambda row: row[0], is_long=True, is_folded=True),
+    Column("worker", lambda row: row[1], is_spare=True),
+    Column("error", lambda row: row[2], is_long=True),
 )
 ROWS = [("jobs/default/failed", "ann", "x" * 40), ("jobs/default/succeeded", "", "")]
 
