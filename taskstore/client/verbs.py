@@ -167,7 +167,7 @@ def outcome_in(answer: bytes) -> Outcome:
     if b'"duplicate":true' not in answer:
         return decoder(Outcome)(answer)
     tree = msgspec.json.decode(answer)
-    blank = msgspec.to_builtins(Task.make(id=0, group=""))
+    blank = msgspec.to_builtins(Task.make(0))
     said: dict[int, dict[str, Any]] = {}  # The data of each task, with its type.
     for task in tree["tasks"]:
         if "data" in task:

@@ -347,47 +347,11 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     ending: Annotated[str, Meta(description="How the duplicate ended, if it has.")] = ""
 
     @classmethod
-    def make(
-        cls,
-        *,
-        id: int,
-        group: str,
-        data: bytes | None = b"",
-        data_type: str = "",
-        error: str = "",
-        labels: Mapping[str, str] | None = None,
-        priority: int = 0,
-        origin: int = 0,
-        claims: int = 0,
-        owner: int = 0,
-        available_at_ms: int = 0,
-        created_at_ms: int = 0,
-        progress: Progress | None = None,
-        unique: str = "",
-        duplicate: bool = False,
-        ending: str = "",
-    ) -> Self:
-        """Return a task with these bytes as data. None leaves out data and type."""
-        text, in_base64 = (UNSET, UNSET) if data is None else as_text(data)
-        return cls(
-            id=id,
-            group=group,
-            data_text=text,
-            available_at_ms=available_at_ms,
-            owner=owner,
-            error=error,
-            labels=dict(labels or {}),
-            priority=priority,
-            origin=origin,
-            claims=claims,
-            created_at_ms=created_at_ms,
-            data_type="" if data is None else data_type,
-            data_base64=in_base64,
-            progress=progress,
-            unique=unique,
-            duplicate=duplicate,
-            ending=ending,
-        )
+    def make(cls, id: int, **members: Any) -> Self:
+        """Return a task with these members, by their names in JSON. The others are empty."""
+        texts, numbers = ("group", "data", "error"), ("timespec", "ownerid", "priority", "origin", "claims", "created")
+        blank = {**dict.fromkeys(texts, ""), **dict.fromkeys(numbers, 0), "labels": {}}
+        return msgspec.convert({**blank, **members, "id": id}, cls)
 
     @property
     def data(self) -> bytes:
@@ -411,13 +375,15 @@ def answer_of(
 
     `ending`: how a duplicate has ended, "" if it has not; None: it is no duplicate.
     """
-    return Task.make(
+    text, in_base64 = as_text(bytes(stored.data)) if with_data else (UNSET, UNSET)
+    return Task(
         id=stored.id,
         group=stored.group,
-        data=bytes(stored.data) if with_data else None,
-        data_type=stored.data_type,
+        data_text=text,
+        data_base64=in_base64,
+        data_type=stored.data_type if with_data else "",
         error=stored.error,
-        labels=stored.labels,
+        labels=dict(stored.labels),
         priority=stored.priority,
         origin=stored.origin,
         claims=stored.claims,

@@ -30,7 +30,7 @@ class FakeStore:
         self._fail_if_told()
         if missing := tuple(self.gone.intersection(ids)):
             raise CommitRefused(Refusal(changes=missing))
-        return [Task.make(id=next(self._ids), group="mail") for _ in ids]
+        return [Task.make(next(self._ids), group="mail") for _ in ids]
 
     def claim(self, *_: Any, **__: Any) -> list[Task]:
         self._fail_if_told()

@@ -14,9 +14,7 @@ from taskstore.worker.retries import Retries
 pytestmark = pytest.mark.once
 
 CLAIMED_ID, ID = 7, 9  # It was renewed meanwhile.
-MAIL = Task.make(
-    id=ID, group="mail", data=b"hello", data_type="a/b", priority=3, labels={"tier": "gold", "attempts": "1"}
-)
+MAIL = Task.make(ID, group="mail", data="hello", data_type="a/b", priority=3, labels={"tier": "gold", "attempts": "1"})
 
 
 def handler(*, failed_group="odd", max_attempts=3):

@@ -10,7 +10,7 @@ from taskstore.types.tasks import Change, NewTask
 pytestmark = pytest.mark.once
 
 PROBLEM = JobError(type="ValueError", message="no such address\nat all")
-TASK = Task.make(id=7, group="jobs/mail", data=b"{}", labels={"function": "a"}, priority=3, claims=1)
+TASK = Task.make(7, group="jobs/mail", data="{}", labels={"function": "a"}, priority=3, claims=1)
 
 
 def record(*ways, **options):
