@@ -26,7 +26,7 @@ from taskstore.types.history import History
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Task, answer_of
 
-from .commands import sharing
+from .commands import progress as sharing
 from .control.progress import Reports, report
 from .core.operations import Claim, Commit, ResendKey, TaskRecord, told_task
 from .database import dialect_of
@@ -38,7 +38,7 @@ from .reading.history import history_of
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
-from .writer.cancelling import ended
+from .writer.connection import ended
 from .writer.writer import Writer
 
 LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has written.

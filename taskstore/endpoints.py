@@ -27,7 +27,7 @@ from .types.bulk import (
     OperationsRequest,
     Preview,
 )
-from .types.command_lines import Line
+from .types.command_record import Line
 from .types.commands import (
     ChangedCommands,
     CommandProjects,
@@ -49,7 +49,7 @@ from .types.commands import (
     SubmittedCommands,
 )
 from .types.groups import ClientStatus, GroupPause, Stats
-from .types.history import AuditFileRequest, AuditPage, History
+from .types.history import AuditFileRequest, AuditPage, ExportRequest, Health, History, SearchPage, SearchRequest
 from .types.jobs import Job, JobRequest, JobsPage, JobsRequest, RequeueRequest
 from .types.progress import Progress
 from .types.requests import (
@@ -70,8 +70,6 @@ from .types.requests import (
 )
 from .types.scalars import ONE_PART, Action
 from .types.schedules import ReasonBySchedule, Schedule, ScheduleByName, ScheduleRequest
-from .types.search import ExportRequest, SearchPage, SearchRequest
-from .types.server import Health
 from .types.tasks import Imported, Outcome, Task
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     # The documentation, for everybody.
     path("docs", RedirectView.as_view(pattern_name="documentation:index")),
-    path("docs/", include("taskstore_project.documentation.urls")),
+    path("docs/", include("taskstore_project.documentation.views")),
     # The REST API.
     path("", include("tasks_app.rest_api.urls")),
 ]

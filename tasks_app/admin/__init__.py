@@ -1,5 +1,5 @@
 """Django's admin for ad hoc edits, which go through the store. `policy.may` decides about each page."""
 
-from . import audit, tasks, tokens
+from . import audit, tasks
 
-__all__ = ["audit", "tasks", "tokens"]
+__all__ = ["audit", "tasks"]

@@ -5,7 +5,7 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 
 from .bundling import ListMaker, make_lists, process_closed
 from .changes import archive, new_commands, reopen, retry, stash, submit, unstash
-from .records import projects
+from .summaries import projects
 
 __all__ = [
     "ListMaker",

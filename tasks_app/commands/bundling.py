@@ -32,8 +32,8 @@ from ..managers import limits
 from ..models import Task
 from ..writer.background import BackgroundLoop
 from .changes import PIECE, archive_old, by_pieces
-from .records import available, decoded, ids_of, leave_alone, pages_of, projects, tasks_with
-from .sharing import load_of
+from .progress import load_of
+from .summaries import available, decoded, ids_of, leave_alone, pages_of, projects, tasks_with
 
 MOST_LOOKED_AT = 2_000  # New commands of one round,
 MOST_BYTES = 16 * 2**20  # and their bytes.

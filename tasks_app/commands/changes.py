@@ -32,7 +32,7 @@ from ..core.portions import by_halves, portions
 from ..core.validation import task_ids
 from ..database import atomic
 from ..models import Task
-from .records import available, decoded, pages_of, tasks_with
+from .summaries import available, decoded, pages_of, tasks_with
 
 PIECE = 100  # Tasks of a commit.
 WITH_OUTPUTS = 20  # The same for tasks that may be large.

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
-from taskstore.types.command_lines import Entry, Line
 from taskstore.types.command_record import (
     COMMAND_LABEL,
     LIST_LABEL,
@@ -19,6 +18,8 @@ from taskstore.types.command_record import (
     Command,
     CommandList,
     CommandStatus,
+    Entry,
+    Line,
     NotACommand,
     Output,
     from_base64,
@@ -46,7 +47,7 @@ from ..wire import strict_json
 from . import summaries
 from .bundling import Names, lock_names
 from .changes import must_change, record
-from .records import decoded, tasks_with
+from .summaries import decoded, tasks_with
 
 IN_MEMORY_BYTES = 2**20
 PIECE_BYTES = 2**16

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 
 from taskstore.masstasker import masstasker_pb2, masstasker_pb2_grpc
 
-from ..writer.readiness import readiness
+from ..writer.peers import readiness
 from .authentication import Authentication
 from .port import GrpcPort
 from .servicer import Servicer

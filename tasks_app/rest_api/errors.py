@@ -20,7 +20,7 @@ from taskstore.errors import (
     NotHeld,
     TooManyReaders,
 )
-from taskstore.types.server import Failure, Problems
+from taskstore.types.history import Failure, Problems
 from taskstore.types.tasks import Outcome
 
 from ..core.meters import meters

@@ -7,14 +7,13 @@ from rest_framework.exceptions import PermissionDenied
 
 from taskstore import endpoints
 from taskstore.errors import StoreDamaged, StoreUnavailable
+from taskstore.types.history import Health
 from taskstore.types.requests import Nothing
-from taskstore.types.server import Health
 
 from ..database.outage import DAMAGED, outage
 from ..models import Task
 from ..reading.metrics import page
-from ..writer.peers import INSTANCE
-from ..writer.readiness import readiness
+from ..writer.peers import INSTANCE, readiness
 from .base import Who, serves
 from .schema import Tree, description
 

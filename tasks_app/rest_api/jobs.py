@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from asgiref.sync import sync_to_async
 from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
 from taskstore.types.job_record import NotAJob, queue_group
 from taskstore.types.jobs import Job, JobRequest, JobsPage, JobsRequest, RequeueRequest
-from taskstore.types.requests import ById
+from taskstore.types.requests import ById, Nothing
+from taskstore.types.schedules import ReasonBySchedule, Schedule, ScheduleByName, ScheduleRequest
+from taskstore.types.tasks import Task, answer_of
 
+from .. import schedules as verbs
 from ..core.operations import Duplicate, TaskRecord
 from ..jobs import queues
-from ..models import Task
+from ..models import Task as StoredTask
 from ..offload.threads import beside_the_loop
 from ..reading import history
 from ..reading.pages import Cursor
@@ -33,14 +38,14 @@ async def enqueue(asked: JobRequest, who: Who) -> bytes:
     who.must_reach(queue_group(asked.queue))
     # Beside the loop, as the arguments may be large.
     operation = await beside_the_loop(enqueue_of, asked, who.scope, who.key_of(asked))
-    [record] = await Task.objects.aperform(operation)
+    [record] = await StoredTask.objects.aperform(operation)
     if isinstance(record, Duplicate):
         return ENCODER.encode(await sync_to_async(queues.holder_of_key)(record.origin, who.scope))
     return await beside_the_loop(_answer, asked, record)
 
 
 def _answer(asked: JobRequest, record: TaskRecord) -> bytes:
-    return ENCODER.encode(queues.job_from(Task.of(record), asked.record(), record.made_at_ms))
+    return ENCODER.encode(queues.job_from(StoredTask.of(record), asked.record(), record.made_at_ms))
 
 
 @serves(endpoints.JOB)
@@ -70,4 +75,53 @@ def _job(job_id: int, who: Who) -> Job:
     if found is None:
         told = history.fate_of(job_id, who.scope)
         raise NotFound(told or f"Job {job_id} does not exist{history.doubt_about(job_id)}.")
+    return found
+
+
+# ---- Schedules over REST
+
+
+Found = TypeVar("Found")
+
+
+@serves(endpoints.SCHEDULES)
+def schedules(asked: Nothing, who: Who) -> list[Schedule]:
+    return verbs.schedules(who.scope)
+
+
+@serves(endpoints.SCHEDULE)
+def schedule(asked: ScheduleByName, who: Who) -> Schedule:
+    return _there(verbs.schedule(asked.name, who.scope), asked.name)
+
+
+@serves(endpoints.PUT_SCHEDULE)
+def put_schedule(asked: ScheduleRequest, who: Who) -> Schedule:
+    who.must_reach(asked.group)
+    made, _ = verbs.put(asked.name, asked.plan, who.actor.because(asked.reason))
+    return made
+
+
+@serves(endpoints.DELETE_SCHEDULE)
+def delete_schedule(asked: ScheduleByName, who: Who) -> Schedule:
+    return _there(verbs.delete(asked.name, who.actor), asked.name)
+
+
+@serves(endpoints.PAUSE_SCHEDULE)
+def pause_schedule(asked: ReasonBySchedule, who: Who) -> Schedule:
+    return _there(verbs.pause(asked.name, who.actor.because(asked.reason)), asked.name)
+
+
+@serves(endpoints.RESUME_SCHEDULE)
+def resume_schedule(asked: ReasonBySchedule, who: Who) -> Schedule:
+    return _there(verbs.resume(asked.name, who.actor.because(asked.reason)), asked.name)
+
+
+@serves(endpoints.RUN_SCHEDULE)
+def run_schedule(asked: ReasonBySchedule, who: Who) -> Task:
+    return answer_of(_there(verbs.run_now(asked.name, who.actor.because(asked.reason)), asked.name))
+
+
+def _there(found: Found | None, name: str) -> Found:
+    if found is None:
+        raise NotFound(f"Schedule {name} does not exist.")
     return found

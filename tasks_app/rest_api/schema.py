@@ -12,7 +12,7 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from taskstore import endpoints
 from taskstore.endpoints import Endpoint
-from taskstore.types.server import Failure, Problems
+from taskstore.types.history import Failure, Problems
 
 Tree = dict[str, Any]
 

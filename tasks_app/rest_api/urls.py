@@ -10,7 +10,7 @@ from django.urls import path, register_converter
 
 from taskstore.endpoints import Endpoint
 
-from . import commands, groups, health, hot_path, jobs, operations, schedules, schema, views  # noqa: F401 - handlers.
+from . import commands, health, hot_path, jobs, operations, schema, views  # noqa: F401 - handlers.
 from .base import HANDLERS, View
 
 

@@ -14,30 +14,36 @@ from rest_framework.exceptions import NotFound
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
-from taskstore.types.history import History
+from taskstore.types.groups import ClientStatus, GroupPause, Pause
+from taskstore.types.history import ExportRequest, History, SearchPage, SearchRequest
 from taskstore.types.progress import Progress
 from taskstore.types.requests import (
     ById,
+    ClientRequest,
     GroupByQuery,
     GroupRequest,
     ImportFile,
     Listed,
     Nothing,
     ProgressRequest,
+    ReasonByGroup,
     TasksRequest,
 )
-from taskstore.types.search import ExportRequest, SearchPage, SearchRequest
 from taskstore.types.tasks import NOBODY, Imported
 
+from ..commands.progress import hear
+from ..control import pauses
 from ..control.progress import progress_of, report
 from ..core.operations import EVERY_GROUP, Duplicate, GroupScope, TaskRecord, as_seen
 from ..core.room import answer_size, fitting, size_of_task
+from ..core.validation import refuse_owner
 from ..database.room import most_bytes
 from ..managers import TaskQuerySet, limits
-from ..models import Task
+from ..models import Client, Task
 from ..offload.pieces import going_on, let_go, streamed
 from ..offload.threads import by_the_helper
 from ..reading import history, importing
+from ..reading.clients import done_per_minute, seen
 from ..reading.counts import stats_in_pages
 from ..reading.exporting import Export, Format, download, streamed_long
 from ..reading.pages import Cursor
@@ -233,3 +239,43 @@ async def import_tasks(asked: ImportFile, who: Who) -> Imported:
     added = await Task.objects.aperform(importing.within_scope(commit), is_checked=is_checked)
     ids = tuple(task.id for task in added if not isinstance(task, Duplicate))
     return Imported(imported=len(ids), ids=ids, skipped=len(added) - len(ids))
+
+
+# ---- Pause and resume groups; register and list workers
+
+
+@serves(endpoints.PAUSE)
+def pause(asked: ReasonByGroup, who: Who) -> GroupPause:
+    who.must_reach(asked.name)
+    paused = pauses.pause(asked.name, who.actor.because(asked.reason))
+    return GroupPause(group=asked.name, paused=Pause(by=paused.by, at_ms=paused.at_ms, reason=paused.reason))
+
+
+@serves(endpoints.RESUME)
+def resume(asked: ReasonByGroup, who: Who) -> GroupPause:
+    who.must_reach(asked.name)
+    pauses.resume(asked.name, who.actor.because(asked.reason))
+    return GroupPause(group=asked.name)
+
+
+@serves(endpoints.HEARTBEAT)
+def heartbeat(asked: ClientRequest, who: Who) -> ClientStatus:
+    refuse_owner(who.scope, asked.clientid)
+    who.must_reach(*asked.groups)
+    client = Client(
+        id=asked.clientid,
+        name=asked.name,
+        host=asked.host,
+        pid=asked.pid,
+        groups=list(asked.groups),
+        version=asked.version,
+        info=asked.info_as_text,
+        token=who.token.pk,
+    )
+    return hear(client)
+
+
+@serves(endpoints.CLIENTS)
+def clients(asked: Nothing, who: Who) -> list[ClientStatus]:
+    done = done_per_minute()
+    return [each.as_answer(done.get(each.client.id, 0.0)) for each in seen(who.scope)]

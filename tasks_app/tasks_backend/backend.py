@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
-from taskstore.jobs.options import MILLISECOND, OPTIONS, job_options
+from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, why_no_queue
 from taskstore.types.jobs import Job
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 
-from taskstore.jobs.options import taken
+from taskstore.jobs.registry import taken
 from taskstore.types.job_record import why_no_queue
 
 MODULES, QUEUES, SCHEDULES = "modules", "queues", "schedules"  # OPTIONS that are not job options.

@@ -20,7 +20,7 @@ from typing import ParamSpec, TypeVar
 from django.db import connections
 
 from ..database.outage import is_away, translated
-from .cancelling import ended
+from .connection import ended
 
 RETRY_S = 0.5
 LONGEST_RETRY_S = 5.0  # After unexpected errors the pause doubles up to this.

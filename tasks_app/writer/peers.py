@@ -20,8 +20,7 @@ from django.db import connections, transaction
 from ..core.operations import Supply
 from ..database import dialect_of
 from ..database.outage import outage
-from .cancelling import ended
-from .connection import parameters_of
+from .connection import ended, parameters_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -204,3 +203,22 @@ def _notify(using: str) -> None:
 def _payload(groups: Iterable[str]) -> str:
     payload = json.dumps({"from": INSTANCE, "groups": list(groups)})
     return payload if len(payload) <= MOST_PAYLOAD_BYTES else json.dumps({"from": INSTANCE, "groups": None})
+
+
+class Readiness:
+    def __init__(self) -> None:
+        self.is_withdrawn = False
+        self._listeners: list[Callable[[], object]] = []
+
+    def withdraw(self) -> None:
+        """Whoever asks is sent elsewhere from now on."""
+        self.is_withdrawn = True
+        for listener in self._listeners:
+            listener()
+
+    def when_withdrawn(self, listener: Callable[[], object]) -> None:
+        """It is called on the thread that withdraws: the server's loop."""
+        self._listeners.append(listener)
+
+
+readiness = Readiness()  # Of this process.

@@ -27,8 +27,7 @@ from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from ..offload.memory import give_back_soon
-from .cancelling import ended
-from .connection import WriterConnection, connection_to
+from .connection import WriterConnection, connection_to, ended
 from .housekeeping import Housekeeper
 from .peers import Neighbours
 from .waiting_claims import Asked, Awaited, WaitingClaims

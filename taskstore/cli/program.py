@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, FishComplete, ShellComplete, ZshComplete
 
 LONGEST_SENTENCE = 200  # Characters of a summary, which is wrapped.
 
@@ -74,3 +74,19 @@ class Program(click.Group):
         others = self._others if self._has_others else ()
         beside = [CompletionItem(name) for name in others if name.startswith(incomplete)]
         return super().shell_complete(ctx, incomplete) + beside
+
+
+# ---- The completion of commands, options and the names of groups in a shell
+
+
+SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command("completion", short_help="Print the completion script for bash, zsh or fish.")
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script: put eval "$(taskstore completion bash)" into ~/.bashrc."""
+    root = ctx.find_root()
+    name = root.command.name or ""
+    click.echo(SHELLS[shell](root.command, {}, name, f"_{name.upper()}_COMPLETE").source())

@@ -14,8 +14,8 @@ import httpx
 
 from .. import endpoints
 from ..errors import StoreUnavailable
+from ..types.history import ExportRequest
 from ..types.requests import GroupByQuery
-from ..types.search import ExportRequest
 from ..types.tasks import Task
 from . import transport
 from .calls import Call

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from .. import endpoints
 from ..errors import InvalidInput
-from ..types.command_lines import Entry, Line
-from ..types.command_record import CommandList, NotACommand
+from ..types.command_record import CommandList, Entry, Line, NotACommand
 from ..types.commands import (
     CommandSeen,
     ImportedCommands,

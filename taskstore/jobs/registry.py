@@ -14,14 +14,64 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from msgspec import inspect as kinds
 from msgspec import structs
 
 from ..errors import refuse
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, why_no_queue
+from ..types.checks import why_wrong
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
 from ..worker.handlers import Report, unreported
 from ..worker.retries import DEFAULT, Retries, Rules
-from .options import MILLISECOND, job_options, taken
+
+MILLISECOND = timedelta(milliseconds=1)
+
+# The member of JobOptions that each option sets. Durations are a timedelta or seconds, in Python.
+OPTIONS: Mapping[str, str] = {
+    "max_attempts": "max_attempts",
+    "backoff": "backoff_ms",
+    "timeout": "timeout_ms",
+    "memory_bytes": "memory_bytes",
+    "on_lost": "on_lost",
+    "max_lost": "max_lost",
+}
+
+
+def job_options(*layers: Mapping[str, Any]) -> JobOptions:
+    """Return the options of these layers, of which later ones take precedence. None counts as not given.
+
+    Raises TypeError for an unknown option, and ValueError that names an option with an invalid value.
+    """
+    return JobOptions(**taken({name: value for each in layers for name, value in each.items() if value is not None}))
+
+
+def taken(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of JobOptions that the options set, of which None sets None. Raises as `job_options` does."""
+    if unknown := [name for name in options if name not in OPTIONS]:
+        raise TypeError(f"{unknown[0]} is not a known option: use one of {', '.join(OPTIONS)}")
+    return {OPTIONS[name]: None if value is None else _taken(name, value) for name, value in options.items()}
+
+
+def _taken(name: str, value: Any) -> Any:
+    member = OPTIONS[name]
+    [type_] = [each.type.types[0] for each in kinds.type_info(JobOptions).fields if each.name == member]  # type: ignore[attr-defined]
+    if member != name:
+        try:
+            given_ms = (value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND
+        except (TypeError, ValueError, OverflowError):
+            given_ms = -1
+        if why_wrong(_plain(type_), given_ms):
+            least = "at least a millisecond" if name == "timeout" else "and not negative"
+            raise ValueError(f"{name} must be a timedelta or a number of seconds, {least}, not {value!r}")
+        return given_ms
+    if why := why_wrong(_plain(type_), value):
+        raise ValueError(f"{name} {why}")
+    return OnLost(value) if name == "on_lost" else value
+
+
+def _plain(type_: kinds.Type) -> kinds.Type:
+    return type_.type if isinstance(type_, kinds.Metadata) else type_
+
 
 if TYPE_CHECKING:
     from ..client.client import Client

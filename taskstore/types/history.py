@@ -5,11 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from .requests import Asked
-from .scalars import GROUP_LENGTH, PLAIN, After, At, Int64, prepare
-from .tasks import Ending
+from .scalars import GROUP_LENGTH, PLAIN, After, At, Int64, NextAfter, PageSize, prepare
+from .tasks import Ending, Task
 
 AUDIT_LENGTH = 1_000  # Of the texts of a filter.
 
@@ -117,3 +117,68 @@ class AuditFileRequest(AuditRequest, frozen=True, kw_only=True):
 
 
 prepare(AuditPage, AuditFileRequest)
+
+
+# ---- Health checks and error responses
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The server process is running."""
+
+    status: str = "ok"
+    instance: Annotated[str, Meta(description="An id that is different for each process and after each start.")]
+
+
+class Problems(Struct, frozen=True, kw_only=True):
+    """The request is invalid: the messages for each field, by its path."""
+
+    detail: str
+    errors: dict[str, list[str]]
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why the request failed."""
+
+    detail: str
+    code: str | UnsetType = UNSET
+
+
+prepare(Health, Problems, Failure)
+
+
+# ---- The results of a search
+
+
+SEARCH_LENGTH = 1_000
+
+
+class SearchPage(Struct, frozen=True, kw_only=True):
+    """A page of tasks that match every term of a search."""
+
+    tasks: tuple[Task, ...]
+    after: After
+    complete: Annotated[bool, Meta(description="false if the search stopped at its time limit; `after` continues it.")]
+    looked_at: Annotated[int, Meta(description="At least this many tasks were examined.")]
+    at_ms: Annotated[int, Meta(description="The time of the search; milliseconds since the Epoch.")] = field(name="at")
+    truncated: Annotated[
+        bool | UnsetType,
+        Meta(description="true if the page ends early, so that the response is not too large; `after` continues it."),
+    ] = UNSET
+
+
+class SearchRequest(Asked, frozen=True):
+    """Which tasks to find."""
+
+    q: Annotated[str, Meta(max_length=SEARCH_LENGTH, description="Search terms. A task must match all of them.")] = ""
+    after: NextAfter | None = None
+    limit: PageSize = 50
+
+
+class ExportRequest(Asked, frozen=True):
+    """Which tasks to export, and how."""
+
+    q: Annotated[str, Meta(max_length=SEARCH_LENGTH, description="As for `/search`; without it, every task.")] = ""
+    format: FileFormat = FileFormat.NDJSON
+
+
+prepare(SearchPage, SearchRequest)

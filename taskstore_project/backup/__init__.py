@@ -3,8 +3,7 @@
 The file is a zip archive: `manifest.json`, and for each table its rows as lines of JSON. Each part has a checksum.
 """
 
-from .file import FORMAT, Manifest
+from .file import FORMAT, Manifest, write
 from .restoring import restore
-from .writing import write
 
 __all__ = ["FORMAT", "Manifest", "restore", "write"]

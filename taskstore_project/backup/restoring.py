@@ -16,9 +16,8 @@ from taskstore_project.base_command import CannotRun, actor, grouped
 from taskstore_project.data_directory import made_if_done
 
 from .databases import Session, changing
-from .file import Archive, Manifest, opened
+from .file import ROLES, Archive, Manifest, Tell, migrations, opened, with_progress
 from .tables import TABLES
-from .writing import ROLES, Tell, migrations, with_progress
 
 # More than any store gives out. After a restore, ids continue beyond all that may have been given out since the backup,
 # also by a store that was restored from the same backup before.

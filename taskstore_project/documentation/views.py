@@ -7,9 +7,11 @@ import time
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.urls import path, re_path
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import etag, require_safe
 
+from . import views
 from .pages import IMAGES, LIBRARY, LONGEST, search, url_of
 
 TEXT = "text/plain; charset=utf-8"
@@ -87,3 +89,18 @@ def file(request: HttpRequest, path: str) -> HttpResponseBase:
         content = {"groups": LIBRARY.groups(), "folder": path.removesuffix("/"), "entries": entries}
         return render(request, "taskstore_project/documentation/folder.html", content)
     return FileResponse(place.open("rb"), content_type=IMAGES.get(place.suffix, TEXT))
+
+
+# ----
+
+
+app_name = "documentation"
+
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("find/", views.find, name="find"),
+    path("files/<path:path>", views.file, name="file"),
+    path("<slug:name>/", views.page, name="page"),
+    # Links to the file of a page, or to a page of an older release.
+    re_path(r"^(?P<name>[\w-]+)(\.html|\.md)?$", views.moved, name="moved"),
+]

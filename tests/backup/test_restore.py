@@ -178,7 +178,7 @@ def test_tables_of_another_version_are_refused(command, refusal, file):
 
 
 def test_it_says_how_far_it_is(command, filled, file, monkeypatch):
-    monkeypatch.setattr("taskstore_project.backup.writing.TELL_EVERY", 2)
+    monkeypatch.setattr("taskstore_project.backup.file.TELL_EVERY", 2)
     assert "tasks_app_task: 2 rows\n" in command("backup", file)[1]
     assert "tasks_app_task: 2 rows\n" in restored(command, file)
 

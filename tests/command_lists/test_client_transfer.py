@@ -9,8 +9,7 @@ from tasks_app.access import tokens
 from tasks_app.models import Scope
 from taskstore import AsyncClient, Client, CommandStatus, InvalidInput, UnexpectedAnswer
 from taskstore.client.commands import MOST_BYTES, Incoming, outgoing
-from taskstore.types.command_lines import Line
-from taskstore.types.command_record import Command, CommandList
+from taskstore.types.command_record import Command, CommandList, Line
 from taskstore.types.commands import ImportedCommands
 
 from .commands import commands_in

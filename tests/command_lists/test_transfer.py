@@ -17,8 +17,7 @@ from tasks_app.core.operations import GroupScope
 from tasks_app.models import Task
 from taskstore.commands.files import ProjectContent
 from taskstore.errors import Forbidden, InvalidInput, LimitExceeded
-from taskstore.types.command_lines import Line
-from taskstore.types.command_record import Command, CommandList, CommandStatus, Output, Run, group_of
+from taskstore.types.command_record import Command, CommandList, CommandStatus, Line, Output, Run, group_of
 from taskstore.types.commands import ImportedCommands
 from taskstore.types.tasks import NOBODY, NewTask
 from tests.command_files.samples import PROJECTS

@@ -12,7 +12,7 @@ from django.db import connection
 from tasks_app import database
 from tasks_app.core.operations import Claim, Commit, Query, Supply
 from tasks_app.models import Client, Task
-from tasks_app.writer.cancelling import ended
+from tasks_app.writer.connection import ended
 from taskstore.errors import CommitRefused
 from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import NewTask

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from taskstore.errors import InvalidInput
 from taskstore.types import sentences
+from taskstore.types.history import SEARCH_LENGTH
 from taskstore.types.scalars import GROUP_LENGTH, INT64_MAX, INT64_MIN, KEY_LENGTH, LABEL_LENGTH, whole
-from taskstore.types.search import SEARCH_LENGTH
 from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import State
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from taskstore.types.search import SEARCH_LENGTH
+from taskstore.types.history import SEARCH_LENGTH
 from taskstore.types.tasks import State
 
 from ...models import Task

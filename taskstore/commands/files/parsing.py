@@ -14,13 +14,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ...types import sentences
-from ...types.command_lines import Entry
 from ...types.command_record import (
     LONGEST_CMD,
     OF_LISTS,
     Command,
     CommandList,
     CommandStatus,
+    Entry,
     fates_of,
     why_misplaced,
     why_no_id,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ...types import sentences
-from ...types.command_lines import Entry
-from ...types.command_record import LONGEST_CMD, Command, CommandList, CommandStatus, Output, Run, why_no_id
+from ...types.command_record import LONGEST_CMD, Command, CommandList, CommandStatus, Entry, Output, Run, why_no_id
 from ...types.records import MOST
 
 
