@@ -40,8 +40,7 @@ from .core.operations import (
     as_seen,
 )
 from .core.validation import refuse_forbidden, task_ids, validate
-from .database.group_patterns import bounds_of
-from .database.labels import BEARS_SOME
+from .database.group_patterns import BEARS_SOME, bounds_of
 from .writer import totals
 from .writer.peers import tell_once_committed
 from .writer.writer import running

@@ -17,7 +17,7 @@ from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
 from .core.operations import Duplicate, GroupScope, TaskRecord
 from .database import collation_of
-from .database.labels import LabelIndex
+from .database.group_patterns import LabelIndex
 from .database.rows import whole_data
 from .managers import TaskManager, TaskQuerySet
 

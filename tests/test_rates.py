@@ -6,7 +6,7 @@ import pytest
 
 from tasks_app.core.tally import bucket_of
 from tasks_app.models import Rate
-from tasks_app.reading.rates import MINUTES, Span, backlogs, levels, percentiles, series_of, series_of_all
+from tasks_app.reading.counts import MINUTES, Span, backlogs, levels, percentiles, series_of, series_of_all
 from tasks_app.writer import totals
 from tests.behaviour.conftest import Clock
 from tests.console.store import add, claim, fail, keep_level

@@ -18,9 +18,9 @@ from taskstore.errors import InvalidInput
 
 from ..core.actors import EVERY_ACTION, PROGRAM, Actor
 from . import audit, sessions
+from .audit import must_still_be
 from .people import Person, name_of, named, password_was_given, random_password, set_flags
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, Action, given_by, has_administrator
-from .versions import must_still_be
 
 ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
 ADMIN = ROLE_NAMES[-1]

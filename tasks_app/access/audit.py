@@ -7,8 +7,13 @@ Every function that makes such a change records it in the same transaction.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
+
+from taskstore.errors import InvalidInput
 
 from ..core.actors import Actor
 from ..models import AuditEntry
@@ -46,3 +51,15 @@ def record(
     if actor.name:
         entry.save(force_insert=True)
     return entry
+
+
+def version_of(shown: Any) -> str:
+    """Return a short text that differs for another value."""
+    return hashlib.sha256(msgspec.json.encode(msgspec.to_builtins(shown))).hexdigest()[:16]
+
+
+def must_still_be(version: str, present: Any, what: str) -> None:
+    """Raise InvalidInput for `version` unless it is empty or that of the present value. `what`: for the sentence."""
+    if version and version != version_of(present):
+        text = f"someone has changed {what} since you opened the form"
+        raise InvalidInput({"version": [f"{text}: open it again, and repeat your change"]})

@@ -10,9 +10,9 @@ from django.shortcuts import render, resolve_url
 
 from ..access import accounts as verbs
 from ..access.accounts import Rights, rights_of
+from ..access.audit import version_of
 from ..access.people import Person, must_choose_password, must_choose_passwords, person_of
 from ..access.policy import Action
-from ..access.versions import version_of
 from ..core.actors import Actor
 from . import words
 from .fields import TellingForm

@@ -18,7 +18,7 @@ from ..access.policy import Action
 from ..bulk import Action as BulkAction
 from ..bulk import Asked, Preview, Selection
 from ..models import Task
-from ..reading.listing import rows_of
+from ..reading.pages import rows_of
 from . import links, parameters
 from .pages import actor_for, changes, go_to, is_partial, reads, user_of
 

@@ -7,19 +7,19 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from taskstore.types.groups import LATE_MS, LOST_MS, Pulse, pulse_of
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
-from ..alerts.diagnosis import of_groups, of_pause
+from ..alerts.diagnosis import of_groups, of_pause, of_worker
 from ..control import pauses
 from ..control.pauses import pause_of
 from ..core.actors import Actor
 from ..models import Task
-from ..reading.clients import by_group, seen
-from ..reading.counts import counts_of, stats_of
+from ..reading.clients import NOTHING, Holding, Seen, by_group, done_per_minute, holdings, seen
+from ..reading.counts import Span, counts_of, stats_of
 from ..reading.failures import failures
-from ..reading.listing import facts_of, page_of
-from ..reading.rates import Span
+from ..reading.pages import facts_of, page_of
 from ..writer.totals import Numbers
 from . import links, parameters
 from .group_table import workers_in_words
@@ -111,3 +111,39 @@ def resume(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.POST)
     pauses.resume(name, actor_for(request))
     return done(request, f"Resumed {name}. It hands out tasks again.", links.to("group", name=name))
+
+
+# ---- The page of workers: clients that send heartbeats, with their leases and rates
+
+
+SHOWN = 500
+
+
+def shown_of(seen: Seen, held: Holding, done_per_minute: float) -> dict[str, Any]:
+    """Return what the page says of a worker."""
+    pulse, at_ms = pulse_of(seen.age_ms), seen.client.seen_at_ms
+    next_pulse_ms = {Pulse.LIVE: at_ms + LATE_MS, Pulse.LATE: at_ms + LOST_MS}
+    return {
+        "seen": seen,
+        "pulse": pulse,
+        "held": held,
+        "done_per_minute": done_per_minute,
+        "next_pulse_ms": next_pulse_ms.get(pulse),  # When it becomes late or lost without a heartbeat.
+        "diagnosis": of_worker(seen, held) if pulse is Pulse.LOST and held.tasks else None,
+    }
+
+
+@reads(Action.SEE, from_replica=True)
+def workers(request: HttpRequest) -> HttpResponse:
+    now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
+    found = [shown_of(each, held.get(each.client.id, NOTHING), done.get(each.client.id, 0.0)) for each in seen()]
+    return render(
+        request,
+        "tasks_app/workers.html",
+        {
+            "workers": sorted(found, key=lambda worker: list(Pulse).index(worker["pulse"]), reverse=True)[:SHOWN],
+            "number": len(found),
+            "by_pulse": [(pulse, sum(worker["pulse"] is pulse for worker in found)) for pulse in Pulse],
+            "now_ms": now_ms,
+        },
+    )

@@ -18,8 +18,7 @@ from ..access.policy import Action, may
 from ..alerts.diagnosis import Diagnosis, Kind, Link, elsewhere, of_worst, troubled
 from ..models import Task
 from ..reading.clients import Seen, seen
-from ..reading.counts import stats_of
-from ..reading.rates import LEVELS, Span, levels
+from ..reading.counts import LEVELS, Span, levels, stats_of
 from ..writer.totals import Part, Summary, names_of, ranked, summary
 from . import links, parameters, words
 from .group_table import (

@@ -20,12 +20,12 @@ from ..access.people import Person
 from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
+from ..reading.counts import Span
 from ..reading.exporting import Format
 from ..reading.pages import END, Cursor
-from ..reading.rates import Span
 from ..reading.search import grammar
 from ..reading.search.grammar import Key, Label, Term
-from .name_tree import is_prefix, prefix_above
+from .group_table import is_prefix, prefix_above
 from .payload import Form
 
 Choice = TypeVar("Choice", bound=StrEnum)

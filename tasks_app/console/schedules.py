@@ -22,8 +22,8 @@ from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, R
 from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
 
 from .. import schedules as verbs
+from ..access.audit import version_of
 from ..access.policy import Action, may
-from ..access.versions import version_of
 from ..core.actors import Actor
 from ..forms import Labels, can_be_written, is_plain_text, with_plain_ends, written_labels
 from ..models import Task

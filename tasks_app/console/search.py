@@ -14,8 +14,7 @@ from taskstore.errors import InvalidInput
 from ..access.policy import Action, may
 from ..reading import saved_searches
 from ..reading.failures import failures
-from ..reading.listing import rows_of
-from ..reading.pages import Cursor
+from ..reading.pages import Cursor, rows_of
 from ..reading.saved_searches import MOST, saved_by
 from ..reading.search import grammar
 from ..reading.search.finding import LIMIT_S, Found, find

@@ -6,7 +6,6 @@ from taskstore.types.bulk_actions import ACTIONS
 
 from . import (
     accounts,
-    audit,
     bulk_changes,
     command_changes,
     command_lists,
@@ -23,7 +22,6 @@ from . import (
     sign_in,
     tasks,
     tokens,
-    workers,
 )
 
 app_name = "tasks_app"
@@ -50,15 +48,15 @@ urlpatterns = [
     path("commands/list/<int:list_id>", command_lists.command_list, name="command_list"),
     path("commands/command", command_lists.command, name="command"),
     path("commands/output", command_lists.output, name="command_output"),
-    path("workers", workers.workers, name="workers"),
+    path("workers", groups.workers, name="workers"),
     path("schedules", schedules.schedules, name="schedules"),
     path("schedules/times", schedules.times, name="schedule_times"),
     path("operations", operations.operations, name="operations"),
     path("operations/mine", operations.mine, name="mine"),
     path("operations/<int:operation_id>", operations.operation, name="operation"),
-    path("audit", audit.audit, name="audit"),
-    path("audit/export", audit.export, name="audit_export"),
-    path("audit/<int:entry_id>", audit.entry, name="audit_entry"),
+    path("audit", operations.audit, name="audit"),
+    path("audit/export", operations.export, name="audit_export"),
+    path("audit/<int:entry_id>", operations.entry, name="audit_entry"),
     path("search", search.search, name="search"),
     path("search/suggestions", search.suggestions, name="suggestions"),
     path("search/save", search.save_search, name="save_search"),

@@ -20,7 +20,7 @@ from ..core.operations import HeldKey, Key, Operation, Query, Supply
 from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS
 from .demand import Queried, queried_by
-from .labels import BEARS_SOME
+from .group_patterns import BEARS_SOME
 from .rows import (
     COLUMNS,
     ITEM_ORIGIN,

@@ -11,7 +11,7 @@ next days (database/triggers.py), and the roles (access/policy.py).
 from django.conf import settings
 from django.db import migrations, models
 
-from tasks_app.database.labels import LabelIndex
+from tasks_app.database.group_patterns import LabelIndex
 from tasks_app.database.own_sql import OwnSQL
 from tasks_app.models import DataField, IdField, KeyField, NameField
 

@@ -22,7 +22,7 @@ from taskstore.types.schedules import (
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..access.versions import must_still_be
+from ..access.audit import must_still_be
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic, dialect_of

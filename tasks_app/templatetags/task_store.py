@@ -18,11 +18,11 @@ from taskstore.units import ago, duration, number, size
 from ..access import accounts, policy, sessions
 from ..access.people import name_of
 from ..access.policy import Action
-from ..console import links, operations, pages, payload, snippets, words
+from ..console import links, operations, pages, payload, words
 from ..console.words import status_word
 from ..models import SavedSearch
 from ..reading.exporting import Format
-from ..reading.listing import Row
+from ..reading.pages import Row
 from ..reading.saved_searches import saved_by
 from ..reading.search.grammar import label_term, tokens_of
 
@@ -201,8 +201,8 @@ def exports(q: str) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def typed(context: Any, what: str, **of: str) -> str:
-    """Return an example command; see console/snippets.py."""
-    return snippets.example(context["request"], what, **of)
+    """Return an example command; see console/links.py."""
+    return links.example(context["request"], what, **of)
 
 
 @register.inclusion_tag("tasks_app/_command.html", takes_context=True)

@@ -20,8 +20,7 @@ from ..types.tasks import Task
 from . import transport
 from .calls import Call
 from .commands import AsyncCommands, Commands
-from .jobs import AsyncJobs, Jobs
-from .schedules import AsyncSchedules, Schedules
+from .jobs import AsyncJobs, AsyncSchedules, Jobs, Schedules
 from .transport import BaseClient, Happened, Pause, conversation, read
 from .verbs import TaskListParser, Verbs
 

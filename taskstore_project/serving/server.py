@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from tasks_app.writer.peers import readiness
 
+from tasks_app.writer.peers import readiness
 from tasks_app.writer.writer import Writer
 
 from .connection import Connection, Watch, crowded

@@ -4,7 +4,7 @@ from tasks_app import bulk
 from tasks_app.bulk import Action, Asked, Selection
 from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Level, Task
-from tasks_app.reading.rates import LEVELS
+from tasks_app.reading.counts import LEVELS
 from taskstore.types.tasks import Change, NewTask, Order
 
 ANN = 1643

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tasks_app.models import Client
-from tasks_app.reading import clients, listing
+from tasks_app.reading import clients
 
 from .store import add, one_of_each_state
 
@@ -58,7 +58,7 @@ def test_it_shows_data_to_those_who_may_see_it_alone(viewer, operator):
 
 
 def test_it_leads_from_page_to_page(viewer, monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 2)
+    monkeypatch.setattr(pages, "PAGE", 2)
     tasks = [task.id for task in add(count=5)]
     first = page(viewer)
     second = viewer.get(link(first, "Next")).content.decode()

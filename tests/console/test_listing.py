@@ -2,9 +2,8 @@
 
 import pytest
 
-from tasks_app.reading import listing
-from tasks_app.reading.listing import page_of
-from tasks_app.reading.pages import END, Cursor
+from tasks_app.reading import pages
+from tasks_app.reading.pages import END, Cursor, page_of
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
 
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    monkeypatch.setattr(listing, "PAGE", 3)
+    monkeypatch.setattr(pages, "PAGE", 3)
 
 
 def ids(page):
@@ -82,9 +81,9 @@ def test_it_refuses_a_place_that_no_page_names(text):
 
 
 def test_it_finds_the_first_of_each_state():
-    assert listing.facts_of("mail").oldest_ready_ms is None
+    assert pages.facts_of("mail").oldest_ready_ms is None
     tasks = one_of_each_state()
-    facts = listing.facts_of("mail")
+    facts = pages.facts_of("mail")
     assert facts.oldest_ready_ms == min(tasks["ready"].available_at_ms, tasks["failed"].available_at_ms)
     assert facts.oldest_expired_ms == tasks["expired"].available_at_ms
     assert facts.next_lease_end_ms == tasks["claimed"].available_at_ms

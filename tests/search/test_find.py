@@ -12,8 +12,7 @@ from tasks_app.core.operations import EVERY_GROUP, GroupScope
 from tasks_app.models import Client, Task
 from tasks_app.reading import clients
 from tasks_app.reading.failures import failures
-from tasks_app.reading.listing import page_of
-from tasks_app.reading.pages import Cursor
+from tasks_app.reading.pages import Cursor, page_of
 from tasks_app.reading.search import finding
 from tasks_app.reading.search.finding import Scan, find, find_all
 from tasks_app.reading.search.grammar import label_term, parse

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted
 from tasks_app.models import Task
-from tasks_app.tasks_backend.framework import BaseTaskBackend
+from tasks_app.tasks_backend.functions import BaseTaskBackend
 from taskstore.types.job_record import JobRecord, JobStatus
 
 from .shop import Shop, wait_until
