@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tasks_app.models import Client
-from tasks_app.reading import clients
+from tasks_app.reading import clients, pages
 
 from .store import add, one_of_each_state
 
