@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from .types.tasks import State as State
     from .types.tasks import Task as Task
     from .worker.handlers import Context as Context
+    from .worker.handlers import Discard as Discard
     from .worker.handlers import LeaseLost as LeaseLost
     from .worker.handlers import Result as Result
-    from .worker.retries import Discard as Discard
-    from .worker.retries import Retry as Retry
-    from .worker.retries import Save as Save
-    from .worker.retries import Snooze as Snooze
+    from .worker.handlers import Retry as Retry
+    from .worker.handlers import Save as Save
+    from .worker.handlers import Snooze as Snooze
     from .worker.worker import Worker as Worker
 
 _NAMES_OF = {

@@ -18,8 +18,7 @@ from ..core.operations import ResendKey
 from ..database import atomic
 from ..models import BulkOperation, KeptAnswer, Task
 from .actions import Action
-from .chunks import why_not, why_not_into
-from .running import run
+from .running import run, why_not, why_not_into
 from .selection import Preview, Selection, preview
 
 NEEDS_TYPED_NAME_ABOVE = 1_000

@@ -25,7 +25,7 @@ from ..reading.exporting import Format
 from ..reading.pages import END, Cursor
 from ..reading.search import grammar
 from ..reading.search.grammar import Key, Label, Term
-from .group_table import is_prefix, prefix_above
+from .name_tree import is_prefix, prefix_above
 from .payload import Form
 
 Choice = TypeVar("Choice", bound=StrEnum)

@@ -18,8 +18,7 @@ from taskstore.types.tasks import NOBODY
 
 from ..core.operations import HeldKey, Key, Operation, Query, Supply
 from .batch import Seen, Written
-from .claim_pools import CANDIDATES, NO_MARK_MS
-from .demand import Queried, queried_by
+from .claim_pools import CANDIDATES, NO_MARK_MS, Queried, queried_by
 from .group_patterns import BEARS_SOME
 from .rows import (
     COLUMNS,

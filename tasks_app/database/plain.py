@@ -22,7 +22,7 @@ from taskstore.types.tasks import Order
 from ..core.operations import Claim, Operation, Query, TaskRecord, Update
 from ..core.tally import COUNTERS
 from .batch import Seen, Written
-from .demand import Demand, kept_by_key, keys_of
+from .claim_pools import Demand, kept_by_key, keys_of
 from .postgresql import PostgreSQL
 from .postgresql_arrays import Column, RowPacker, packed
 from .rows import (

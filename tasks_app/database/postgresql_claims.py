@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..core.operations import TaskRecord
 from .batch import Seen
-from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
-from .demand import Demand, Queried, best_first, order_of
+from .claim_pools import CANDIDATES, NO_MARK_MS, Demand, Pools, Queried, best_first, order_of
 from .dialect import IS_RUNNING, Dialect
 from .rows import Statement, Steps
 

@@ -17,8 +17,19 @@ from taskstore.types.tasks import json_size
 
 from ..core.operations import Key, Operation, TaskRecord
 from .batch import Seen, Written
-from .claim_pools import CANDIDATES, NO_MARK_MS, Pools
-from .demand import Demand, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
+from .claim_pools import (
+    CANDIDATES,
+    NO_MARK_MS,
+    Demand,
+    Pools,
+    changed_ids,
+    demands_of,
+    depended_ids,
+    kept_by_key,
+    keys_of,
+    named_keys,
+    queried_by,
+)
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .rows import (
     COLUMNS,

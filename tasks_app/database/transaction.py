@@ -28,7 +28,7 @@ from ..core.room import LARGE_BYTES, Told, answer_size
 from ..core.rules import World, decide, is_held
 from ..core.schedules import fed_by
 from .batch import Decision, Done, Seen, Undecided, written_by
-from .demand import changed_ids, named_keys
+from .claim_pools import changed_ids, named_keys
 from .dialect import Dialect
 from .new_groups import refuse_too_many
 from .room import most_bytes, place_for

@@ -16,7 +16,7 @@ from taskstore.types.tasks import NOBODY, Change, Refusal
 
 from ..access import audit
 from ..access.policy import Action, actor_of
-from ..bulk.chunks import Chunk, Planned
+from ..bulk.running import Chunk, Planned
 from ..core.actors import Actor
 from ..core.operations import Commit
 from ..core.validation import validate

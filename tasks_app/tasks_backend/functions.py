@@ -18,7 +18,7 @@ from django.utils.module_loading import autodiscover_modules
 from taskstore.jobs.registry import JobContext, Runnable, UnknownFunction
 from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
-from taskstore.worker.retries import DEFAULT, Retries, Then
+from taskstore.worker.handlers import DEFAULT, Retries, Then
 
 from .backend import TaskStoreBackend, of_alias
 from .results import find_task, known_tasks

@@ -21,8 +21,7 @@ from ..errors import refuse
 from ..types.checks import why_wrong
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
-from ..worker.handlers import Report, unreported
-from ..worker.retries import DEFAULT, Retries, Rules
+from ..worker.handlers import DEFAULT, Report, Retries, Rules, unreported
 
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -24,7 +24,7 @@ from ..types.job_record import (
 )
 from ..types.tasks import Change, NewTask
 from ..worker.children import Over, Why, cause_of_death
-from ..worker.retries import LONGEST_BACKOFF_MS, Then
+from ..worker.handlers import LONGEST_BACKOFF_MS, Then
 
 if TYPE_CHECKING:
     from ..types.tasks import Task

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from ..errors import TaskStoreError
 from ..types.command_record import Output
-from .captures import AT_ONCE
+from .process_tree import AT_ONCE
 
 logger = logging.getLogger(__name__)
 

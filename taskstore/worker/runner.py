@@ -21,7 +21,6 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import process_tree as tree
-from .captures import AT_ONCE, Capture, ProgressLines
 from .children import (
     END_S,
     EXIT_S,
@@ -47,6 +46,7 @@ from .children import (
     cause_of_death,
     interpreter,
 )
+from .process_tree import AT_ONCE, Capture, ProgressLines
 
 LIVE_BYTES = 8 * 2**10  # The size of a live output.
 FIRST_NEWS_S, NEWS_S = 0.2, 1.0

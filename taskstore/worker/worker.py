@@ -11,8 +11,7 @@ from ..types.tasks import Order
 from .engine import Engine
 from .function_processes import refuse_in_children
 from .functions import FunctionAttempt, Functions
-from .handlers import Function, Handler, Outcome
-from .retries import Retries, Rules
+from .handlers import Function, Handler, Outcome, Retries, Rules
 from .store import Store
 
 F = TypeVar("F", bound=Function)

@@ -8,8 +8,8 @@ from hypothesis import given
 
 from tasks_app import database
 from tasks_app.core.operations import Claim, Duplicate, TaskRecord
-from tasks_app.database import Undecided, postgresql_writing, sqlite
-from tasks_app.database.demand import named_keys
+from tasks_app.database import Undecided, postgresql, sqlite
+from tasks_app.database.claim_pools import named_keys
 from tasks_app.models import EndedTask, Task
 from taskstore.errors import CommitRefused, StoreBusy
 from taskstore.types.tasks import Ending, NewTask, Refusal
@@ -158,7 +158,7 @@ def refuse_nothing_that_is_owned(monkeypatch):
 
 
 def mix_up_the_data(monkeypatch):
-    for module in (postgresql_writing, sqlite):
+    for module in (postgresql, sqlite):
         row_of = module.row_of
         mixed = partial(lambda row_of, task: row_of(task._replace(data=task.data[::-1] + b"?")), row_of)
         monkeypatch.setattr(module, "row_of", mixed)

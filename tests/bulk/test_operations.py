@@ -177,7 +177,7 @@ def test_an_undo_leaves_alone_what_has_changed_since():
 
 def test_an_undo_reads_the_data_of_a_chunk_at_once_as_far_as_there_is_memory_for_it(monkeypatch):
     monkeypatch.setattr(bulk.running, "MOST", 200)
-    monkeypatch.setattr(bulk.chunks, "MOST_BYTES", 100)
+    monkeypatch.setattr(bulk.running, "MOST_BYTES", 100)
     add(count=20, data=b"x" * 10)
     add(data=b"x" * 1_000)
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)

@@ -8,8 +8,7 @@ import pytest
 
 from taskstore import Change, NewTask, Result, Save, Task
 from taskstore.worker.functions import verdict
-from taskstore.worker.handlers import Handler, How, Outcome, as_result
-from taskstore.worker.retries import Retries
+from taskstore.worker.handlers import Handler, How, Outcome, Retries, as_result
 
 pytestmark = pytest.mark.once
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks_app.console.group_table import Folder, Node, is_prefix, tree_of
+from tasks_app.console.name_tree import Folder, Node, is_prefix, tree_of
 from tasks_app.reading.counts import Stats, sum_of
 from tasks_app.writer.totals import Numbers
 from taskstore.types.tasks import State

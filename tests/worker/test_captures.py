@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taskstore.worker.captures import Capture, ProgressLines
+from taskstore.worker.process_tree import Capture, ProgressLines
 
 pytestmark = pytest.mark.once
 

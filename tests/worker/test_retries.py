@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from taskstore import Discard, Retry, Save, Snooze
-from taskstore.worker.retries import DEFAULT, Retries, Then
+from taskstore.worker.handlers import DEFAULT, Retries, Then
 
 pytestmark = pytest.mark.once
 

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
 from tasks_app.database.batch import Done
-from tasks_app.database.demand import Demand
+from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.models import PausedGroup, Task

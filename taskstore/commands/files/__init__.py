@@ -10,8 +10,7 @@ and so on for each status. A `.task` has seven lines, or ten after a run; `.out`
 empty. Nothing here knows a store.
 """
 
-from .parsing import read_project, write_entries, write_result
-from .texts import NotFiles, ProjectContent
+from .parsing import NotFiles, ProjectContent, read_project, write_entries, write_result
 
 __all__ = [
     "NotFiles",
