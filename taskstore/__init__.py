@@ -59,111 +59,24 @@ if TYPE_CHECKING:
     from .worker.handlers import Snooze as Snooze
     from .worker.worker import Worker as Worker
 
+# The names by their modules: type checkers read the imports above.
 _NAMES_OF = {
-    ".client.client": ("AsyncClient", "Client"),
-    ".client.errors": (
-        "NotAllowed",
-        "NotFound",
-        "TooOften",
-        "UnexpectedAnswer",
-    ),
-    ".errors": (
-        "CommitRefused",
-        "CommitUnknown",
-        "InvalidInput",
-        "JobUnfinished",
-        "KeyReused",
-        "LimitExceeded",
-        "NotHeld",
-        "StoreBusy",
-        "StoreUnavailable",
-        "TaskStoreError",
-    ),
-    ".jobs.registry": (
-        "JobContext",
-        "JobFunction",
-        "UnknownFunction",
-        "current_job",
-        "job",
-    ),
-    ".types.command_record": ("CommandStatus",),
-    ".types.commands": ("Submission",),
-    ".types.job_record": (
-        "JobOptions",
-        "JobStatus",
-    ),
-    ".types.jobs": ("Job",),
-    ".types.schedules": (
-        "DueJob",
-        "DueTask",
-        "Schedule",
-    ),
-    ".types.tasks": (
-        "Change",
-        "NewTask",
-        "Order",
-        "Refusal",
-        "State",
-        "Task",
-    ),
-    ".worker.handlers": (
-        "Context",
-        "LeaseLost",
-        "Result",
-    ),
-    ".worker.retries": (
-        "Discard",
-        "Retry",
-        "Save",
-        "Snooze",
-    ),
-    ".worker.worker": ("Worker",),
+    ".client.client": "AsyncClient Client",
+    ".client.errors": "NotAllowed NotFound TooOften UnexpectedAnswer",
+    ".errors": "CommitRefused CommitUnknown InvalidInput JobUnfinished KeyReused "
+    "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
+    ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
+    ".types.command_record": "CommandStatus",
+    ".types.commands": "Submission",
+    ".types.job_record": "JobOptions JobStatus",
+    ".types.jobs": "Job",
+    ".types.schedules": "DueJob DueTask Schedule",
+    ".types.tasks": "Change NewTask Order Refusal State Task",
+    ".worker.handlers": "Context Discard LeaseLost Result Retry Save Snooze",
+    ".worker.worker": "Worker",
 }
-_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
-
-__all__ = [
-    "AsyncClient",
-    "Change",
-    "Client",
-    "CommandStatus",
-    "CommitRefused",
-    "CommitUnknown",
-    "Context",
-    "Discard",
-    "DueJob",
-    "DueTask",
-    "InvalidInput",
-    "Job",
-    "JobContext",
-    "JobFunction",
-    "JobOptions",
-    "JobStatus",
-    "JobUnfinished",
-    "KeyReused",
-    "LeaseLost",
-    "LimitExceeded",
-    "NewTask",
-    "NotAllowed",
-    "NotFound",
-    "NotHeld",
-    "Order",
-    "Refusal",
-    "Result",
-    "Save",
-    "Schedule",
-    "State",
-    "StoreBusy",
-    "StoreUnavailable",
-    "Submission",
-    "Task",
-    "TaskStoreError",
-    "TooOften",
-    "UnexpectedAnswer",
-    "UnknownFunction",
-    "Worker",
-    "current_job",
-    "job",
-]
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+__all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
@@ -176,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULE_OF})

@@ -42,7 +42,7 @@ print(json.dumps({name: result.id for name, result in results.items()}))
 
 READ = """
 import json, sys
-from tasks_app.tasks_backend.framework import task_backends
+from tasks_app.tasks_backend.functions import task_backends
 
 def told(id):
     result = task_backends["default"].get_result(id)
