@@ -37,15 +37,15 @@ from taskstore.worker.children import Over
 
 from .tasks_backend import TaskStoreBackend
 from .tasks_backend.backend import Where
-from .tasks_backend.functions import (
+from .tasks_backend.framework import (
     DEFAULT_TASK_BACKEND_ALIAS,
-    Functions,
     Task,
     TaskResult,
     TaskResultDoesNotExist,
     normalize_json,
     task_backends,
 )
+from .tasks_backend.functions import Functions
 
 WORKER, OWNER = "tests", 1
 LEASE_MS = 3_600_000

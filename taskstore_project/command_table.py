@@ -47,7 +47,7 @@ COMMANDS = {
     "schedule": "schedules:schedule",
     "commands": "taskstore_project.shell_worker:commands",
     "work": "taskstore_project.job_worker:work",
-    "completion": "completion:completion",
+    "completion": "program:completion",
 }
 
 # The commands of the server.

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.apps import apps
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
-from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options, taken
+from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, why_no_queue
 from taskstore.types.jobs import Job
 
 from . import results
-from .functions import (
+from .framework import (
     BaseTaskBackend,
     InvalidTask,
     Task,
@@ -28,66 +27,7 @@ from .functions import (
     task_backends,
     task_enqueued,
 )
-
-MODULES, QUEUES, SCHEDULES = "modules", "queues", "schedules"  # OPTIONS that are not job options.
-
-
-def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
-    """Yield the errors of a backend's settings."""
-    place = f'TASKS["{alias}"]'
-    if not apps.is_installed("tasks_app"):
-        yield Error(
-            f"{place} keeps its jobs in tasks_app, which is not installed.",
-            hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
-            id="tasks_app.E007",
-        )
-    found = {f'{place}["OPTIONS"]': [*misshapen(options), *problems(for_all(options))]}
-    for queue, of_queue in by_queue(options).items():
-        found[f'{place}["OPTIONS"]["queues"]["{queue}"]'] = [*problems(of_queue)]
-    for where, mistakes in found.items():
-        for problem in mistakes:
-            yield Error(f"{where}: {problem}.", id="tasks_app.E008")
-    for queue in sorted({*queues, *by_queue(options)}):
-        if why := why_no_queue(queue):
-            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
-        elif queues and queue not in queues:
-            yield Error(
-                f"{place} has options for the queue {queue!r}, which it does not have.",
-                hint=f'Add the queue to {place}["QUEUES"].',
-                id="tasks_app.E010",
-            )
-
-
-def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the job options in the OPTIONS of a backend."""
-    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES, SCHEDULES)}
-
-
-def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the job options of single queues."""
-    queues = options.get(QUEUES)
-    return queues if isinstance(queues, Mapping) else {}
-
-
-def problems(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of job options."""
-    for name, value in options.items():
-        try:
-            taken({name: value})
-        except (TypeError, ValueError) as problem:
-            yield str(problem)
-
-
-def misshapen(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the other options."""
-    for name, kind, right in (
-        (QUEUES, Mapping, "a dict of options by name of queue"),
-        (SCHEDULES, Mapping, "a dict of times by path of task"),
-        (MODULES, list | tuple, "a list of modules"),
-    ):
-        if name in options and not isinstance(options[name], kind):
-            yield f"{name} must be {right}, not {options[name]!r}"
-
+from .options import by_queue, for_all, of_backend
 
 P = ParamSpec("P")
 R = TypeVar("R")

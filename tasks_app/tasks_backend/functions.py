@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import django
 from django.db import close_old_connections, connections
@@ -21,50 +21,18 @@ from taskstore.worker.children import Stopped
 from taskstore.worker.handlers import DEFAULT, Retries, Then
 
 from .backend import TaskStoreBackend, of_alias
+from .framework import (
+    Task,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
 from .results import find_task, known_tasks
-
-if TYPE_CHECKING or django.VERSION >= (6, 0):
-    from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_backends
-    from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
-    from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
-    from django.tasks.signals import task_enqueued, task_finished, task_started
-    from django.utils.json import normalize_json
-else:
-    from django_tasks import (
-        DEFAULT_TASK_BACKEND_ALIAS,
-        TaskContext,
-        TaskResult,
-        TaskResultStatus,
-        exceptions,
-        task_backends,
-    )
-    from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import TASK_REFRESH_ATTRS, Task, TaskError
-    from django_tasks.exceptions import TaskResultDoesNotExist
-    from django_tasks.signals import task_enqueued, task_finished, task_started
-    from django_tasks.utils import normalize_json
-
-    # The newer versions have Django's name.
-    InvalidTask = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
-
-__all__ = [
-    "DEFAULT_TASK_BACKEND_ALIAS",
-    "TASK_REFRESH_ATTRS",
-    "BaseTaskBackend",
-    "InvalidTask",
-    "Task",
-    "TaskContext",
-    "TaskError",
-    "TaskResult",
-    "TaskResultDoesNotExist",
-    "TaskResultStatus",
-    "normalize_json",
-    "task_backends",
-    "task_enqueued",
-    "task_finished",
-    "task_started",
-]
 
 
 def prepared(alias: str) -> Functions:

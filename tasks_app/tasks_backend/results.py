@@ -18,7 +18,7 @@ from taskstore.types.job_record import UNCOUNTED, JobError, JobStatus
 from taskstore.types.jobs import Job
 from taskstore.types.progress import Progress
 
-from .functions import TASK_REFRESH_ATTRS, Task, TaskError, TaskResult, TaskResultStatus
+from .framework import TASK_REFRESH_ATTRS, Task, TaskError, TaskResult, TaskResultStatus
 
 
 class JobEnded(Exception):

@@ -21,8 +21,9 @@ from taskstore.types.schedules import CatchUp, PlannedJob, SchedulePlan
 
 from ..database import atomic
 from ..schedules import verbs
-from .backend import SCHEDULES, TaskStoreBackend
-from .functions import Task, normalize_json
+from .backend import TaskStoreBackend
+from .framework import Task, normalize_json
+from .options import SCHEDULES
 from .results import find_task, known_tasks
 
 # Before the names of declared schedules: whoever takes a declaration away takes its schedule away.

@@ -11,7 +11,7 @@ from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, statu
 from taskstore.types.tasks import State, Task
 
 from ..local_store import LocalStore
-from .functions import TaskResultDoesNotExist, task_finished
+from .framework import TaskResultDoesNotExist, task_finished
 from .results import JobEnded
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ class Shop(AppConfig):
     name = "shop"
 
     def ready(self):
-        from tasks_app.tasks_backend.functions import task_finished, task_started
+        from tasks_app.tasks_backend.framework import task_finished, task_started
         from .models import Visit
 
         Visit.objects.count()  # A connection that no copy of this process may use.

@@ -12,7 +12,7 @@ from django.utils import timezone
 from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Task
 from tasks_app.tasks_backend.backend import TaskStoreBackend, of_alias
-from tasks_app.tasks_backend.functions import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
+from tasks_app.tasks_backend.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from tasks_app.tasks_backend.results import JobEnded
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobError, JobOptions, JobStatus, OnLost

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from tasks_app.models import Task
-from tasks_app.tasks_backend.functions import BaseTaskBackend, TaskResultDoesNotExist, TaskResultStatus, task_finished
+from tasks_app.tasks_backend.framework import BaseTaskBackend, TaskResultDoesNotExist, TaskResultStatus, task_finished
 from tasks_app.testing import assert_enqueued, drain_queue, enqueued
 from taskstore import current_job
 

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted
 from tasks_app.models import Task
-from tasks_app.tasks_backend.functions import BaseTaskBackend
+from tasks_app.tasks_backend.framework import BaseTaskBackend
 from taskstore.types.job_record import JobRecord, JobStatus
 
 from .shop import Shop, wait_until
@@ -42,7 +42,7 @@ print(json.dumps({name: result.id for name, result in results.items()}))
 
 READ = """
 import json, sys
-from tasks_app.tasks_backend.functions import task_backends
+from tasks_app.tasks_backend.framework import task_backends
 
 def told(id):
     result = task_backends["default"].get_result(id)

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from tasks_app.tasks_backend.backend import of_alias
-from tasks_app.tasks_backend.functions import DEFAULT_TASK_BACKEND_ALIAS
+from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
 from tasks_app.tasks_backend.schedules import put_declared
 from tasks_app.tasks_backend.watched_store import WatchedStore
 from taskstore.jobs.worker import JobWorker
