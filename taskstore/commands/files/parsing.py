@@ -315,9 +315,9 @@ class Folders:
                 yield path
 
     def commands(self, parent: Path) -> Iterator[tuple[Path, Command]]:
-        """Yield the commands whose files are in a directory, sorted, each with the path of its `.task`."""
+        """Yield the commands whose files are in a directory, sorted by id, each with the path of its `.task`."""
         names = set(self._files(parent))
-        for name in sorted(names):
+        for name in sorted(names, key=lambda name: name.rpartition(".")):
             task = parent / (name.rpartition(".")[0] + TASK)
             if name.endswith(TASK):
                 with self.noting(task):
