@@ -6,7 +6,7 @@ silently (NUL in text, lone surrogates, integers beyond 64 bits) is refused here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
@@ -35,6 +35,8 @@ from taskstore.types.tasks import (
 
 from .operations import Claim, Commit, GroupScope, Operation, Query, Update
 
+Suspects = Sequence[tuple[str, NewTask | Change]]
+
 
 def validate(operation: Operation, limits: Limits) -> None:
     """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much.
@@ -56,10 +58,9 @@ def refuse_forbidden(operation: Operation) -> None:
 
 def refuse_wrong(operation: Operation, limits: Limits) -> None:
     """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much."""
-    if _is_surely_right(operation, limits):
-        return
-    too_much = list(_too_much(operation, limits))
-    wrong = list(_wrong(operation, limits))
+    suspects = [] if isinstance(operation, Claim) else list(_suspects(operation, limits))
+    wrong = list(_wrong(operation, suspects, limits))
+    too_much = list(_too_much(operation, suspects, limits))
     if wrong:
         refuse(wrong + too_much)
     if too_much:
@@ -92,30 +93,51 @@ def _named_groups(operation: Operation) -> Iterator[str]:
     if isinstance(operation, Claim):
         yield from () if isinstance(operation, Query) and operation.only_reads else operation.groups
         return
-    for _, item in _items(operation):
-        yield item.group or ""
+    yield from (add.group for add in operation.adds)
+    yield from (change.group or "" for change in operation.updates)
 
 
-def _too_much(operation: Operation, limits: Limits) -> Iterator[Problem]:
+def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | Change]]:
+    """The paths and items that a quick look, which nearly every item passes, finds wrong or can't judge."""
+    parts: list[tuple[str, Sequence[NewTask | Change]]] = [("adds", commit.adds), ("updates", commit.updates)]
+    for kind, items in parts:
+        for place, item in enumerate(items):
+            if not _is_surely_right(item, limits):
+                yield f"{kind}[{place}]", item
+
+
+def _is_surely_right(item: NewTask | Change, limits: Limits) -> bool:
+    if item.unique is not None or item.group == "" or not INT64_MIN <= item.id <= INT64_MAX:
+        return False
+    if isinstance(item, NewTask) and item.unique_for_ms:
+        return False
+    for name, is_right, limit in QUICK_CHECKS:
+        value = getattr(item, name)
+        if value and (not is_right(value) or (limit and len(value) > getattr(limits, limit))):
+            return False
+    return True
+
+
+def _too_much(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator[Problem]:
     if isinstance(operation, Claim):
         if len(operation.depends) > limits.changes:
             yield "depends", sentences.at_most(limits.changes, "ids", len(operation.depends))
         if len(operation.groups) > limits.groups:
             yield "groups", sentences.at_most(limits.groups, "groups", len(operation.groups))
         return
-    changes = len(operation.adds) + len(operation.changed_ids) + len(operation.depends)
+    changes = operation.weight
     if isinstance(operation, Update):  # What a group or labels stand for is not counted.
         changes -= len(operation.matched)
     if changes > limits.changes:
         yield "", sentences.at_most(limits.changes, "adds, updates, deletes and depends together", changes)
-    for path, item in _items(operation):
+    for path, item in suspects:
         for check in CHECKS:
             size = len(_own(check, item)) if check.limit else 0
             if size and size > (most := getattr(limits, check.limit)):
                 yield f"{path}.{check.wire}", sentences.at_most(most, check.unit, size)
 
 
-def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
+def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator[Problem]:
     yield from _integer("clientid", operation.owner)
     yield from task_ids("depends", operation.depends)
     if isinstance(operation, Claim):
@@ -124,11 +146,13 @@ def _wrong(operation: Operation, limits: Limits) -> Iterator[Problem]:
     yield from task_ids("deletes", operation.deletes)
     if not isinstance(operation, Update):
         yield from ids_without_delete(operation.adds, operation.deletes)
-    replaced: set[int] = set()  # Only the first add in the place of a task is its successor.
-    for path, item in _items(operation):
-        is_first = item.id not in replaced
-        replaced.add(item.id)
-        yield from _wrong_item(path, item, is_new=isinstance(item, NewTask) and not (item.id and is_first))
+    for path, item in suspects:
+        yield from _wrong_item(path, item, is_new=isinstance(item, NewTask) and not _is_successor(operation, item))
+
+
+def _is_successor(commit: Commit, add: NewTask) -> bool:
+    """Whether the add takes a task's place: only the first one with its id does."""
+    return add.id != 0 and add is next(each for each in commit.adds if each.id == add.id)
 
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
@@ -153,13 +177,6 @@ def _wrong_moment(query: Query) -> Iterator[Problem]:
         yield "now", sentences.between(0, LATEST_MS, query.at_ms)
     elif query.at_ms + query.duration_ms > LATEST_MS:
         yield "duration", f"must be shorter: the lease must end before {LATEST_MS}"
-
-
-def _items(commit: Commit) -> Iterator[tuple[str, NewTask | Change]]:
-    for place, add in enumerate(commit.adds):
-        yield f"adds[{place}]", add
-    for place, change in enumerate(commit.updates):
-        yield f"updates[{place}]", change
 
 
 def _wrong_item(path: str, item: NewTask | Change, *, is_new: bool) -> Iterator[Problem]:
@@ -190,63 +207,12 @@ def _integer(path: str, number: int) -> Iterator[Problem]:
         yield path, sentences.int64(number)
 
 
-def task_ids(path: str, ids: Iterable[int]) -> Iterator[Problem]:
+def task_ids(path: str, ids: Sequence[int]) -> Iterator[Problem]:
     """Those of the ids that no database could look up. Of the others each may be one that is not there."""
-    for place, task_id in enumerate(ids):
-        yield from _integer(f"{path}[{place}]", task_id)
-
-
-def _are_ids(ids: Sequence[int]) -> bool:
     # By their types first: NaN is neither less nor more than any of them.
-    return not ids or ({*map(type, ids)} == {int} and min(ids) >= INT64_MIN and max(ids) <= INT64_MAX)
-
-
-def _is_surely_right(operation: Operation, limits: Limits) -> bool:
-    """A quick look, which nearly every operation passes. What does not may still be right: the careful look tells."""
-    if not (INT64_MIN <= operation.owner <= INT64_MAX and _are_ids(operation.depends)):
-        return False
-    if isinstance(operation, Claim):
-        return _is_right_claim(operation, limits)
-    adds, deletes = operation.adds, operation.deletes
-    if operation.weight > limits.changes or not _are_ids(deletes):
-        return False
-    names_ids = False
-    for add in adds:
-        names_ids = names_ids or add.id != 0
-        if add.unique is not None or add.unique_for_ms:
-            return False
-        if not _is_right_item(add, limits):
-            return False
-    for change in operation.updates:
-        if change.unique is not None or change.group == "":
-            return False
-        if not INT64_MIN <= change.id <= INT64_MAX or not _is_right_item(change, limits):
-            return False
-    return not names_ids or isinstance(operation, Update) or not any(ids_without_delete(adds, deletes))
-
-
-def _is_right_claim(claim: Claim, limits: Limits) -> bool:
-    if not (
-        0 < len(claim.groups) <= limits.groups
-        and len(claim.depends) <= limits.changes
-        and INT64_MIN <= claim.duration_ms <= LATEST_MS // 2
-        and 1 <= claim.limit <= MOST_CLAIMED
-    ):
-        return False
-    for group in claim.groups:
-        if not group or not IS_RIGHT_GROUP(group):
-            return False
-    if isinstance(claim, Query):
-        return 0 <= claim.at_ms <= LATEST_MS and claim.at_ms + claim.duration_ms <= LATEST_MS
-    return 0 <= claim.wait_ms <= MOST_WAIT_MS
-
-
-def _is_right_item(item: NewTask | Change, limits: Limits) -> bool:
-    for name, is_right, limit in QUICK_CHECKS:
-        value = getattr(item, name)
-        if value and (not is_right(value) or (limit and len(value) > getattr(limits, limit))):
-            return False
-    return True
+    if ids and not ({*map(type, ids)} == {int} and min(ids) >= INT64_MIN and max(ids) <= INT64_MAX):
+        for place, task_id in enumerate(ids):
+            yield from _integer(f"{path}[{place}]", task_id)
 
 
 class Check(NamedTuple):
@@ -318,4 +284,3 @@ def kind_of(type_: Any) -> tuple[Any, dict[str, Any]]:
 
 CHECKS = [check_of(field) for field in FIELDS if field.kept is Kept.CONTENT or field.name == "available_at_ms"]
 QUICK_CHECKS = [(check.name, check.is_right, check.limit) for check in CHECKS]
-[IS_RIGHT_GROUP] = [check.is_right for check in CHECKS if check.name == "group"]

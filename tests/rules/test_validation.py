@@ -172,7 +172,7 @@ def test_the_checker_knows_the_limits_of_every_field(field, like, path, monkeypa
     for value in right:
         validate(asked(value), Limits())
     # What is right passes the quick look: the careful one is asked only about what may be wrong.
-    monkeypatch.setattr(validation, "_wrong", lambda *_: pytest.fail("looked twice"))
+    monkeypatch.setattr(validation, "_wrong_item", lambda *_: pytest.fail("looked twice"))
     for value in right:
         validate(asked(value), Limits())
 
