@@ -24,16 +24,6 @@ class AdminSite(admin.AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.SEE)
 
-    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> Any:
-        """List the store first, and call groups of users roles, as groups are groups of tasks here."""
-        apps = super().get_app_list(request, app_label)
-        for app in apps:
-            if app["app_label"] == "auth":
-                app["name"] = "People"
-                for model in app["models"]:
-                    model["name"] = {"Group": "Roles"}.get(model["object_name"], model["name"])
-        return sorted(apps, key=lambda app: app["app_label"] != "tasks_app")
-
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Redirect to the console's sign-in, which has the lock-out."""
         if not isinstance(request.user, Person):

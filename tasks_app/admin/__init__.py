@@ -1,5 +1,5 @@
 """Django's admin for ad hoc edits, which go through the store. `policy.may` decides about each page."""
 
-from . import audit, tasks
+from . import tasks
 
-__all__ = ["audit", "tasks"]
+__all__ = ["tasks"]

@@ -71,14 +71,13 @@ class KeyedList(ChangeList):
 
 
 class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """An admin with a list in pages by key, the newest first. Viewing requires the action `needs`."""
+    """An admin with a list in pages by key, the newest first."""
 
     ordering = ("-id",)
     sortable_by = ()
     list_per_page = PAGE
     show_facets = admin.ShowFacets.NEVER  # They would count rows.
     allowed_lookups: Sequence[str] = ()  # Filters in the address of a list; each has an index.
-    needs = Action.SEE
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeyedList
@@ -92,10 +91,10 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return lookup in self.allowed_lookups and "\0" not in value
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, self.needs)
+        return may(request.user, Action.SEE)
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return may(request.user, self.needs)
+        return may(request.user, Action.SEE)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -32,7 +32,7 @@ from ..access.policy import Action, actor_of, may
 from ..core.actors import Actor
 from ..forms import BASE64, NOBODY, TaskForm, is_editable, written
 from ..managers import TaskQuerySet
-from ..models import Task
+from ..models import EndedTask, Task
 from ..reading import history
 from .keyset import KeyedAdmin, has_console, moment
 
@@ -338,6 +338,30 @@ class TaskAdmin(KeyedAdmin):
             return redirect(task_url(living))
         self.message_user(request, f"Task {object_id} does not exist.", messages.WARNING)
         return redirect("admin:tasks_app_task_changelist")
+
+
+@admin.register(EndedTask)
+class EndedTaskAdmin(KeyedAdmin):
+    """The history of tasks, read-only."""
+
+    list_display = ("id", "group", "ending", "successor", "ended", "by", "reason")
+    allowed_lookups = ("origin",)
+    available = moment("available_at_ms", "available from")
+    created = moment("created_at_ms", "created")
+    made = moment("made_at_ms", "id assigned")
+    ended = moment("ended_at_ms", "ended")
+    fields = (
+        *("id", "group", "origin", "owner", "leased", "priority", "claims", "error", "created", "made"),
+        *("made_by_commit", "available", "ending", "successor", "ended", "by", "reason", "ended_by_commit"),
+    )
+
+    @admin.display(boolean=True)
+    def leased(self, task: EndedTask) -> bool:
+        return task.leased
+
+    @admin.display
+    def by(self, task: EndedTask) -> str:
+        return task.operator or f"client {task.ended_by}"
 
 
 def asked_group(request: HttpRequest) -> str:
