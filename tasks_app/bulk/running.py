@@ -22,9 +22,8 @@ from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import Commit, Duplicate, GroupScope, TaskRecord
+from ..core.operations import Commit, Duplicate, GroupScope, TaskRecord, why_forbidden
 from ..core.portions import by_halves
-from ..core.schedules import why_forbidden
 from ..database import atomic
 from ..database.outage import translated
 from ..models import BulkItem, BulkOperation, Task

@@ -6,6 +6,7 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from taskstore.types.scalars import is_in_group
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -335,3 +337,22 @@ class Supply:
     next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
     gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.
     late: frozenset[int] = frozenset()  # Clients with waiting claims whose heartbeats have stopped coming.
+
+
+# ---- Which group a schedule feeds: to write a schedule is as good as writing there
+
+
+def fed_by(data: bytes) -> str:
+    """The group that the schedule with this data adds tasks to; empty: none, because it is broken."""
+    try:
+        added = json.loads(data)["task"]["group"]
+    except RecursionError:
+        return COMMAND_GROUPS  # Nobody knows: a scheduler, whose stack has more room left, may understand it.
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return added if isinstance(added, str) else ""
+
+
+def why_forbidden(group: str, data: bytes, scope: GroupScope) -> str:
+    """Why a task of the group with this data may be seen but not changed, as a sentence; empty: it may."""
+    return scope.why_forbidden(group) or (scope.why_forbidden(fed_by(data)) if group == SCHEDULES else "")

@@ -23,10 +23,10 @@ from ..core.operations import (
     Query,
     TaskRecord,
     as_seen,
+    fed_by,
 )
 from ..core.room import LARGE_BYTES, Told, answer_size
 from ..core.rules import World, decide, is_held
-from ..core.schedules import fed_by
 from .batch import Decision, Done, Seen, Undecided, written_by
 from .claim_pools import changed_ids, named_keys
 from .dialect import Dialect

@@ -9,15 +9,19 @@ triggers of the old one are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
+from django.apps import apps
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations import AddIndex, RunPython
 
 from ..conf import retention
-from . import dialect_of, history_partitions, own_sql
+from . import dialect_of, history_partitions
 
 # Rows of these tables are inserted and deleted, never changed.
 UNCHANGEABLE = ("tasks_app_task", "tasks_app_payload", "tasks_app_endedtask", "tasks_app_auditentry")
@@ -38,7 +42,7 @@ def put_right(using: str, **_: Any) -> None:
     if not tables.issuperset(UNCHANGEABLE):
         return
     if not tables & OF_THE_MIGRATIONS:
-        own_sql.make(connection)
+        make_around(connection)
     is_postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         # One by one: a lock on all of these tables at once would stop the commits of other servers for longer.
@@ -180,3 +184,43 @@ def _keeping_on_sqlite(refusal: str, days: int) -> list[str]:
         f"CREATE TRIGGER {KEPT}_kept BEFORE DELETE ON {KEPT} "
         f"WHEN julianday('now') - julianday(OLD.at) < {days} {refused}",
     ]
+
+
+# ---- What the migrations make beyond Django's tables: sequences, counters, partitions
+
+
+class OwnSQL(RunPython):
+    """A step of a migration: SQL statements for one kind of database only."""
+
+    reduces_to_sql = True  # `sqlmigrate` shows them.
+
+    def __init__(self, vendor: str, forwards: Iterable[str], backwards: Iterable[str] = ()) -> None:
+        self.vendor = vendor
+        super().__init__(self._running(forwards), self._running(backwards))
+
+    def _running(self, statements: Iterable[str]) -> Callable[[Any, Any], None]:
+        def run(apps: Any, schema_editor: Any) -> None:
+            if schema_editor.connection.vendor == self.vendor:
+                for statement in statements:
+                    schema_editor.execute(statement)
+
+        return run
+
+
+def make_around(connection: BaseDatabaseWrapper) -> None:
+    """Make it around tables that Django has made of the models alone, without the migrations."""
+    folder = import_module("tasks_app.migrations")
+    names = sorted(module.name for module in iter_modules(folder.__path__))
+    modules = [import_module(f"{folder.__name__}.{name}") for name in names]
+    steps = [step for module in modules for step in module.Migration.operations]
+    installed: Any = apps
+    indexes = [step for step in steps if isinstance(step, AddIndex)]
+    with connection.schema_editor() as editor:
+        # They belong on what the SQL puts in the place of such a table.
+        for step in indexes:
+            editor.remove_index(installed.get_model("tasks_app", step.model_name), step.index)
+        for step in steps:
+            if step in indexes:
+                editor.add_index(installed.get_model("tasks_app", step.model_name), step.index)
+            elif isinstance(step, OwnSQL):
+                step.code(installed, editor)

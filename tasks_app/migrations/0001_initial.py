@@ -2,7 +2,7 @@
 
 A released migration never changes, so its SQL is written out here instead of imported. The custom fields and the
 label index are imported because Django compares them with those of the models. To change one, add a class with
-another name and leave the old one as it is. In a project without migrations database/own_sql.py runs the SQL.
+another name and leave the old one as it is. In a project without migrations database/triggers.py runs the SQL.
 
 Three things are made after every `migrate` and not here: the triggers that guard the tables and the partitions of the
 next days (database/triggers.py), and the roles (access/policy.py).
@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import migrations, models
 
 from tasks_app.database.group_patterns import LabelIndex
-from tasks_app.database.own_sql import OwnSQL
+from tasks_app.database.triggers import OwnSQL
 from tasks_app.models import DataField, IdField, KeyField, NameField
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Claim, Duplicate, Effect, HeldKey, Key, Operation, PutOff, TaskRecord
-from tasks_app.core.schedules import fed_by
+from tasks_app.core.operations import Claim, Duplicate, Effect, HeldKey, Key, Operation, PutOff, TaskRecord, fed_by
 from tasks_app.database.claim_pools import named_keys
 from taskstore.types.tasks import Refusal
 

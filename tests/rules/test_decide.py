@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord
-from tasks_app.core.schedules import fed_by
+from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord, fed_by
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
 

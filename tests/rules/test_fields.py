@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import fields as members_of
 
 from tasks_app.core import idempotency
-from tasks_app.core.operations import TaskRecord, Update
+from tasks_app.core.operations import TaskRecord, Update, fed_by
 from tasks_app.core.rules import World, decide
-from tasks_app.core.schedules import fed_by
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
 from tasks_app.forms import TaskForm
 from tasks_app.models import BulkItem, EndedTask

@@ -7,9 +7,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tasks_app.core import tally
-from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord
+from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord, fed_by
 from tasks_app.core.rules import World, decide
-from tasks_app.core.schedules import fed_by
 from taskstore.types.tasks import Change, NewTask, Refusal, Standing
 
 from ..examples import examples
