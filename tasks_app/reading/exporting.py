@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -72,7 +72,7 @@ def download(request: HttpRequest, export: Export) -> StreamingHttpResponse:
     return response
 
 
-def streamed_long(request: HttpRequest, pieces: Iterator[bytes], content_type: str) -> StreamingHttpResponse:
+def streamed_long(request: HttpRequest, pieces: Generator[bytes], content_type: str) -> StreamingHttpResponse:
     """Answer with a list that may have any length. Its beginning is read before this returns.
 
     Raises TooManyReaders when too many long ones are being read: each keeps a connection, perhaps an old state of the
@@ -83,11 +83,12 @@ def streamed_long(request: HttpRequest, pieces: Iterator[bytes], content_type: s
     if len(first) < FIRST_PIECES:
         let_go(Task.objects.db)
     elif (place := long_lists.take(1, LONG_LISTS)) is None:
+        pieces.close()  # The error may keep it for longer, and it has a cursor.
         raise TooManyReaders(f"{LONG_LISTS} long lists are being read: try again when one of them is finished")
     return streamed(request, going_on(first, pieces), content_type, place)
 
 
-def pieces_of(export: Export, at_ms: int) -> Iterator[bytes]:
+def pieces_of(export: Export, at_ms: int) -> Generator[bytes]:
     """Yield the file in pieces; none is empty. States are those at `at_ms`."""
     return joined(_parts(export, at_ms))
 

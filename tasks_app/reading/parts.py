@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ LONG_BYTES = 2**18  # Data that is not written in one step.
 ENCODER = msgspec.json.Encoder()
 
 
-def joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+def joined(parts: Iterable[bytes]) -> Generator[bytes]:
     """The parts in pieces of about PIECE_BYTES."""
     piece: list[bytes] = []
     size = 0

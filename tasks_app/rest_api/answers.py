@@ -5,7 +5,7 @@ Data that is kept apart from its task is read on the way, so that an answer take
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
@@ -89,7 +89,7 @@ def answer_in_place_of(task: TaskRecord) -> Task:
 
 def pieces_of(
     start: bytes, tasks: Iterable[TaskRecord | None], end: bytes, progress: Mapping[int, Progress] | None = None
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """The tasks between start and end, with commas, in pieces. One that is not there is `null`."""
     return joined(_parts(start, tasks, end, progress or {}))
 
