@@ -110,11 +110,7 @@ class Task(models.Model):
             # counts of what lies in the future, without looking at a row.
             models.Index(fields=["group", "available_at_ms", "id", "leased_since_ms", "standing"], name="task_listing"),
             # The living task of a chain, by its origin.
-            models.Index(
-                fields=["origin"],
-                name="task_origin",
-                condition=~models.Q(origin=models.F("id")),
-            ),
+            models.Index(fields=["origin"], name="task_origin", condition=~models.Q(origin=models.F("id"))),
             # Errors in a group, and of all groups, the newest first.
             models.Index(fields=["group", "id"], name="task_error", condition=~models.Q(error="")),
             models.Index(fields=["id"], name="task_error_newest", condition=~models.Q(error="")),
@@ -322,11 +318,11 @@ class Rate(models.Model):
     class Meta:
         constraints = [
             # Also finds the rates of a group in the order of time.
-            models.UniqueConstraint(fields=["group", "minutes", "minute"], name="rate_of_group"),
+            models.UniqueConstraint(fields=["group", "minutes", "minute"], name="rate_of_group")
         ]
         indexes = [
             # What is old enough to go, or to be summed up.
-            models.Index(fields=["minutes", "minute"], name="rate_age"),
+            models.Index(fields=["minutes", "minute"], name="rate_age")
         ]
 
     def __str__(self) -> str:
@@ -359,7 +355,7 @@ class WorkDone(models.Model):
     class Meta:
         constraints = [
             # Also finds what was done within the last minutes, and what is old enough to go.
-            models.UniqueConstraint(fields=["minute", "client"], name="work_of_client"),
+            models.UniqueConstraint(fields=["minute", "client"], name="work_of_client")
         ]
 
     def __str__(self) -> str:
@@ -513,7 +509,7 @@ class BulkOperation(models.Model):
     class Meta:
         indexes = [
             # What is to be run; what ended lately.
-            models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state"),
+            models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state")
         ]
 
     def __str__(self) -> str:
@@ -547,7 +543,7 @@ class BulkItem(models.Model):
     class Meta:
         constraints = [
             # Once for each task, however often a process dies. Also finds what is to be undone, in order.
-            models.UniqueConstraint(fields=["operation", "origin"], name="item_of_operation"),
+            models.UniqueConstraint(fields=["operation", "origin"], name="item_of_operation")
         ]
 
     def __str__(self) -> str:
@@ -564,7 +560,7 @@ class SavedSearch(models.Model):
     class Meta:
         constraints = [
             # Also finds those of a user.
-            models.UniqueConstraint(fields=["user", "name"], name="saved_search_name"),
+            models.UniqueConstraint(fields=["user", "name"], name="saved_search_name")
         ]
 
     def __str__(self) -> str:

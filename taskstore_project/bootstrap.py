@@ -29,11 +29,7 @@ SERVER_MODULES = (
 )
 
 # The sets in requirements/, as parts of a sentence.
-SETS = {
-    "server": "the server",
-    "test": "the tests",
-    "postgres": "the PostgreSQL tests",
-}
+SETS = {"server": "the server", "test": "the tests", "postgres": "the PostgreSQL tests"}
 
 CERTIFICATE_STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 

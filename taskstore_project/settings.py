@@ -96,10 +96,7 @@ TASKSTORE_DIRECT_DATABASE_URL = environment.direct_database("TASKSTORE_DIRECT_DA
 SQLITE_FILE = TASKSTORE_DATA / "taskstore.sqlite3"
 DATABASES = {
     "default": environment.database(
-        "DATABASE_URL",
-        "DATABASE_PASSWORD_FILE",
-        sqlite=SQLITE_FILE,
-        durable=TASKSTORE_DURABILITY == "strict",
+        "DATABASE_URL", "DATABASE_PASSWORD_FILE", sqlite=SQLITE_FILE, durable=TASKSTORE_DURABILITY == "strict"
     )
 }
 # A standby for the console's read-only pages.
@@ -183,9 +180,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 STATIC_URL = "/static/"
@@ -205,10 +202,7 @@ ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *([PUBLIC_HOST] if PUBLIC_HO
 # Behind a proxy that terminates TLS, the request itself is plain HTTP.
 CSRF_TRUSTED_ORIGINS = [TASKSTORE_PUBLIC_URL] if TASKSTORE_PUBLIC_URL else []
 
-AUTHENTICATION_BACKENDS = [
-    "axes.backends.AxesStandaloneBackend",
-    "django.contrib.auth.backends.ModelBackend",
-]
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{validator}"}
     for validator in (
@@ -285,14 +279,9 @@ SPECTACULAR_SETTINGS = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"format": "{asctime} {levelname} [{process}] {name}: {message}", "style": "{"},
-    },
+    "formatters": {"line": {"format": "{asctime} {levelname} [{process}] {name}: {message}", "style": "{"}},
     "filters": {
-        "news": {
-            "()": "django.utils.log.CallbackFilter",
-            "callback": "ext://taskstore_project.log_filter.is_news",
-        },
+        "news": {"()": "django.utils.log.CallbackFilter", "callback": "ext://taskstore_project.log_filter.is_news"}
     },
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "level": "WARNING", "formatter": "line"},

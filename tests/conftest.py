@@ -54,14 +54,7 @@ from taskstore_project import environment  # noqa: E402
 from .chromium import browser, chromium, context, started  # noqa: E402, F401 - fixtures
 from .emptying import empty  # noqa: E402
 from .people import make_user, one_of_each_role, signed_in  # noqa: E402
-from .served import (  # noqa: E402, F401 - fixtures
-    daphne,
-    grpc_channel,
-    lasting_channel,
-    served,
-    served_by_uvicorn,
-    uvicorn,
-)
+from .served import daphne, grpc_channel, lasting_channel, served, served_by_uvicorn, uvicorn  # noqa: E402, F401 - fixtures
 from .server.prepared import end_forker  # noqa: E402
 
 os.environ.pop("PYTHONUNBUFFERED", None)  # The programs of users keep lines back, too.

@@ -186,10 +186,7 @@ CONSOLE = {
     "run_schedule": ("run schedule", of_schedule("run")),
     "delete_schedule": ("delete schedule", of_schedule("delete")),
     "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
-    "reopen_list": (
-        "reopen",
-        lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen"),
-    ),
+    "reopen_list": ("reopen", lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen")),
     "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
     "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
     "unstash_commands": ("unstash", of_commands("unstash", CommandStatus.NEW_STASHED)),
@@ -218,10 +215,7 @@ REST = {
         "retry",
         lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
     ),
-    "stash_commands": (
-        "stash",
-        lambda world: (submitted(1), world.commander.post("/commands/default/stash", {})),
-    ),
+    "stash_commands": ("stash", lambda world: (submitted(1), world.commander.post("/commands/default/stash", {}))),
     "unstash_commands": (
         "unstash",
         lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
@@ -232,35 +226,17 @@ REST = {
             "/commands/nightly/import", {"status": "new", "command": {"id": "5_0", "cmd": "true"}}
         ),
     ),
-    "archive_commands": (
-        "archive",
-        lambda world: (completed(), world.commander.post("/commands/default/archive", {})),
-    ),
+    "archive_commands": ("archive", lambda world: (completed(), world.commander.post("/commands/default/archive", {}))),
     "put_schedule": (
         "put schedule",
         lambda world: world.operator.http.put("/schedules/weekly", json.dumps(WEEKLY), "application/json"),
     ),
-    "delete_schedule": (
-        "delete schedule",
-        lambda world: world.operator.http.delete("/schedules/digest"),
-    ),
-    "pause_schedule": (
-        "pause schedule",
-        lambda world: world.operator.post("/schedules/digest/pause", {}),
-    ),
-    "resume_schedule": (
-        "resume schedule",
-        lambda world: world.operator.post("/schedules/paused/resume", {}),
-    ),
+    "delete_schedule": ("delete schedule", lambda world: world.operator.http.delete("/schedules/digest")),
+    "pause_schedule": ("pause schedule", lambda world: world.operator.post("/schedules/digest/pause", {})),
+    "resume_schedule": ("resume schedule", lambda world: world.operator.post("/schedules/paused/resume", {})),
     "run_schedule": ("run schedule", lambda world: world.operator.post("/schedules/digest/run", {})),
-    "cancel_operation": (
-        "cancel",
-        lambda world: world.operator.post(f"/operations/{unfinished().pk}/cancel", {}),
-    ),
-    "undo_operation": (
-        "undo",
-        lambda world: world.operator.post(f"/operations/{world.operation.pk}/undo", {}),
-    ),
+    "cancel_operation": ("cancel", lambda world: world.operator.post(f"/operations/{unfinished().pk}/cancel", {})),
+    "undo_operation": ("undo", lambda world: world.operator.post(f"/operations/{world.operation.pk}/undo", {})),
 }
 ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),

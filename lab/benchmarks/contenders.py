@@ -71,9 +71,7 @@ SERVE_TWO = ("serve", "--workers", "2")
 SQLITE = Database.SQLITE
 
 PSYCOPG = Contender(
-    "psycopg",
-    title="PostgreSQL from psycopg, without history; each statement is a transaction",
-    ledger=RAW,
+    "psycopg", title="PostgreSQL from psycopg, without history; each statement is a transaction", ledger=RAW
 )
 
 WRITER = Contender("writer", title="this store in the process of its callers, PostgreSQL", ledger=STORE)

@@ -25,22 +25,8 @@ class Pace:
         return f"{self.rounds} rounds of {self.seconds:g} s each, after {self.lead_s:g} s that did not count"
 
 
-FULL = Pace(
-    lead_s=1,
-    seconds=5,
-    rounds=5,
-    clients=(1, 8, 32, 128),
-    jobs=1_000,
-    job_wakeups=20,
-)
-QUICK = Pace(
-    lead_s=0.3,
-    seconds=1,
-    rounds=2,
-    clients=(1, 32),
-    jobs=200,
-    job_wakeups=3,
-)
+FULL = Pace(lead_s=1, seconds=5, rounds=5, clients=(1, 8, 32, 128), jobs=1_000, job_wakeups=20)
+QUICK = Pace(lead_s=0.3, seconds=1, rounds=2, clients=(1, 32), jobs=200, job_wakeups=3)
 
 
 class Verb(StrEnum):

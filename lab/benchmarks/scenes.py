@@ -75,10 +75,7 @@ COSTS = (
     Column("client, cores", "client_cores", 2),
     Column("MB", "memory_mb"),
 )
-CLAIMS = (
-    Column("claim p50, ms", "p50_ms", 2),
-    Column("p99", "p99_ms", 2),
-)
+CLAIMS = (Column("claim p50, ms", "p50_ms", 2), Column("p99", "p99_ms", 2))
 RATES = (Column("tasks per second", "per_second", has_spread=True), *CLAIMS, *COSTS)
 
 

@@ -104,13 +104,7 @@ class Proxy:
 
 
 Fault = Callable[[Proxy, bytes, asyncio.StreamWriter, "asyncio.Task[None]"], Awaitable[None]]
-FAULTS: tuple[Fault, ...] = (
-    Proxy.cut_before,
-    Proxy.cut_within,
-    Proxy.cut_after,
-    Proxy.swallow_answer,
-    Proxy.delay,
-)
+FAULTS: tuple[Fault, ...] = (Proxy.cut_before, Proxy.cut_within, Proxy.cut_after, Proxy.swallow_answer, Proxy.delay)
 
 
 async def send(piece: bytes, to: asyncio.StreamWriter) -> None:

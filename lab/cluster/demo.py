@@ -94,9 +94,7 @@ def report(observed: Observed, conditions: Mapping[str, str]) -> str:
     outcome = observed.outcome
     told = "\n".join(f"* {name}: {value}" for name, value in conditions.items())
     counts = (outcome.operations, outcome.faults, outcome.in_doubt, len(outcome.violations))
-    promises = table(
-        [["", "acknowledged", "faults", "in doubt", "violations"], ["requests", *map(number, counts)]],
-    )
+    promises = table([["", "acknowledged", "faults", "in doubt", "violations"], ["requests", *map(number, counts)]])
     head = ["kill -9", "longest gap, s", "goal, s", "met"]
     gaps = table([head, *(_gap(each, observed.acknowledged_s) for each in observed.faults)])
     return "\n\n".join([told, promises, gaps]) + "\n"

@@ -94,10 +94,7 @@ class AdminTaskForm(TaskForm):
         source = self.replaces.failed_from
         stays_dead_letter = fields["group"] == self.replaces.group or (fields["error"] and fields["group"] != source)
         return NewTask(
-            **fields,
-            timespec_ms=operation.timespec_ms,
-            unique=key,
-            failed_from=source if stays_dead_letter else "",
+            **fields, timespec_ms=operation.timespec_ms, unique=key, failed_from=source if stays_dead_letter else ""
         )
 
 
@@ -119,8 +116,7 @@ def _confirmed_in_the_console(name: str, action: type[bulk.Action]) -> Callable[
     """Return an action of the list that leads to the console's confirmation, which shows its effect and can undo it."""
 
     @admin.action(
-        description=f"{action.words.label} selected tasks...",
-        permissions=["delete" if action.ends_tasks else "change"],
+        description=f"{action.words.label} selected tasks...", permissions=["delete" if action.ends_tasks else "change"]
     )
     def act(shown: KeyedAdmin, request: HttpRequest, queryset: QuerySet[Task]) -> HttpResponse:
         return redirect(confirmation(name, id=list(dict.fromkeys(request.POST.getlist(ACTION_CHECKBOX_NAME)))))

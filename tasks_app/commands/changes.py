@@ -63,10 +63,7 @@ def is_refusal(error: Exception) -> bool:
 Statuses = Mapping[CommandStatus, CommandStatus]
 Pages = Iterable[Sequence[int]]
 
-STASHED: Statuses = {
-    CommandStatus.NEW: CommandStatus.NEW_STASHED,
-    CommandStatus.OPEN: CommandStatus.OPEN_STASHED,
-}
+STASHED: Statuses = {CommandStatus.NEW: CommandStatus.NEW_STASHED, CommandStatus.OPEN: CommandStatus.OPEN_STASHED}
 UNSTASHED: Statuses = {stashed: status for status, stashed in STASHED.items()}
 ARCHIVED: Statuses = {CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE}
 
@@ -182,11 +179,7 @@ ARCHIVES = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
 
 
 def retry(
-    project: str,
-    ids: Sequence[int] | None = None,
-    actor: Actor = PROGRAM,
-    *,
-    status: CommandStatus | None = None,
+    project: str, ids: Sequence[int] | None = None, actor: Actor = PROGRAM, *, status: CommandStatus | None = None
 ) -> int:
     """Submit finished commands again, as new ones without failures; the old ones are archived.
 

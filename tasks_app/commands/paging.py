@@ -52,8 +52,7 @@ def lists(
     found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).defer("data")}
     tasks_found = [found[task_id] for task_id in ids if task_id in found]
     return ListPage(
-        lists=tuple(lists_seen(tasks_found, project, now_ms)),
-        after=str(next_place) if next_place else None,
+        lists=tuple(lists_seen(tasks_found, project, now_ms)), after=str(next_place) if next_place else None
     )
 
 

@@ -12,13 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import resolve_url
 
 from taskstore.errors import InvalidInput, refuse
-from taskstore.types.command_record import (
-    DEFAULT_PROJECT,
-    FINAL,
-    LONGEST_PROJECT,
-    OF_LISTS,
-    CommandStatus,
-)
+from taskstore.types.command_record import DEFAULT_PROJECT, FINAL, LONGEST_PROJECT, OF_LISTS, CommandStatus
 from taskstore.types.commands import LONGEST_DURATION, MOST_FAILS, Submission
 from taskstore.units import counted
 

@@ -249,10 +249,7 @@ def output(request: HttpRequest) -> HttpResponse:
 
 def rights_of(request: HttpRequest) -> dict[str, Any]:
     """Return the reader's rights to commands, and whether this server accepts any."""
-    return {
-        "is_on": commands_are_on(),
-        "may_change": may_command(user_of(request)),
-    }
+    return {"is_on": commands_are_on(), "may_change": may_command(user_of(request))}
 
 
 def project_in(asked: Mapping[str, str]) -> str:

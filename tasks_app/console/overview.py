@@ -21,17 +21,7 @@ from ..reading.clients import Seen, seen
 from ..reading.counts import LEVELS, Span, levels, stats_of
 from ..writer.totals import Part, Summary, names_of, ranked, summary
 from . import links, parameters, words
-from .group_table import (
-    IN_BARS,
-    ROWS,
-    Page,
-    Table,
-    folder_line,
-    group_line,
-    matching,
-    points_of,
-    rows_of,
-)
+from .group_table import IN_BARS, ROWS, Page, Table, folder_line, group_line, matching, points_of, rows_of
 from .pages import go_to, is_partial, reads, user_of
 from .parameters import Arrangement, Notices, Order, View
 

@@ -27,13 +27,7 @@ from ..access.policy import Action, may
 from ..core.actors import Actor
 from ..forms import Labels, can_be_written, is_plain_text, with_plain_ends, written_labels
 from ..models import Task
-from ..schedules import (
-    PlannedJob,
-    PlannedTask,
-    SchedulePlan,
-    Timetable,
-    problems_of,
-)
+from ..schedules import PlannedJob, PlannedTask, SchedulePlan, Timetable, problems_of
 from ..schedules.timetable import LONGEST, zone_of
 from .fields import Json, TellingForm, WholeNumber
 from .pages import actor_for, ask_first, asks, changes, done, fill_in, posted, reads, user_of

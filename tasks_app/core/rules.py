@@ -426,12 +426,7 @@ def _effect_of_all(commit: Commit, world: World) -> Effect:
     successors = _successors_among(commit.adds, commit.deletes)
     first_places = frozenset(successors.values())  # Not looked for among the values for each add: that is quadratic.
     adds = [
-        _added(
-            add,
-            commit,
-            world,
-            world.find(add.id, commit.scope) if place in first_places else None,
-        )
+        _added(add, commit, world, world.find(add.id, commit.scope) if place in first_places else None)
         for place, add in enumerate(commit.adds)
     ]
     replaced = [(task, change) for change in commit.updates if (task := world.find(change.id, commit.scope))]
@@ -439,11 +434,7 @@ def _effect_of_all(commit: Commit, world: World) -> Effect:
     drafts = adds + [_changed(task, change, commit.owner, world.now_ms) for task, change in replaced]
     return Effect(
         removals=tuple(
-            Removal(
-                task=task,
-                ending=_ending(task, drafts[place], change, commit),
-                successor=place,
-            )
+            Removal(task=task, ending=_ending(task, drafts[place], change, commit), successor=place)
             for place, (task, change) in enumerate(replaced, start=len(adds))
         )
         + tuple(_deletion(task, successors.get(task.id), drafts, commit) for task in deleted),
@@ -596,12 +587,7 @@ def _ending(task: TaskRecord, successor: TaskRecord, change: Change, commit: Com
     return Ending.RENEWED if is_renewal else Ending.CHANGED
 
 
-def _deletion(
-    task: TaskRecord,
-    successor: int | None,
-    drafts: Sequence[TaskRecord],
-    commit: Commit,
-) -> Removal:
+def _deletion(task: TaskRecord, successor: int | None, drafts: Sequence[TaskRecord], commit: Commit) -> Removal:
     if successor is not None:
         moving = commit.adds[successor].moving
         draft = drafts[successor]

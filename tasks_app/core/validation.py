@@ -11,14 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.scalars import (
-    INT64_MAX,
-    INT64_MIN,
-    LATEST_MS,
-    MOST_CLAIMED,
-    MOST_WAIT_MS,
-    Limits,
-)
+from taskstore.types.scalars import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS, Limits
 from taskstore.types.sentences import group_name, is_utf8, text, unique_key
 from taskstore.types.tasks import (
     FAILED_FROM,

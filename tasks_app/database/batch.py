@@ -106,10 +106,7 @@ class Written:
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
     written = Written(
-        has_ids=seen.ids is not None,
-        places=seen.places,
-        deltas=_delta_rows(deltas, seen.now_ms),
-        now_ms=seen.now_ms,
+        has_ids=seen.ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
     )
     ids = iter(seen.ids or ())
     commits = 0

@@ -353,10 +353,7 @@ class Dialect(ABC):
                 ORDER BY available_at_ms, id
                 LIMIT 1
                 """,
-                [
-                    *(group, NO_MARK_MS, latest.latest_ms, group),
-                    self.list_of(task.id for task in seen.earliest[group]),
-                ],
+                [*(group, NO_MARK_MS, latest.latest_ms, group), self.list_of(task.id for task in seen.earliest[group])],
             )
             for group, latest in asked.items()
         ]

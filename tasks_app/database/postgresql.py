@@ -17,16 +17,7 @@ from ..conf import retention
 from ..core.operations import Key, Operation
 from ..core.tally import COUNTERS
 from .batch import Seen, Written
-from .claim_pools import (
-    best_first,
-    changed_ids,
-    demands_of,
-    depended_ids,
-    kept_by_key,
-    keys_of,
-    named_keys,
-    queried_by,
-)
+from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .postgresql_arrays import Doubts
 from .postgresql_claims import Candidates

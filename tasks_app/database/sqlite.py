@@ -260,8 +260,7 @@ class SQLite(Dialect):
                 break
             [[(priority,)]] = yield [
                 Statement(
-                    'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < %s',
-                    [group, priority],
+                    'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < %s', [group, priority]
                 )
             ]
         return chosen

@@ -189,10 +189,7 @@ def _names_locked(operation: Operation, locked: set[int]) -> bool:
 
 
 def _doubt_empty_claims(
-    operations: Sequence[Operation],
-    outcomes: list[Effect | Refusal | Decision],
-    seen: Seen,
-    dialect: Dialect,
+    operations: Sequence[Operation], outcomes: list[Effect | Refusal | Decision], seen: Seen, dialect: Dialect
 ) -> Steps[None]:
     """A claim may say "nothing" only when there was nothing that skipped locks could hide."""
     found_nothing = {

@@ -121,11 +121,7 @@ def _guarded_stream(handler: Handler, method: str) -> Handler:
         async for response in behaviour(requests, context):
             yield response
 
-    return grpc.stream_stream_rpc_method_handler(
-        answer,
-        handler.request_deserializer,
-        handler.response_serializer,
-    )
+    return grpc.stream_stream_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
 def _decoded(read: Any, body: bytes) -> Any:

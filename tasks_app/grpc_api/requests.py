@@ -21,11 +21,7 @@ from taskstore.types.tasks import NewTask
 DELETED = UpdateRequest.DELETED_FIELD_NUMBER
 # Wire types.
 VARINT, BYTES = 0, 2
-KINDS = {
-    TaskRef.ID_FIELD_NUMBER: VARINT,
-    TaskRef.SELECTOR_FIELD_NUMBER: BYTES,
-    TaskRef.GROUP_FIELD_NUMBER: BYTES,
-}
+KINDS = {TaskRef.ID_FIELD_NUMBER: VARINT, TaskRef.SELECTOR_FIELD_NUMBER: BYTES, TaskRef.GROUP_FIELD_NUMBER: BYTES}
 
 WRONG_REF = "must be a TaskRef with exactly one of id, selector and group"
 

@@ -149,12 +149,7 @@ def list_jobs(
     ids = [place.id for place in places]
     tasks = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(LISTED_BYTES)}
     jobs = [job for task_id in ids if task_id in tasks and (job := _listed(tasks[task_id], now_ms))]
-    return Page(
-        jobs=_with_workers(jobs, tasks),
-        tasks=tasks,
-        after=next_place,
-        at_ms=now_ms,
-    )
+    return Page(jobs=_with_workers(jobs, tasks), tasks=tasks, after=next_place, at_ms=now_ms)
 
 
 def _queries(wanted: Wanted, scope: GroupScope, now_ms: int) -> Iterator[TaskQuerySet]:
@@ -257,11 +252,7 @@ def delete(job: Job, actor: Actor = PROGRAM) -> None:
 
 @atomic()
 def requeue(
-    job: Job,
-    actor: Actor = PROGRAM,
-    *,
-    args: Sequence[Any] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
+    job: Job, actor: Actor = PROGRAM, *, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
 ) -> Job:
     """Run a finished job again, with these parameters in place of the old ones (None: they stay).
 

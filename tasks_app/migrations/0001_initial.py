@@ -67,29 +67,17 @@ tasks = [
                     fields=["group", "available_at_ms", "id", "leased_since_ms", "standing"], name="task_listing"
                 ),
                 models.Index(
-                    fields=["origin"],
-                    name="task_origin",
-                    condition=models.Q(("origin", models.F("id")), _negated=True),
+                    fields=["origin"], name="task_origin", condition=models.Q(("origin", models.F("id")), _negated=True)
                 ),
                 models.Index(
-                    fields=["group", "id"],
-                    name="task_error",
-                    condition=models.Q(("error", ""), _negated=True),
+                    fields=["group", "id"], name="task_error", condition=models.Q(("error", ""), _negated=True)
+                ),
+                models.Index(fields=["id"], name="task_error_newest", condition=models.Q(("error", ""), _negated=True)),
+                models.Index(
+                    fields=["group", "standing", "id"], name="task_failed", condition=models.Q(("standing__gte", 2))
                 ),
                 models.Index(
-                    fields=["id"],
-                    name="task_error_newest",
-                    condition=models.Q(("error", ""), _negated=True),
-                ),
-                models.Index(
-                    fields=["group", "standing", "id"],
-                    name="task_failed",
-                    condition=models.Q(("standing__gte", 2)),
-                ),
-                models.Index(
-                    fields=["standing", "id"],
-                    name="task_failed_newest",
-                    condition=models.Q(("standing__gte", 2)),
+                    fields=["standing", "id"], name="task_failed_newest", condition=models.Q(("standing__gte", 2))
                 ),
                 LabelIndex(fields=["id", "labels"], name="task_labels"),
             ],
@@ -125,11 +113,7 @@ numbers = [
             "CREATE UNLOGGED TABLE tasks_app_log_intact (is_intact boolean NOT NULL)",
             "INSERT INTO tasks_app_log_intact VALUES (true)",
         ],
-        [
-            "DROP TABLE tasks_app_log_intact",
-            "DROP SEQUENCE tasks_app_commits",
-            "DROP SEQUENCE tasks_app_ids",
-        ],
+        ["DROP TABLE tasks_app_log_intact", "DROP SEQUENCE tasks_app_commits", "DROP SEQUENCE tasks_app_ids"],
     ),
     OwnSQL(
         "sqlite",
@@ -208,10 +192,7 @@ trail = [
         ],
     ),
     # Not in the options of the model: it has to be an index of the whole table, not of the default partition alone.
-    migrations.AddIndex(
-        model_name="endedtask",
-        index=models.Index(fields=["origin", "id"], name="endedtask_chain"),
-    ),
+    migrations.AddIndex(model_name="endedtask", index=models.Index(fields=["origin", "id"], name="endedtask_chain")),
 ]
 
 counts = [
@@ -289,9 +270,7 @@ counts = [
             ("client", models.BigIntegerField()),
             ("tasks", models.BigIntegerField()),
         ],
-        options={
-            "constraints": [models.UniqueConstraint(fields=("minute", "client"), name="work_of_client")],
-        },
+        options={"constraints": [models.UniqueConstraint(fields=("minute", "client"), name="work_of_client")]},
     ),
 ]
 
@@ -316,7 +295,7 @@ autovacuum = [
                 "tasks_app_workdone",
             )
         ],
-    ),
+    )
 ]
 
 workers = [
@@ -333,9 +312,7 @@ workers = [
             ("seen_at_ms", models.BigIntegerField()),
             ("token", models.BigIntegerField(null=True)),
         ],
-        options={
-            "indexes": [models.Index(fields=["seen_at_ms"], name="client_seen")],
-        },
+        options={"indexes": [models.Index(fields=["seen_at_ms"], name="client_seen")]},
     ),
     migrations.CreateModel(
         name="UniqueKey",
@@ -358,7 +335,7 @@ workers = [
             "indexes": [
                 models.Index(fields=["origin"], name="key_of_chain"),
                 models.Index(fields=["until_ms"], name="key_kept", condition=models.Q(("ended", 0), _negated=True)),
-            ],
+            ]
         },
     ),
     migrations.CreateModel(
@@ -414,17 +391,8 @@ access = [
             ("revoked_at", models.DateTimeField(blank=True, null=True)),
         ],
     ),
-    migrations.CreateModel(
-        name="OneTimePassword",
-        fields=[user()],
-    ),
-    migrations.CreateModel(
-        name="SessionGeneration",
-        fields=[
-            user(),
-            ("number", models.BigIntegerField()),
-        ],
-    ),
+    migrations.CreateModel(name="OneTimePassword", fields=[user()]),
+    migrations.CreateModel(name="SessionGeneration", fields=[user(), ("number", models.BigIntegerField())]),
     migrations.CreateModel(
         name="EndedSession",
         fields=[
@@ -443,9 +411,7 @@ access = [
             ("name", models.CharField(max_length=100)),
             ("q", models.TextField()),
         ],
-        options={
-            "constraints": [models.UniqueConstraint(fields=("user", "name"), name="saved_search_name")],
-        },
+        options={"constraints": [models.UniqueConstraint(fields=("user", "name"), name="saved_search_name")]},
     ),
 ]
 
@@ -454,10 +420,7 @@ operating = [
         name="BulkOperation",
         fields=[
             numbered(),
-            (
-                "verb",
-                models.CharField(max_length=10),
-            ),
+            ("verb", models.CharField(max_length=10)),
             ("parameters", models.JSONField(default=dict)),
             ("selection", models.JSONField(default=dict)),
             ("in_words", models.TextField()),
@@ -485,9 +448,7 @@ operating = [
             ("held_by", models.CharField(max_length=40)),
             ("held_until_ms", models.BigIntegerField(default=0)),
         ],
-        options={
-            "indexes": [models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state")],
-        },
+        options={"indexes": [models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state")]},
     ),
     migrations.CreateModel(
         name="BulkItem",
@@ -517,9 +478,7 @@ operating = [
             ("unique", models.TextField(default="")),
             ("unique_group", models.TextField(default="")),
         ],
-        options={
-            "constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")],
-        },
+        options={"constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")]},
     ),
     migrations.CreateModel(
         name="AuditEntry",
@@ -555,13 +514,4 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
         ("auth", "0002_alter_permission_name_max_length"),  # The names of our permissions are longer than before.
     ]
-    operations = [
-        *tasks,
-        *numbers,
-        *trail,
-        *counts,
-        *autovacuum,
-        *workers,
-        *access,
-        *operating,
-    ]
+    operations = [*tasks, *numbers, *trail, *counts, *autovacuum, *workers, *access, *operating]

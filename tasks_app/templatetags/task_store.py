@@ -238,12 +238,9 @@ def when(at_ms: int, now_ms: int, form: str = "") -> dict[str, Any]:
     """
     exact = words.exact(at_ms)
     return {
-        "text": {
-            "lease": words.lease(at_ms, now_ms),
-            "clock": words.clock(at_ms),
-            "exact": exact,
-            "stamp": exact,
-        }.get(form, ago(at_ms, now_ms)),
+        "text": {"lease": words.lease(at_ms, now_ms), "clock": words.clock(at_ms), "exact": exact, "stamp": exact}.get(
+            form, ago(at_ms, now_ms)
+        ),
         "exact": exact,
         "iso": words.iso(at_ms),
         "form": form,

@@ -703,10 +703,7 @@ def _add_to_totals(folded: Sequence[Folded], dialect: Dialect) -> Steps[Mapping[
     ended = [group for group, counts in totals.items() if not any(counts)]
     yield [
         *dialect.replace("tasks_app_grouptotal", TOTAL_COLUMNS, living, key=1),
-        Statement(
-            f"DELETE FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}",
-            [dialect.list_of_names(ended)],
-        ),
+        Statement(f"DELETE FROM tasks_app_grouptotal WHERE {_is_one_of(dialect)}", [dialect.list_of_names(ended)]),
     ]
     return {group: counts[0] for group, counts in totals.items()}
 

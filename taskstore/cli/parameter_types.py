@@ -117,12 +117,7 @@ _priority = partial(
 )
 priority, priority_of_new = _priority(), _priority(default=0)
 kwargs = click.option(
-    "--with",
-    "kwargs",
-    type=pair,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A keyword argument; may be repeated.",
+    "--with", "kwargs", type=pair, multiple=True, metavar="NAME=VALUE", help="A keyword argument; may be repeated."
 )
 reason = click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit log.")
 unique = click.option(

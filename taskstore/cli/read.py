@@ -19,19 +19,7 @@ from ..types.tasks import PLAIN, State, Task
 from ..units import duration, size
 from . import made, parameter_types
 from .base import Failure, Scope, Session, as_json, command
-from .tables import (
-    Column,
-    exact,
-    facts,
-    lasting,
-    number,
-    printable_lines,
-    rate,
-    relative,
-    rough,
-    table,
-    when,
-)
+from .tables import Column, exact, facts, lasting, number, printable_lines, rate, relative, rough, table, when
 
 PREVIEW = 120  # Characters of the data in a list.
 COLUMNS = (

@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from .. import endpoints
 from ..errors import InvalidInput
 from ..types.command_record import CommandList, Entry, Line, NotACommand
-from ..types.commands import (
-    CommandSeen,
-    ImportedCommands,
-    ProjectRequest,
-    Submission,
-    SubmitRequest,
-    SubmittedCommands,
-)
+from ..types.commands import CommandSeen, ImportedCommands, ProjectRequest, Submission, SubmitRequest, SubmittedCommands
 from .calls import AnyPart, AsyncPart, Call, Part, calls, decoder, verb, verb_or_none
 from .errors import UnexpectedAnswer
 
@@ -127,9 +120,7 @@ class CommandVerbs(AnyPart):
         added = tuple(Submission(cmd=one) if isinstance(one, str) else one for one in commands)
         asked = SubmitRequest(project=project, clientid=self.id, commands=added, stashed=stashed)
         return Call.of(
-            endpoints.SUBMIT_COMMANDS,
-            asked,
-            read=lambda content: [*decoder(SubmittedCommands)(content).commands],
+            endpoints.SUBMIT_COMMANDS, asked, read=lambda content: [*decoder(SubmittedCommands)(content).commands]
         )
 
 

@@ -30,18 +30,7 @@ from ..types.requests import (
     Update,
     UpdateRequest,
 )
-from ..types.tasks import (
-    NAMED,
-    Change,
-    Imported,
-    NewTask,
-    Order,
-    Outcome,
-    Problem,
-    State,
-    Task,
-    ids_without_delete,
-)
+from ..types.tasks import NAMED, Change, Imported, NewTask, Order, Outcome, Problem, State, Task, ids_without_delete
 from .calls import Call, asking, calls, decoder, encoded, verb, verb_or_none
 from .errors import UnexpectedAnswer
 from .transport import BaseClient
@@ -430,14 +419,7 @@ class Verbs(BaseClient):
 
     @calls
     def bulk_start(
-        self,
-        /,
-        preview: AskedPreview,
-        *,
-        take_claimed: bool = False,
-        reason: str = "",
-        typed: str = "",
-        **options: Any,
+        self, /, preview: AskedPreview, *, take_claimed: bool = False, reason: str = "", typed: str = "", **options: Any
     ) -> Call[Operation]:
         """Start the bulk operation of a preview in the background. `operation` reports its progress.
 
@@ -467,11 +449,7 @@ class Verbs(BaseClient):
 
 def committing(sent: CommitOnTheWire, shape: Callable[[list[Task]], T], key: str = "") -> Call[T]:
     return Call.of(
-        endpoints.UPDATE,
-        sent.asked,
-        read=lambda answer: shape(sent.tasks_in(answer)),
-        key=key,
-        renamed=sent.renamed,
+        endpoints.UPDATE, sent.asked, read=lambda answer: shape(sent.tasks_in(answer)), key=key, renamed=sent.renamed
     )
 
 

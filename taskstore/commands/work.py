@@ -150,11 +150,7 @@ class Work(Attempt):
         err = Output.of(why.encode())
         run = Run(worker=worker, started=started, ended=now, duration_ms=max(0, now - started) * 1_000, err=err)
         self.lost = replace(
-            before,
-            commands=(replace(first, run=run),),
-            worker=worker,
-            started=before.started or now,
-            finished=now,
+            before, commands=(replace(first, run=run),), worker=worker, started=before.started or now, finished=now
         )
         self._drop_first()
 

@@ -38,18 +38,7 @@ from ..worker.process_tree import whereabouts
 from ..worker.settling import AWAY, Entry
 from ..worker.store import Store
 from .process import packed
-from .verdicts import (
-    Outcome,
-    Verdict,
-    after,
-    assigned,
-    change_of,
-    given_back,
-    lost_before,
-    no_job,
-    now_ms,
-    outcome_of,
-)
+from .verdicts import Outcome, Verdict, after, assigned, change_of, given_back, lost_before, no_job, now_ms, outcome_of
 
 if TYPE_CHECKING:
     from ..types.tasks import Task

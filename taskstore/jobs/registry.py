@@ -258,10 +258,7 @@ def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 @overload
 def job(
-    *,
-    queue: str = DEFAULT_QUEUE,
-    priority: int = 0,
-    **options: Unpack[FunctionOptions],
+    *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Unpack[FunctionOptions]
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
 

@@ -159,8 +159,7 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     skipped: int
     failed: int
     gone: Annotated[
-        int,
-        Meta(description="Tasks of the preview that others changed or deleted before the operation reached them."),
+        int, Meta(description="Tasks of the preview that others changed or deleted before the operation reached them.")
     ]
     by: Annotated[str, Meta(description="A user's name, or `token:` and the name of a token.")]
     reason: str

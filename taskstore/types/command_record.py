@@ -59,12 +59,7 @@ class CommandStatus(StrEnum):
 
 OF_LISTS = frozenset({CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING, CommandStatus.CLOSED})
 FINAL = frozenset(
-    {
-        CommandStatus.COMPLETED,
-        CommandStatus.COMPLETED_ARCHIVE,
-        CommandStatus.FAILED_TIME,
-        CommandStatus.FAILED_COUNT,
-    }
+    {CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE, CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT}
 )
 BEFORE_A_RUN = frozenset(
     {

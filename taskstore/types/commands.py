@@ -10,31 +10,10 @@ from msgspec import Meta, Struct, field
 
 from . import sentences
 from .checks import wrong_members
-from .command_record import (
-    FINAL,
-    LONGEST_CMD,
-    LONGEST_PROJECT,
-    OF_LISTS,
-    Command,
-    CommandStatus,
-    LiveOutput,
-    Run,
-)
+from .command_record import FINAL, LONGEST_CMD, LONGEST_PROJECT, OF_LISTS, Command, CommandStatus, LiveOutput, Run
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import (
-    LATEST_MS,
-    ONE_PART,
-    After,
-    Int64,
-    Key,
-    Limits,
-    NextAfter,
-    PageSize,
-    Reason,
-    SomeIds,
-    prepare,
-)
+from .scalars import LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds, prepare
 from .sentences import is_utf8
 from .tasks import Problem
 
@@ -89,8 +68,7 @@ class ProjectCounts(Struct, frozen=True, kw_only=True):
 
     project: str
     counts: Annotated[
-        Mapping[str, int],
-        Meta(description="Commands by status; those in lists have the status of their list."),
+        Mapping[str, int], Meta(description="Commands by status; those in lists have the status of their list.")
     ]
     lists: Annotated[Mapping[str, int], Meta(description="The number of lists by status.")]
 

@@ -63,8 +63,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     id: Int64
     at_ms: At = field(name="at")
     by: Annotated[
-        str,
-        Meta(description="A user's name, `token:` or `node:` with its name, or `unknown:` and the name typed."),
+        str, Meta(description="A user's name, `token:` or `node:` with its name, or `unknown:` and the name typed.")
     ]
     action: str
     group: Annotated[str, Meta(description="Empty for several groups, or none.")]
@@ -98,8 +97,7 @@ class AuditRequest(Asked, frozen=True, kw_only=True):
     by: Annotated[AuditText, Meta(description="A user's name, or `token:` and the name of a token.")] = ""
     action: Annotated[AuditText, Meta(description="requeue, move, purge, edit, pause, create token, ...")] = ""
     group: Annotated[
-        str,
-        Meta(max_length=GROUP_LENGTH + 1, pattern=PLAIN, description="A name, or a prefix followed by *."),
+        str, Meta(max_length=GROUP_LENGTH + 1, pattern=PLAIN, description="A name, or a prefix followed by *.")
     ] = ""
     since: Annotated[str, Meta(description=f"Only changes at or after this time: {AUDIT_TIME}")] = ""
     until: Annotated[str, Meta(description=f"Only changes before this time: {AUDIT_TIME}")] = ""

@@ -121,8 +121,7 @@ class JobOptions(Struct, frozen=True, kw_only=True):
     timeout_ms: Annotated[Limit, Meta(description="The time limit of one attempt; default unlimited.")] | None = None
     memory_bytes: (
         Annotated[
-            int,
-            Meta(ge=2**20, le=2**50, description="The memory limit of all its processes; default unlimited."),
+            int, Meta(ge=2**20, le=2**50, description="The memory limit of all its processes; default unlimited.")
         ]
         | None
     ) = None
@@ -242,11 +241,7 @@ def finished_group(queue: str, status: JobStatus) -> str:
 
 def groups_of(queue: str) -> tuple[str, str, str]:
     """Return the groups of a queue's unfinished, succeeded and failed jobs."""
-    return (
-        queue_group(queue),
-        finished_group(queue, JobStatus.SUCCEEDED),
-        finished_group(queue, JobStatus.FAILED),
-    )
+    return (queue_group(queue), finished_group(queue, JobStatus.SUCCEEDED), finished_group(queue, JobStatus.FAILED))
 
 
 def queue_of(group: str) -> str | None:

@@ -20,8 +20,7 @@ Done = Annotated[float, Meta(ge=0, le=1, description="The completed fraction, fr
 
 
 ProgressText = Annotated[
-    str,
-    Meta(max_length=TEXT_LENGTH, pattern=PLAIN, description="What the task is doing; at most 255 characters."),
+    str, Meta(max_length=TEXT_LENGTH, pattern=PLAIN, description="What the task is doing; at most 255 characters.")
 ]
 
 

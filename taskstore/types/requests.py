@@ -276,12 +276,7 @@ class Update(WithData, frozen=True, kw_only=True):
         if not self.keep:
             data, named = data or b"", EMPTIED | named
         return Change(
-            id=self.id,
-            data=data,
-            timespec_ms=self.timespec_ms,
-            release=self.release,
-            unique=self.given_key,
-            **named,
+            id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, unique=self.given_key, **named
         )
 
 

@@ -60,8 +60,7 @@ PLAIN = r"\A[^\0\ud800-\udfff]*\Z"
 ONE_PART = r"\A[^/\0\ud800-\udfff]+\Z"  # A part of a path, or of a group's name.
 GroupName = Annotated[str, Meta(min_length=1, max_length=GROUP_LENGTH, pattern=PLAIN)]
 GroupInPath = Annotated[
-    GroupName,
-    Meta(description="The name of the group. It can contain any characters; send `/` as is or as %2F."),
+    GroupName, Meta(description="The name of the group. It can contain any characters; send `/` as is or as %2F.")
 ]
 Reason = Annotated[
     str,

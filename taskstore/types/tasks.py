@@ -156,10 +156,7 @@ FIELDS = (
     TaskField(name="error", type=str, column="text", wire="error", kept=Kept.CONTENT, limit="error_length"),
     TaskField(
         name="labels",
-        type=dict[
-            Annotated[str, Meta(max_length=LABEL_LENGTH)],
-            Annotated[str, Meta(max_length=LABEL_LENGTH)],
-        ],
+        type=dict[Annotated[str, Meta(max_length=LABEL_LENGTH)], Annotated[str, Meta(max_length=LABEL_LENGTH)]],
         column="jsonb",
         wire="labels",
         kept=Kept.CONTENT,
@@ -169,13 +166,7 @@ FIELDS = (
     TaskField(name="origin", type=Int64, wire="origin", kept=Kept.CHAIN),
     TaskField(name="created_at_ms", type=int, wire="created", kept=Kept.CHAIN),
     TaskField(
-        name="data",
-        type=bytes,
-        column="bytea",
-        wire="data",
-        kept=Kept.CONTENT,
-        limit="data_bytes",
-        in_trail=False,
+        name="data", type=bytes, column="bytea", wire="data", kept=Kept.CONTENT, limit="data_bytes", in_trail=False
     ),
     TaskField(
         name="data_type",

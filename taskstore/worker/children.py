@@ -267,12 +267,7 @@ class Children:
     """
 
     def __init__(
-        self,
-        prepare: Prepare | None = None,
-        *,
-        spawn: bool = False,
-        captures: bool = True,
-        cwd: str | None = None,
+        self, prepare: Prepare | None = None, *, spawn: bool = False, captures: bool = True, cwd: str | None = None
     ) -> None:
         self._setup = Setup(None if prepare is None else pickled(prepare), spawn, captures, cwd)
         self._turn = threading.Lock()

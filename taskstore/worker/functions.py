@@ -360,9 +360,7 @@ def _done(task: Task, result: Result, claimed_id: int) -> Result:
     ids = {claimed_id: task.id}
     updates = [
         replace(
-            change,
-            id=ids[change.id],
-            labels=_with_attempts(task.labels if change.labels is None else change.labels, 0),
+            change, id=ids[change.id], labels=_with_attempts(task.labels if change.labels is None else change.labels, 0)
         )
         if change.id in ids
         else change

@@ -218,11 +218,7 @@ class Settling:
         return batch.entries, total
 
     def write(
-        self,
-        entries: Sequence[Entry],
-        *,
-        is_patient: Callable[[], bool] = lambda: True,
-        client_id: int | None = None,
+        self, entries: Sequence[Entry], *, is_patient: Callable[[], bool] = lambda: True, client_id: int | None = None
     ) -> None:
         """Write each entry independently of the others. `client_id`: the client to commit as, by default this one."""
         for batch in batches(entries):

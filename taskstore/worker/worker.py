@@ -69,12 +69,7 @@ class Worker(Engine[FunctionAttempt, Outcome]):
         )
 
     def handle(
-        self,
-        group: str,
-        *,
-        max_attempts: int = 5,
-        failed_group: str = "",
-        **rules: Unpack[Rules],
+        self, group: str, *, max_attempts: int = 5, failed_group: str = "", **rules: Unpack[Rules]
     ) -> Callable[[F], F]:
         """Decorate the function that handles the tasks of a group.
 

@@ -103,10 +103,7 @@ class PostgreSQLSession(Session):
         "SET LOCAL statement_timeout = 0",
         "SET LOCAL idle_in_transaction_session_timeout = 0",
     )
-    change = (
-        *look[1:],
-        "SET LOCAL synchronous_commit = on",
-    )
+    change = (*look[1:], "SET LOCAL synchronous_commit = on")
     are_labels_texts = """
         jsonb_typeof(labels) = 'object' AND NOT jsonb_path_exists(labels, '$.* ? (@.type() <> "string")')
     """

@@ -110,9 +110,4 @@ def revoke_tokens_of_servers() -> None:
 
 def write_down(manifest: Manifest) -> None:
     moment = datetime.fromtimestamp(manifest.made_at_ms / 1_000, UTC)
-    audit.record(
-        actor(),
-        "restore",
-        selection=f"backup of {moment:%Y-%m-%d %H:%M:%S} UTC",
-        done=manifest.tasks,
-    )
+    audit.record(actor(), "restore", selection=f"backup of {moment:%Y-%m-%d %H:%M:%S} UTC", done=manifest.tasks)

@@ -57,10 +57,7 @@ RULES = [
         "tasks that have ended but still exist",
         "SELECT id FROM tasks_app_task WHERE id IN (SELECT id FROM tasks_app_endedtask)",
     ),
-    Rule(
-        "tasks that ended twice",
-        "SELECT id FROM tasks_app_endedtask GROUP BY id HAVING count(*) > 1",
-    ),
+    Rule("tasks that ended twice", "SELECT id FROM tasks_app_endedtask GROUP BY id HAVING count(*) > 1"),
     Rule(
         "tasks older than the first task of their chain",
         """

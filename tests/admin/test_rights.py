@@ -15,10 +15,7 @@ OF_ALL = dict.fromkeys(("", "<path:object_id>/", "<path:object_id>/change/", "<p
 ADDED_BY_NOBODY = dict.fromkeys(("add/", "<path:object_id>/delete/"), NOBODY)
 CHANGED_BY_OPERATORS = dict.fromkeys(("add/", "<path:object_id>/delete/"), OPERATORS)
 
-MODELS = {
-    "tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS,
-    "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY,
-}
+MODELS = {"tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS, "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY}
 PAGES = {
     **{model + page: allowed for model, pages in MODELS.items() for page, allowed in pages.items()},
     "": EVERYBODY,

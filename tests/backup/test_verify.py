@@ -56,10 +56,7 @@ def delete(model):
         (lambda task: put(EndedTask, task, id=-1, origin=-1, successor=task.id), "successors in another chain: {id}"),
         (lambda task: put(Task, task, id=0, claims=-1), "tasks with leases or claims below zero: 0"),
         (lambda task: put(Task, task, id=0, standing=2), "tasks whose standing contradicts their error: 0"),
-        (
-            lambda task: put(Task, task, id=task.id + 7),
-            "tasks with ids above {id}, the last assigned id: {far}",
-        ),
+        (lambda task: put(Task, task, id=task.id + 7), "tasks with ids above {id}, the last assigned id: {far}"),
         (lambda task: put(Task, task, id=0, made_by_commit=10**12), ", the last commit: 0"),
         (lambda task: put(Task, task, id=0, labels=[1]), "tasks with labels that are not strings: 0"),
         (lambda task: put(Task, task, id=0, labels={"a": 1}), "tasks with labels that are not strings: 0"),

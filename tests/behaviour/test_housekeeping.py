@@ -15,16 +15,7 @@ from tasks_app.core.operations import Claim, Commit, ResendKey
 from tasks_app.core.tally import counter_in
 from tasks_app.database import HOUSEKEEPING_LOCK, SILENCE_S, dialect_of
 from tasks_app.database.rows import PAYLOAD_BYTES
-from tasks_app.models import (
-    BulkItem,
-    BulkOperation,
-    EndedTask,
-    KeptAnswer,
-    KeptPayload,
-    Payload,
-    Rate,
-    Task,
-)
+from tasks_app.models import BulkItem, BulkOperation, EndedTask, KeptAnswer, KeptPayload, Payload, Rate, Task
 from tasks_app.reading.history import chain_of
 from tasks_app.writer import background, housekeeping, totals
 from tasks_app.writer.connection import SQLiteConnection

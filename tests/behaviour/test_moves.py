@@ -27,13 +27,7 @@ def test_the_add_is_the_successor_of_the_deleted_task(store, held, clock):
     clock.advance(5_000)
     [moved] = store.commit(owner=ANN, adds=[NewTask(group="reports", data=b"2", id=held.id)], deletes=[held.id])
     assert moved == replace(
-        held,
-        id=moved.id,
-        group="reports",
-        data=b"2",
-        labels={},
-        priority=0,
-        available_at_ms=clock.now_ms,
+        held, id=moved.id, group="reports", data=b"2", labels={}, priority=0, available_at_ms=clock.now_ms
     )
     assert moved.id > held.id
     assert (moved.origin, moved.claims, moved.created_at_ms) == (held.origin, 1, held.created_at_ms)

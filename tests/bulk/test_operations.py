@@ -136,12 +136,7 @@ def test_it_moves_into_a_group_that_is_there_or_may_be_created():
 
 @pytest.mark.parametrize(
     ("verb", "parameters"),
-    [
-        (Requeue, {}),
-        (Move, {"to": "new", "create": True}),
-        (Edit, {"error": "other", "priority": 3}),
-        (Purge, {}),
-    ],
+    [(Requeue, {}), (Move, {"to": "new", "create": True}), (Edit, {"error": "other", "priority": 3}), (Purge, {})],
 )
 def test_an_undo_brings_back_what_there_was(verb, parameters):
     added = Task.objects.commit(

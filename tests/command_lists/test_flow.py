@@ -8,14 +8,7 @@ from msgspec.structs import replace
 from tasks_app.commands import make_lists, process_closed, submit
 from tasks_app.models import Task
 from taskstore.errors import InvalidInput
-from taskstore.types.command_record import (
-    Command,
-    CommandList,
-    CommandStatus,
-    Run,
-    group_of,
-    new_command_task,
-)
+from taskstore.types.command_record import Command, CommandList, CommandStatus, Run, group_of, new_command_task
 from taskstore.types.commands import Submission
 from taskstore.types.tasks import NOBODY, Change, NewTask
 

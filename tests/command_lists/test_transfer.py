@@ -144,10 +144,7 @@ def test_a_list_that_is_there_in_part_is_refused():
             "line 2: command: must not have a run: its status is new",
         ),
         ({"status": "completed"}, "line 2: command: must have a run: its status is completed"),
-        (
-            {"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}},
-            "command.run.worker is required",
-        ),
+        ({"status": "completed", "command": {"id": "5_0", "cmd": "true", "run": {}}}, "command.run.worker is required"),
         (
             {
                 "status": "completed",

@@ -69,10 +69,5 @@ def change_all(
 ) -> BulkOperation:
     """Begin a bulk operation as somebody does who agrees to its preview."""
     seen = bulk.preview(selection)
-    asked = Asked(
-        action=action(**parameters),
-        selection=seen.selection,
-        expected=seen.count,
-        typed=typed,
-    )
+    asked = Asked(action=action(**parameters), selection=seen.selection, expected=seen.count, typed=typed)
     return bulk.start(asked, Actor(by, selection.scope, reason=reason))

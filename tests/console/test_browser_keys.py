@@ -9,8 +9,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.once]
 
 
 @pytest.mark.parametrize(
-    ("key", "path"),
-    [("o", "/console/"), ("f", "/console/failed"), ("w", "/console/workers"), ("a", "/console/audit")],
+    ("key", "path"), [("o", "/console/"), ("f", "/console/failed"), ("w", "/console/workers"), ("a", "/console/audit")]
 )
 def test_g_and_a_letter_lead_to_a_screen(person, key, path):
     person.go("/console/search")

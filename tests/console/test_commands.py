@@ -164,11 +164,7 @@ def test_binary_output_is_shown_as_hex_and_can_be_saved(submitter):
 
 @pytest.mark.parametrize(
     ("written", "shown"),
-    [
-        ("café".encode("latin-1"), "caf�"),
-        ("€".encode() * 50_000, "€</pre>"),
-        (b"\x1b[31mred\r\n", "␛[31mred\n"),
-    ],
+    [("café".encode("latin-1"), "caf�"), ("€".encode() * 50_000, "€</pre>"), (b"\x1b[31mred\r\n", "␛[31mred\n")],
 )
 def test_text_that_is_not_all_utf_8_or_is_cut_within_a_letter_is_shown_as_text(submitter, written, shown):
     completed("1_0", out=Output.of(written))

@@ -87,8 +87,7 @@ def test_the_page_of_an_outage_needs_no_database(django_assert_num_queries, rf):
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
-    [(StoreBusy("locked"), "The store is busy"), (CommitUnknown("lost"), "The outcome is unknown")],
+    ("error", "words"), [(StoreBusy("locked"), "The store is busy"), (CommitUnknown("lost"), "The outcome is unknown")]
 )
 @pytest.mark.parametrize("kind", ["partial", "full"])
 def test_it_says_how_a_change_ended(operator, monkeypatch, error, words, kind):

@@ -161,10 +161,7 @@ def test_failed_sign_ins_and_the_lock_out_are_in_the_audit_and_in_the_log(client
         sign_in(client, "ada", "a wrong secret", REMOTE_ADDR="192.0.2.1")
     failed = ("ada", "failed sign-in", "from 192.0.2.1")
     assert audited() == [failed] * 10 + [("ada", "lock out", "from 192.0.2.1")]
-    assert logged()[-2:] == [
-        "WARNING failed sign-in: ada from 192.0.2.1",
-        "WARNING lock out: ada from 192.0.2.1",
-    ]
+    assert logged()[-2:] == ["WARNING failed sign-in: ada from 192.0.2.1", "WARNING lock out: ada from 192.0.2.1"]
     assert "a wrong secret" not in str(list(AuditEntry.objects.values())) + str(logged())
 
 

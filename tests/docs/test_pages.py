@@ -18,10 +18,7 @@ pytestmark = [pytest.mark.once, pytest.mark.servers]
 
 ALL = {page: list(blocks(page)) for page in pages()}
 # Pages whose blocks are run as one, by a test of their own.
-ELSEWHERE = {
-    "first-hour.md": "tests/server/test_readme.py",
-    "migrating.md": "tests/server/test_migrating.py",
-}
+ELSEWHERE = {"first-hour.md": "tests/server/test_readme.py", "migrating.md": "tests/server/test_migrating.py"}
 TRIED = [page for page in ALL if page.name not in ELSEWHERE and any(block.is_run for block in ALL[page])]
 
 

@@ -55,15 +55,7 @@ def test_a_preview_says_what_is_meant_and_changes_nothing(api):
     preview = seen(api)
     assert preview == {
         "count": 4,
-        "by_state": {
-            "ready": 2,
-            "claimed": 1,
-            "expired": 0,
-            "scheduled": 0,
-            "retrying": 1,
-            "failed": 0,
-            "finished": 0,
-        },
+        "by_state": {"ready": 2, "claimed": 1, "expired": 0, "scheduled": 0, "retrying": 1, "failed": 0, "finished": 0},
         "claimed": 1,
         "ready_already": 2,
         "group": "mail",

@@ -126,7 +126,7 @@ def with_old_leases(effect):
     begins = [removal.task.leased_since_ms for removal in effect.removals]
     drafts = zip(effect.drafts, begins, strict=True)
     return effect._replace(
-        drafts=tuple(draft._replace(leased_since_ms=begin or draft.leased_since_ms) for draft, begin in drafts),
+        drafts=tuple(draft._replace(leased_since_ms=begin or draft.leased_since_ms) for draft, begin in drafts)
     )
 
 

@@ -21,11 +21,7 @@ def test_another_one_of_the_name_takes_its_place(clock):
     first = put()
     put(cron="30 * * * *", group="reports")
     [after] = schedules.schedules()
-    assert (after.origin, record_of(after).group, record_of(after).cron) == (
-        first.origin,
-        "reports",
-        "30 * * * *",
-    )
+    assert (after.origin, record_of(after).group, record_of(after).cron) == (first.origin, "reports", "30 * * * *")
     assert after.next_ms == clock.now_ms // HOUR_MS * HOUR_MS + HOUR_MS // 2
 
 

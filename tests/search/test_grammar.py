@@ -93,10 +93,7 @@ def test_an_id_alone_leads_to_a_task(text, number):
         ('age:">1 year"', 'must be a number and one of ms, s, min, h, d, w, as in age:>1h, not "1 year"'),
         ("age:>", 'must be a number and one of ms, s, min, h, d, w, as in age:>1h, not ""'),
         ("available:now", "must begin with < for before or > for after, as in available:<now"),
-        (
-            "available:<2026-13-01",
-            'or a UTC date or time such as 2026-01-31T12:00, not "2026-13-01"',
-        ),
+        ("available:<2026-13-01", 'or a UTC date or time such as 2026-01-31T12:00, not "2026-13-01"'),
         ("available:<now*1h", 'not "now*1h"'),
         ('error:"timed out', "a quotation mark is not closed"),
         ("x" * 1_001, "a search can have at most 1000 characters, not 1001"),

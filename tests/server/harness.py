@@ -77,13 +77,7 @@ class Server:
     def ask(self, method: str, path: str, token: str = "", **body: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.request(
-            method,
-            self.url + path,
-            headers=headers,
-            timeout=START_SECONDS,
-            trust_env=False,
-            verify=NO_TLS,
-            **body,
+            method, self.url + path, headers=headers, timeout=START_SECONDS, trust_env=False, verify=NO_TLS, **body
         )
 
     def tell(self, number: signal.Signals) -> None:

@@ -30,13 +30,7 @@ class OldTask:
 
     @property
     def on_the_wire(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "group": self.group,
-            "data": self.data,
-            "duration": self.at_ns,
-            "ownerid": self.owner,
-        }
+        return {"id": self.id, "group": self.group, "data": self.data, "duration": self.at_ns, "ownerid": self.owner}
 
 
 @dataclass

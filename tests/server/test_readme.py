@@ -277,12 +277,7 @@ def test_the_first_command_serves(empty_place):
     # Other ports than those that it says, which may be in use here.
     script = command.replace("python3 manage.py up", "exec python3 manage.py up --port 0 --grpc-port 0")
     process = subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=PROJECT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        ["bash", "-c", script], cwd=PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     server = Server(process)
     try:

@@ -87,10 +87,7 @@ def test_what_nobody_declares_any_more_goes_and_what_is_paused_stays_paused(of_s
     [
         ({"nested": "daily"}, "the schedule of tests.task_framework.tested.nested: cron: must be five cron fields"),
         ({"nested": {"cron": "@daily", "zone": "Mars"}}, "the schedule of tests.task_framework.tested.nested: zone: "),
-        (
-            {"nested": {"cron": "@daily", "at": 3}},
-            '["tests.task_framework.tested.nested"] must be a cron expression',
-        ),
+        ({"nested": {"cron": "@daily", "at": 3}}, '["tests.task_framework.tested.nested"] must be a cron expression'),
         ({"nested": {"cron": "@daily", "catch_up": "some"}}, "'some' is not a valid CatchUp"),
         ({"nothing": "@daily"}, "tested.nothing is not a task"),
     ],

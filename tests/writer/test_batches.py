@@ -308,11 +308,7 @@ def test_a_higher_priority_comes_first_also_in_a_busy_group(play, monkeypatch):
             await writer.submit(Claim(groups=("mail",), owner=BOB))
         add = sync_to_async(Task.objects.commit, thread_sensitive=False)
         [urgent, _] = await add(
-            owner=ANN,
-            adds=[
-                NewTask(group="mail", priority=5),
-                NewTask(group="mail", priority=9, timespec_ms=-60_000),
-            ],
+            owner=ANN, adds=[NewTask(group="mail", priority=5), NewTask(group="mail", priority=9, timespec_ms=-60_000)]
         )
         [claimed] = await writer.submit(Claim(groups=("mail",), owner=BOB))
         assert claimed.origin == urgent.id

@@ -77,8 +77,7 @@ class Play:
         await other.execute("DELETE FROM tasks_app_pausedgroup")
         if paused:
             await other.execute(
-                """INSERT INTO tasks_app_pausedgroup ("group", "by", reason, at) VALUES (%s, '', '', now())""",
-                [paused],
+                """INSERT INTO tasks_app_pausedgroup ("group", "by", reason, at) VALUES (%s, '', '', now())""", [paused]
             )
         await other.commit()
         living = await self._visible(other)

@@ -11,11 +11,7 @@ from ..pace import Load
 from .client import Client, run
 
 # A client's class, whose module is imported only when it is the one: each has imports of its own.
-CLIENTS = {
-    "writer": "writer:WriterClient",
-    "rest": "rest:RestClient",
-    "psycopg": "psycopg_statements:PsycopgClient",
-}
+CLIENTS = {"writer": "writer:WriterClient", "rest": "rest:RestClient", "psycopg": "psycopg_statements:PsycopgClient"}
 
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])

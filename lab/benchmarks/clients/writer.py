@@ -32,13 +32,7 @@ class WriterClient(Client):
         await self.writer.stop()
 
     async def claim(self, owner: int) -> Sequence[int]:
-        claim = Claim(
-            groups=(GROUP,),
-            owner=owner,
-            duration_ms=LEASE_MS,
-            limit=self.load.batch,
-            key=self._key(),
-        )
+        claim = Claim(groups=(GROUP,), owner=owner, duration_ms=LEASE_MS, limit=self.load.batch, key=self._key())
         return [task.id for task in await self.writer.submit(claim)]
 
     async def finish(self, owner: int, tasks: Sequence[int]) -> None:

@@ -12,10 +12,4 @@ empty. Nothing here knows a store.
 
 from .parsing import NotFiles, ProjectContent, read_project, write_entries, write_result
 
-__all__ = [
-    "NotFiles",
-    "ProjectContent",
-    "read_project",
-    "write_entries",
-    "write_result",
-]
+__all__ = ["NotFiles", "ProjectContent", "read_project", "write_entries", "write_result"]
