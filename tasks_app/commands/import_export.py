@@ -30,7 +30,7 @@ from taskstore.types.command_record import (
     why_no_id,
 )
 from taskstore.types.commands import ImportedCommands, why_no_line
-from taskstore.types.records import wrong_members
+from taskstore.types.records import problems_of
 from taskstore.types.scalars import LABEL_LENGTH
 from taskstore.types.sentences import text
 from taskstore.types.tasks import NOBODY, Problem
@@ -207,7 +207,7 @@ def entries_in(body: bytes) -> Mapping[int, Entry]:
             status, record = entry = Line.read(tree).entry
         except NotACommand as problem:
             raise strict_json.wrong(str(problem)) from None
-        refuse(wrong_members(Line, tree))
+        refuse(problems_of(Line, tree))
         refuse(_problems(status, record))
         duplicates: list[Problem] = []
         for path, command in commands_of(entry):

@@ -139,13 +139,11 @@ def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator
     yield from task_ids("deletes", operation.deletes)
     if not isinstance(operation, Update):
         yield from ids_without_delete(operation.adds, operation.deletes)
+    # Only the first add in the place of a task is its successor.
+    firsts = {add.id: add for add in reversed(operation.adds)} if suspects else {}
     for path, item in suspects:
-        yield from _wrong_item(path, item, is_new=isinstance(item, NewTask) and not _is_successor(operation, item))
-
-
-def _is_successor(commit: Commit, add: NewTask) -> bool:
-    """Whether the add takes a task's place: only the first one with its id does."""
-    return add.id != 0 and add is next(each for each in commit.adds if each.id == add.id)
+        is_new = isinstance(item, NewTask) and not (item.id and firsts[item.id] is item)
+        yield from _wrong_item(path, item, is_new=is_new)
 
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:

@@ -120,7 +120,9 @@ def body_of(request: HttpRequest) -> bytes:
         raise InvalidInput({"Content-Encoding": ["must be absent or identity: the server does not decompress bodies"]})
     most = settings.TASKSTORE_MAX_REQUEST_BYTES
     length = meta.get("CONTENT_LENGTH") or "0"
-    announced = whole(length) or 0
+    announced = whole(length)
+    if announced is None:  # No number, or one of more digits than any length has.
+        announced = most + 1 if length.isdigit() else 0
     try:
         # What is announced is looked at first: what is never sent must not be waited for.
         body: bytes = request.read(most + 1) if announced <= most else b""

@@ -52,7 +52,7 @@ class Record(Struct, frozen=True):
         return (PACKING if packed else ENCODER).encode(self).encode()
 
 
-def wrong_members(kind: type[Struct], tree: Any) -> list[Problem]:
+def problems_of(kind: type[Struct], tree: Any) -> list[Problem]:
     """Return the problems of a JSON object that should be of this type, unknown members among them."""
     walk = Walk(refuses_unknown=True)
     walk.along(tree, _type_of(kind))

@@ -173,12 +173,7 @@ class WithData(Asked, frozen=True, kw_only=True):
         """The data; None if neither `data` nor `data_base64` is given."""
         if self.data is not None:
             return self.data.encode()
-        return None if self.data_base64 is None else self.data_base64
-
-    @property
-    def given_key(self) -> str | None:
-        """The unique key; None if it is not given."""
-        return None if self.unique is None else self.unique
+        return self.data_base64
 
     @property
     def named(self) -> dict[str, Any]:
@@ -207,7 +202,7 @@ class Add(WithData, frozen=True, kw_only=True):
             group=self.group,
             data=self.given_data or b"",
             timespec_ms=self.timespec_ms,
-            unique=self.given_key,
+            unique=self.unique,
             unique_for_ms=self.unique_for,
             **self.named,
         )
@@ -251,7 +246,7 @@ class AddOrMove(Add, frozen=True, kw_only=True):
             data=self.given_data,
             timespec_ms=self.timespec_ms,
             release=self.release,
-            unique=self.given_key,
+            unique=self.unique,
             **self.named,
         )
 
@@ -276,7 +271,7 @@ class Update(WithData, frozen=True, kw_only=True):
         if not self.keep:
             data, named = data or b"", EMPTIED | named
         return Change(
-            id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, unique=self.given_key, **named
+            id=self.id, data=data, timespec_ms=self.timespec_ms, release=self.release, unique=self.unique, **named
         )
 
 

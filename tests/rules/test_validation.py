@@ -137,6 +137,13 @@ def test_what_is_wrong_and_too_much_is_not_called_too_much():
     assert set(refused.value.fields) == {"clientid", "adds[0].data"}
 
 
+def test_only_the_first_add_in_the_place_of_a_task_is_its_successor():
+    add = NewTask(group="jobs/mail/failed", id=5, unique="once")
+    with pytest.raises(InvalidInput) as refused:
+        validate(commit(adds=(add, replace(add)), deletes=(5,)), Limits())
+    assert list(refused.value.fields) == ["adds[1].unique"]
+
+
 def edges(field):
     """Values of the field that are just right, and such that are just wrong, by what its type and the settings say."""
     kind, bounds = validation.kind_of(field.type)
