@@ -27,14 +27,12 @@ from .types.bulk import (
     OperationsRequest,
     Preview,
 )
-from .types.command_record import Line
 from .types.commands import (
     ChangedCommands,
     CommandProjects,
     CommandRequest,
     CommandWhole,
     IdsRequest,
-    ImportedCommands,
     ListPage,
     ListRequest,
     ListsRequest,
@@ -310,16 +308,6 @@ ARCHIVE_COMMANDS = Endpoint("archive_commands", "POST /commands/{project}/archiv
     Action.COMMANDS,
     says="Move completed commands to the archive.",
     repeat=Repeat.NEVER)
-EXPORT_COMMANDS = Endpoint("export_commands", "GET /commands/{project}/export", ProjectRequest, bytes,
-    Action.SEE_PAYLOADS,
-    says="A snapshot of a project: one line of JSON for each command and each list, in the format of the import.",
-    media=(NDJSON,))
-IMPORT_COMMANDS = Endpoint("import_commands", "POST /commands/{project}/import", ProjectRequest, ImportedCommands,
-    Action.COMMANDS,
-    says="Add commands and lists from an export: all of them in one commit, or none.\n\n"
-         "Commands that a previous import added stay unchanged, so you can send the same lines again. The import fails "
-         "if a different command has the same id. Lists that were running become open.",
-    lines=Line)
 
 # ---- Schedules
 SCHEDULES = Endpoint("schedules", "GET /schedules", Nothing, list[Schedule], Action.SEE_PAYLOADS,
@@ -423,8 +411,6 @@ ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
     STASH_COMMANDS,
     UNSTASH_COMMANDS,
     ARCHIVE_COMMANDS,
-    EXPORT_COMMANDS,
-    IMPORT_COMMANDS,
     SCHEDULES,
     SCHEDULE,
     PUT_SCHEDULE,

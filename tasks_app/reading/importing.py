@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
@@ -17,8 +15,6 @@ from ..managers import limits
 from ..wire import strict_json
 from ..wire.requests import every_problem
 from ..wire.strict_json import refuse_many, value_of
-
-T = TypeVar("T")
 
 MOST_NAMED = 20  # Wrong lines that an error lists.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # Some editors start a file with it.
@@ -33,7 +29,7 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
     if group:
         refuse(group_name("group", group))
 
-    def add_of(number: int, line: bytes) -> Add:
+    def add_of(line: bytes) -> Add:
         tree = strict_json.read(line)
         if not isinstance(tree, dict):
             raise strict_json.wrong('must be an object, such as {"group": "mail", "data": "..."}')
@@ -48,20 +44,12 @@ def read(body: bytes, group: str = "") -> tuple[Add, ...]:
         )
         return add
 
-    return tuple(read_lines(body, add_of).values())
-
-
-def read_lines(body: bytes, read_line: Callable[[int, bytes], T]) -> dict[int, T]:
-    """Return what `read_line` makes of each line that is not blank, by the number of the line.
-
-    Raises InvalidInput that names up to 20 wrong lines, and LimitExceeded when there are more than a commit may add.
-    """
-    read: dict[int, T] = {}
+    read: list[Add] = []
     problems: dict[str, list[str]] = {}
     wrong = 0
     for number, line in _numbered_lines(body):
         try:
-            read[number] = read_line(number, line)
+            read.append(add_of(line))
         except InvalidInput as refused:
             problems |= _of_line(number, refused)
             wrong += 1
@@ -69,7 +57,7 @@ def read_lines(body: bytes, read_line: Callable[[int, bytes], T]) -> dict[int, T
                 break
     if problems:
         raise InvalidInput(problems)
-    return read
+    return tuple(read)
 
 
 def _numbered_lines(body: bytes) -> list[tuple[int, bytes]]:

@@ -1,4 +1,4 @@
-"""Shell commands over REST: submit, look, change, import and export.
+"""Shell commands over REST: submit, look and change.
 
 Who may see payloads sees what is run and what came of it. To change anything takes the permission `commands`.
 """
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.http import StreamingHttpResponse
 from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
@@ -20,7 +19,6 @@ from taskstore.types.commands import (
     CommandRequest,
     CommandWhole,
     IdsRequest,
-    ImportedCommands,
     ListPage,
     ListRequest,
     ListsRequest,
@@ -38,14 +36,11 @@ from taskstore.types.requests import Nothing
 
 from .. import commands as verbs
 from ..commands import looking, new_commands
-from ..commands.import_export import entries_in, export_project, groups_of, import_project
 from ..commands.paging import seen_as
 from ..core.operations import Commit
 from ..models import Task
-from ..offload.pieces import streamed
 from ..offload.threads import in_a_database_thread
 from .base import Who, serves
-from .bodies import body_of
 
 Found = TypeVar("Found")
 
@@ -143,16 +138,3 @@ def there(found: Found | None, kind: str, name: str) -> Found:
     if found is None:
         raise NotFound(f"No {kind} {name}; it may have finished.")
     return found
-
-
-@serves(endpoints.EXPORT_COMMANDS)
-def export(asked: ProjectRequest, who: Who) -> StreamingHttpResponse:
-    who.must_reach(*groups_of(asked.project))
-    return streamed(who.request, export_project(asked.project), endpoints.NDJSON)
-
-
-@serves(endpoints.IMPORT_COMMANDS)
-def import_commands(asked: ProjectRequest, who: Who) -> ImportedCommands:
-    entries = entries_in(body_of(who.request))
-    must_reach_project(who, asked.project)
-    return import_project(asked.project, entries, who.actor)

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec import structs
+from msgspec.json import Decoder
 
+from ..client.calls import encoded
+from ..client.verbs import add_on_the_wire
 from ..commands.files import NotFiles, read_project, write_entries, write_result
-from ..errors import TaskStoreError
-from ..types.command_record import OF_LISTS, Command, CommandList, NotACommand
+from ..endpoints import COMMAND_LISTS
+from ..types.command_record import (
+    OF_LISTS,
+    PREFIX,
+    Command,
+    CommandList,
+    CommandStatus,
+    Entry,
+    NotACommand,
+    new_command_task,
+    new_list_task,
+    place_of,
+)
 from ..types.commands import CommandSeen
-from .base import Failure, Scope, Session, command
-from .made import project
+from ..types.scalars import MOST_UNIQUE_FOR_MS
+from ..types.tasks import NewTask, Task, holds_results
+from .base import Failure, Scope, Session, command, telling
+from .files import import_piece, pieces
+from .made import all_of, project
 from .tables import number
 
 MOST_PROBLEMS = 100  # Thousands would push the first ones off the screen.
+IN_NO_FILE_NAME = re.compile(r"[^\w.@+-]")
+LONGEST_WORKER = 60  # Characters of a name that becomes part of a directory name.
+TASK = Decoder(Task)
 
 
 @click.group("commands")
@@ -37,16 +61,49 @@ def import_(session: Session, /, directory: Path, project: str) -> None:
     commands stay unchanged, so an interrupted import can be repeated.
     """
     with reporting(session, "nothing was imported"):
-        content = read_project(directory)
-    try:
-        added = session.store.commands.import_project(project, content.entries)
-    except (TaskStoreError, KeyboardInterrupt):
-        session.note("earlier parts stay imported; run the same command again to continue")
-        raise
-    session.tell([{"commands": added.commands, "lists": added.lists, "there_already": added.there_already}])
-    more = {"lists": added.lists, "already there": added.there_already}
-    told_too = "".join(f"; {name}: {number(count)}" for name, count in more.items() if count)
-    session.say(f"imported {commands_of(added.commands)}{told_too}")
+        content = list(read_project(directory).entries)
+    there = {command.id for _, record in _entries(session, project) for command in _commands(record)}
+    new = [left for entry in content if (left := _without(entry, there))]
+    lines = (encoded(add_on_the_wire(_task_of(project, *entry))) + b"\n" for entry in new)
+    imported, skipped = 0, len(content) - len(new)
+    for first, piece in pieces(lines):
+        note = "earlier parts stay imported; run the same command again to continue"
+        with telling(session, imported, note):
+            names = [_name_of(entry) for entry in new[first - 1 : first - 1 + len(piece)]]
+            part = import_piece(session, piece, "", names)
+        imported, skipped = imported + part.imported, skipped + part.skipped
+    session.tell([{"imported": imported, "skipped": skipped}])
+    told = f"; already there: {number(skipped)}" if skipped else ""
+    session.say(f"imported {number(imported)} {'command or list' if imported == 1 else 'commands and lists'}{told}")
+
+
+def _commands(record: Command | CommandList) -> Sequence[Command]:
+    return record.commands if isinstance(record, CommandList) else [record]
+
+
+def _name_of(entry: Entry) -> str:
+    status, record = entry
+    return f"{status}/{record.directory if isinstance(record, CommandList) else record.id}"
+
+
+def _without(entry: Entry, there: Set[str]) -> Entry | None:
+    """Return what is left of a command or a list without these ids."""
+    status, record = entry
+    left = tuple(command for command in _commands(record) if command.id not in there)
+    if isinstance(record, CommandList):
+        record = structs.replace(record, commands=left)
+    return (status, record) if left else None
+
+
+def _task_of(project: str, status: CommandStatus, record: Command | CommandList) -> NewTask:
+    """Return the task to import. The key of one that has not ended is the first id, whatever becomes of it."""
+    if isinstance(record, CommandList):
+        task = new_list_task(project, record, status)
+    else:
+        task = new_command_task(project, record, status)
+    if holds_results(task.group):
+        return task
+    return replace(task, unique=_commands(record)[0].id, unique_for_ms=MOST_UNIQUE_FOR_MS)
 
 
 @command("export", needs=Scope.READ, below=commands)
@@ -55,12 +112,52 @@ def import_(session: Session, /, directory: Path, project: str) -> None:
 def export(session: Session, /, directory: Path, project: str) -> None:
     """Write all commands and lists of a project into DIR, in the layout of TDF2's directories.
 
-    DIR must be new or empty. It appears only when it is complete.
+    DIR must be new or empty. It appears only when it is complete. What changes in the meantime may be missing: stop
+    the workers for an exact copy.
     """
     with reporting(session, "nothing was written"):
-        written = write_entries(session.store.commands.export_project(project), directory)
+        written = write_entries(_entries(session, project), directory)
     session.tell([{"commands": written}])
     session.say(f"{directory}: {commands_of(written)}")
+
+
+def _entries(session: Session, project: str) -> Iterator[Entry]:
+    """Yield all commands and lists, each with its status."""
+    lists = all_of(session, COMMAND_LISTS, lambda page: page.lists, project=project, status=CommandStatus.RUNNING)
+    running = {each.origin: each for each in lists}
+    pattern = json.dumps(f"{PREFIX}{project}/*", ensure_ascii=False)
+    for line in _lines(session.store.export_tasks(f"group:{pattern}")):
+        task = TASK.decode(line)
+        status = CommandStatus.RUNNING if task.origin in running else (place_of(task.group) or ("", ""))[1]
+        try:
+            if status in OF_LISTS:
+                made = CommandList.decode(task.data)
+                if status is CommandStatus.RUNNING:
+                    seen = running[task.origin]
+                    made = CommandList(
+                        name=made.name,
+                        commands=made.commands,
+                        started=seen.at_ms // 1_000,
+                        worker=IN_NO_FILE_NAME.sub("-", seen.worker or f"client_{task.owner}")[:LONGEST_WORKER],
+                    )
+                elif status != CommandStatus.CLOSED:
+                    made = CommandList(name=made.name, commands=made.commands)
+                yield CommandStatus(status), made
+            elif status in [*CommandStatus]:
+                yield CommandStatus(status), Command.decode(task.data)
+        except NotACommand as problem:
+            session.note(f"task {task.id} of the group {task.group} is left out: {problem}")
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file that comes in any pieces."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        first, *others = piece.split(b"\n")
+        rest.append(first)
+        for other in others:
+            yield b"".join(rest)
+            rest = [other]
 
 
 def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path) -> None:

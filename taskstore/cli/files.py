@@ -107,7 +107,8 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
         for first, piece in pieces(lines):
             begin = first + from_line - 1
             with telling(session, count, f"{number(count)} tasks were imported; continue with --from-line {begin}"):
-                imported = import_piece(session, b"".join(piece), group, begin)
+                names = [f"line {begin + place}" for place in range(len(piece))]
+                imported = import_piece(session, piece, group, names)
                 count += imported.imported
                 skipped += imported.skipped
             progress.update(bar, completed=count)
@@ -116,16 +117,10 @@ def import_(session: Session, file: IO[bytes], group: str, from_line: int) -> No
     session.say(f"imported {number(count)} tasks{taken}")
 
 
-def import_piece(session: Session, piece: bytes, group: str, begin: int) -> Imported:
-    """Import lines, the first of which is number `begin` of the file.
-
-    Raises InvalidInput, which names lines by their numbers in the file.
-    """
-
-    def line_of_file(found: re.Match[str]) -> str:
-        return f"line {int(found[1]) + begin - 1}"
-
+def import_piece(session: Session, piece: Sequence[bytes], group: str, names: Sequence[str]) -> Imported:
+    """Import lines. Raises InvalidInput, which calls the lines by these names."""
     try:
-        return session.store.import_tasks(piece, group)
+        return session.store.import_tasks(b"".join(piece), group)
     except InvalidInput as wrong:
-        raise InvalidInput({LINE.sub(line_of_file, path): texts for path, texts in wrong.fields.items()}) from None
+        fields = {LINE.sub(lambda line: names[int(line[1]) - 1], path): why for path, why in wrong.fields.items()}
+        raise InvalidInput(fields) from None

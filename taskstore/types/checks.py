@@ -28,9 +28,9 @@ class Walk:
     `most`: how many items a list may have. `given`: fields that did not come with the body, which may not name them.
     """
 
-    def __init__(self, most: int | None = None, *, given: Collection[str] = (), refuses_unknown: bool = False) -> None:
+    def __init__(self, most: int | None = None, *, given: Collection[str] = ()) -> None:
         self.problems: list[Problem] = []
-        self._most, self._given, self._refuses_unknown = most, given, refuses_unknown
+        self._most, self._given = most, given
 
     def along(self, value: Any, type_: inspect.Type, path: str = "") -> Any:
         match type_:
@@ -58,7 +58,7 @@ class Walk:
         if not isinstance(value, dict):
             harmless = {name: _harmless(field.type) for name, field in fields.items() if field.required}
             return self._wrong_kind(path, "an object", value, harmless)
-        if type_.forbid_unknown_fields or self._refuses_unknown:
+        if type_.forbid_unknown_fields:
             known = [name for name in fields if path or name not in self._given]
             for name in value:
                 if name not in fields:

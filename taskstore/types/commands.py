@@ -231,23 +231,6 @@ class ChangedCommands(Struct, frozen=True, kw_only=True):
     changed: int
 
 
-class ImportedCommands(Struct, frozen=True, kw_only=True):
-    """The result of an import."""
-
-    commands: Annotated[int, Meta(description="New commands, including those in lists.")] = 0
-    lists: int = 0
-    there_already: Annotated[
-        int, Meta(description="Commands added by a previous import, which are left unchanged.")
-    ] = 0
-
-    def __add__(self, more: ImportedCommands) -> ImportedCommands:
-        return ImportedCommands(
-            commands=self.commands + more.commands,
-            lists=self.lists + more.lists,
-            there_already=self.there_already + more.there_already,
-        )
-
-
 class ProjectRequest(Asked, frozen=True):
     """A project of commands."""
 
@@ -365,7 +348,6 @@ prepare(
     ListPage,
     ListWhole,
     ChangedCommands,
-    ImportedCommands,
     SubmitRequest,
     ReopenRequest,
     IdsRequest,

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 
 from .checks import Walk
-from .tasks import Problem
 
 MOST = 253_402_300_799_999  # The end of the year 9999 in milliseconds, the latest that all calendars support.
 
@@ -44,19 +43,12 @@ class Record(Struct, frozen=True):
         except (ValueError, RecursionError) as problem:
             raise cls.error_class(f"invalid {cls.called}: {problem}") from None
 
-    def encode(self, *, packed: bool = True) -> bytes:
+    def encode(self) -> bytes:
         """Return the data for a task. Raises TypeError or ValueError if a member can't be written as JSON.
 
-        `packed`: whether to compress large outputs, which `decode` reads like others.
+        Large outputs are compressed, which `decode` reads like others.
         """
-        return (PACKING if packed else ENCODER).encode(self).encode()
-
-
-def problems_of(kind: type[Struct], tree: Any) -> list[Problem]:
-    """Return the problems of a JSON object that should be of this type, unknown members among them."""
-    walk = Walk(refuses_unknown=True)
-    walk.along(tree, _type_of(kind))
-    return walk.problems
+        return ENCODER.encode(self).encode()
 
 
 def value_of(kind: type[Kind], tree: Any) -> Kind:
@@ -77,21 +69,15 @@ def _type_of(kind: type[Struct]) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _members(*, packed: bool) -> Callable[[Any], Any]:
-    def members(value: Any) -> Any:
-        if packed and (pack := getattr(value, "packed", None)) and (made := pack()):
-            return made
-        if isinstance(value, Struct):
-            return {name: getattr(value, name) for name in value.__struct_fields__}
-        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-
-    return members
+def _members(value: Any) -> Any:
+    if (pack := getattr(value, "packed", None)) and (made := pack()):
+        return made
+    if isinstance(value, Struct):
+        return {name: getattr(value, name) for name in value.__struct_fields__}
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-ENCODER, PACKING = (
-    json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_members(packed=packed))
-    for packed in (False, True)
-)
+ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_members)
 
 
 def _finite(digits: str) -> float:

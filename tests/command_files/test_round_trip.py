@@ -123,7 +123,7 @@ def test_where_bytes_are_missing_the_file_says_how_many(tmp_path):
         ("open", CommandList(name="../5", commands=(EXAMPLE,)), "open/../5: must have a name that fits a directory"),
         (
             "open",
-            CommandList(name="5", commands=(EXAMPLE, EXAMPLE)),
+            CommandList(name="5", commands=(EXAMPLE, replace(EXAMPLE, cmd="false"))),
             "must have a unique id: another command has the same",
         ),
         (

@@ -52,7 +52,6 @@ NEEDED = {
     "GET /commands/{project}/lists/{task}": "read",
     "GET /commands/{project}/results": "read",
     "GET /commands/{project}/command/{id}": "read",
-    "GET /commands/{project}/export": "read",
     "GET /schedules": "read",
     "GET /schedules/{name}": "read",
     "GET /metrics": "read",
@@ -88,7 +87,6 @@ NEEDED = {
     "POST /commands/{project}/stash": "commands",
     "POST /commands/{project}/unstash": "commands",
     "POST /commands/{project}/archive": "commands",
-    "POST /commands/{project}/import": "commands",
 }
 # The scopes that include each one: read < work < operate, and commands beside operate.
 INCLUDED_IN = {

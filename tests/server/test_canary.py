@@ -40,7 +40,6 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("POST", "/jobs", {"function": "a.b", "kwargs": [CANARY]}),
     ("PUT", "/schedules/digest", {"cron": "@never", "task": {"group": "mail", "data": CANARY}}),
     ("POST", "/commands/nightly", {"commands": [{"cmd": f"echo {CANARY}\necho"}]}),
-    ("POST", "/commands/nightly/import", json.dumps({"status": "lost", "command": {"cmd": CANARY}})),
 ]
 TAKEN: list[tuple[str, str, Any]] = [
     ("POST", "/update", {"clientid": 1, "adds": [{"group": "mail", "data": CANARY}] * 3}),

@@ -405,7 +405,7 @@ class ProjectWriter:
 
     root: Path
     problems: list[str] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)
+    ids: dict[str, int] = field(default_factory=dict)  # With the hash of each line.
 
     def write(self, entries: Iterable[Entry]) -> None:
         """Write all entries. Raises NotFiles, which lists everything that can't be written."""
@@ -424,7 +424,6 @@ class ProjectWriter:
             while status is not CommandStatus.CLOSED and directory.exists():
                 entry = replace(entry, name=str(int(entry.name) + 1))
                 directory = self.root / status / entry.directory
-            directory.mkdir(exist_ok=True)
             for command in entry.commands:
                 self._write(status, command, directory)
         if self.problems:
@@ -432,12 +431,15 @@ class ProjectWriter:
 
     def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
         why = why_no_file(command) or why_misplaced(status, command)
-        if not why and command.id in self.ids:
+        if command.id in self.ids:
+            if self.ids[command.id] == hash(command.cmd):
+                return  # It has changed its status while it was exported.
             why = "must have a unique id: another command has the same"
-        self.ids.add(command.id)
+        self.ids[command.id] = hash(command.cmd)
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")
         if not self.problems:
+            directory.mkdir(exist_ok=True)
             for end, content in _files(command):
                 if content:
                     (directory / (command.id + end)).write_bytes(content)

@@ -4,9 +4,11 @@ import os
 
 import pytest
 
-from tasks_app.models import Scope
+from tasks_app.commands import make_lists
+from tasks_app.models import Scope, Task
 from taskstore.cli import commands_read
 from taskstore.types.command_record import CommandStatus
+from taskstore.types.tasks import NewTask
 
 from ...command_lists.commands import commands_in
 from ...command_lists.stages import completed, heard, is_in, open_list, run, running_list, writes
@@ -250,13 +252,32 @@ def test_a_project_goes_into_directories_and_back(commands, tmp_path):
     assert f"completed/{done.id}.out" in files(tmp_path / "a")
     assert f"open/{made.name}/{made.commands[0].id}.task" in files(tmp_path / "a")
     told = commands("import", str(tmp_path / "a"), "--project", "daily")
-    assert told.out == "imported 4 commands; lists: 1\n"
+    assert told.out == "imported 3 commands and lists\n"
     assert commands("export", str(tmp_path / "b"), "--project", "daily", "--json").records == [{"commands": 4}]
     assert files(tmp_path / "b") == files(tmp_path / "a")
     told = commands("import", str(tmp_path / "a"), "--project", "daily", "--json")
-    assert told.records == [{"commands": 0, "lists": 0, "there_already": 4}]
+    assert told.records == [{"imported": 0, "skipped": 3}]
+
+
+def test_an_import_that_is_repeated_adds_nothing_though_the_commands_have_moved_on(commands, tmp_path, settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    is_in(CommandStatus.NEW)
+    commands("export", str(tmp_path / "a"))
+    commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert make_lists("daily") == 1
     told = commands("import", str(tmp_path / "a"), "--project", "daily")
-    assert told.out == "imported 0 commands; already there: 4\n"
+    assert told.out == "imported 0 commands and lists; already there: 1\n"
+    assert commands_in("daily", CommandStatus.NEW) == []
+
+
+def test_a_running_list_is_exported_with_its_worker_and_what_is_no_command_is_left_out(commands, tmp_path):
+    task, made = running_list()
+    Task.objects.commit(owner=0, adds=[NewTask(group="commands/default/new", data=b"no")])
+    told = commands("export", str(tmp_path / "a"))
+    assert told.code == 0
+    assert "of the group commands/default/new is left out: invalid record of a command" in told.err
+    [directory] = (tmp_path / "a" / "running").iterdir()
+    assert directory.name == f"{made.name}_client_{task.owner}_{task.leased_since_ms // 1_000}"
 
 
 def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
@@ -273,21 +294,24 @@ def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, 
     assert (told.code, "No such file or directory" in told.err) == (1, True)
 
 
-def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path):
+def test_an_import_that_is_refused_says_how_to_go_on(commands, tmp_path, settings):
     _, made = is_in(CommandStatus.NEW)
     commands("export", str(tmp_path / "a"))
-    file = tmp_path / "a" / "new" / f"{made.id}.task"
-    file.write_text(file.read_text().replace("true", "false"))
-    told = commands("import", str(tmp_path / "a"))
+    settings.TASKSTORE_COMMANDS = False
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
+    assert told.code == 4
+    assert "TASKSTORE_COMMANDS=1" in told.err
+    settings.TASKSTORE_COMMANDS = True
+    settings.TASKSTORE_MAX_DATA_BYTES = 10
+    told = commands("import", str(tmp_path / "a"), "--project", "daily")
     assert told.code == 2
-    assert f"new/{made.id}: command.id: must be a new id: the project has another command {made.id}" in told.err
-    assert "run the same command again to continue" in told.err
+    assert told.err == f"taskstore: new/{made.id}: data: must have at most 10 bytes, not 163\n"
 
 
 def test_an_export_writes_all_or_nothing(commands, tmp_path):
     is_in(CommandStatus.NEW)
     _, broken = is_in(CommandStatus.NEW, cmd="a")
-    is_in(CommandStatus.NEW, id=broken.id)
+    is_in(CommandStatus.NEW, id=broken.id, cmd="b")
     told = commands("export", str(tmp_path / "a"))
     assert told.code == 1
     assert f"new/{broken.id}: must have a unique id: another command has the same" in told.err
