@@ -485,7 +485,7 @@ class BulkOperation(models.Model):
 
     State: TypeAlias = OperationState
 
-    verb = models.CharField(max_length=10)  # The name of an action, see taskstore.types.bulk_actions.
+    verb = models.CharField(max_length=10)  # The name of an action, see taskstore.types.bulk.
     parameters = models.JSONField(default=dict)  # The options of the action.
     selection = models.JSONField(default=dict)  # See bulk.selection.Selection.
     in_words = models.TextField()  # The selection.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from taskstore.types.bulk_actions import ACTIONS
+from taskstore.types.bulk import ACTIONS
 
 from .program import MANAGE, typed_as
 

@@ -11,7 +11,7 @@ import click
 
 from taskstore.cli import parameter_types
 from taskstore.cli.base import Mistake, Scope, Session, command
-from taskstore.cli.commands import commands
+from taskstore.cli.commands_read import commands
 from taskstore.client.client import Client
 from taskstore.errors import InvalidInput
 

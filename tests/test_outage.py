@@ -15,7 +15,7 @@ from psycopg import errors
 
 from tasks_app.database.outage import Outage, is_away, reason_of, translated
 from tasks_app.grpc_api.statuses import status_of
-from tasks_app.rest_api.errors import answer_to
+from tasks_app.rest_api.answers import answer_to
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 
 pytestmark = pytest.mark.once

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 from taskstore.errors import InvalidInput
-from taskstore.types import bulk_actions
-from taskstore.types.bulk_actions import BulkAction, Option
+from taskstore.types import bulk
+from taskstore.types.bulk import BulkAction, Option
 from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
 from taskstore.types.sentences import group_name, text
@@ -118,7 +118,7 @@ class Action(ABC):
 class Requeue(Action):
     """Make tasks available again and clear their errors."""
 
-    words = bulk_actions.REQUEUE
+    words = bulk.REQUEUE
     ending = Ending.REQUEUED
     makes_available = True
 
@@ -146,7 +146,7 @@ class Requeue(Action):
 class Move(Action):
     """Move tasks to another group."""
 
-    words = bulk_actions.MOVE
+    words = bulk.MOVE
     ending = Ending.MOVED
 
     to: str = ""
@@ -173,7 +173,7 @@ class Move(Action):
 class Edit(Action):
     """Change the error text or the priority of tasks."""
 
-    words = bulk_actions.EDIT
+    words = bulk.EDIT
 
     error: str | None = None  # Empty clears it, None keeps it.
     priority: int | None = None  # None keeps it.
@@ -193,7 +193,7 @@ class Edit(Action):
 class Purge(Action):
     """Delete tasks. The undo adds each again, with a new id in its chain."""
 
-    words = bulk_actions.PURGE
+    words = bulk.PURGE
     ending = Ending.PURGED
     ends_tasks = True
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from django.db import IntegrityError
 
 from taskstore.errors import Forbidden, KeyReused, refuse
-from taskstore.types.bulk_actions import UNDO, BulkAction
+from taskstore.types.bulk import UNDO, BulkAction
 from taskstore.types.tasks import Problem
 
 from ..access import audit

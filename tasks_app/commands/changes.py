@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
+from taskstore.types.checks import MOST
 from taskstore.types.command_record import (
     FINAL,
     Command,
@@ -22,7 +23,6 @@ from taskstore.types.command_record import (
     why_no_project,
 )
 from taskstore.types.commands import Submission, wrong_submissions
-from taskstore.types.records import MOST
 from taskstore.types.sentences import is_utf8
 from taskstore.types.tasks import NOBODY, Change, Ending, State
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from django.http import QueryDict
 
 from taskstore.errors import InvalidInput
-from taskstore.types.bulk_actions import Kind
+from taskstore.types.bulk import Kind
 from taskstore.types.scalars import INT64_MAX, MOST_PRIORITY, whole
 from taskstore.types.sentences import group_name, is_utf8
 from taskstore.types.tasks import State

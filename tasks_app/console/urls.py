@@ -2,11 +2,10 @@
 
 from django.urls import path
 
-from taskstore.types.bulk_actions import ACTIONS
+from taskstore.types.bulk import ACTIONS
 
 from . import (
     accounts,
-    bulk_changes,
     command_changes,
     command_lists,
     files,
@@ -82,8 +81,8 @@ urlpatterns = [
         path(f"commands/{verb}", command_changes.change, {"verb": verb}, name=f"{verb}_commands")
         for verb in command_changes.VERBS
     ],
-    path("confirm", bulk_changes.confirm, name="confirm"),
-    *[path(verb, bulk_changes.begin, {"verb": verb}, name=f"{verb}_many") for verb in ACTIONS],
+    path("confirm", operations.confirm, name="confirm"),
+    *[path(verb, operations.begin, {"verb": verb}, name=f"{verb}_many") for verb in ACTIONS],
     path("operations/<int:operation_id>/cancel", operations.cancel, name="cancel"),
     path("operations/<int:operation_id>/undo", operations.undo, name="undo"),
     path("schedules/add", schedules.add, name="add_schedule"),

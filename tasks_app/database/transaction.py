@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import cast
 
-from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused
+from django.conf import settings
+
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused, StoreBusy
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Refusal, json_size
 
@@ -25,14 +28,38 @@ from ..core.operations import (
     as_seen,
     fed_by,
 )
-from ..core.room import LARGE_BYTES, Told, answer_size
+from ..core.room import LARGE_BYTES, Place, Told, answer_size, room
 from ..core.rules import World, decide, is_held
 from .batch import Decision, Done, Seen, Undecided, written_by
 from .claim_pools import changed_ids, named_keys
-from .dialect import Dialect
+from .dialect import PATIENCE_S, Dialect
 from .new_groups import refuse_too_many
-from .room import most_bytes, place_for
 from .rows import PAYLOAD_BYTES, Steps, with_id
+
+LOOK_EVERY_S = 0.02
+MOST_BYTES, MOST_BYTES_TOGETHER = 64 * 2**20, 192 * 2**20
+
+
+def most_bytes() -> int:
+    """How many bytes an answer may have."""
+    return int(getattr(settings, "TASKSTORE_MAX_ANSWER_BYTES", MOST_BYTES))
+
+
+def place_for(size: int) -> Place | None:
+    """Take a place for an answer of so many bytes; None when there is no room now. A small one takes nothing."""
+    taken = min(size, most_bytes()) if size > LARGE_BYTES else 0
+    return room.take(taken, int(getattr(settings, "TASKSTORE_MAX_ANSWERS_BYTES", MOST_BYTES_TOGETHER)))
+
+
+def waited_place(size: int) -> Place:
+    """Take a place for an answer, waiting for one in a thread. Raises StoreBusy when there is none for too long."""
+    until_s = time.monotonic() + PATIENCE_S
+    while (place := place_for(size)) is None:
+        if time.monotonic() > until_s:
+            raise StoreBusy(Undecided.CROWDED.value)
+        time.sleep(LOOK_EVERY_S)
+    return place
+
 
 PUT_OFF = {PutOff.KEY: Undecided.CONTENDED, PutOff.ROOM: Undecided.CROWDED}
 MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is not changed by those it matters for.

@@ -33,10 +33,10 @@ from ..core.operations import Apart, GroupScope, Query, TaskRecord, Update
 from ..core.room import Told, size_of_task
 from ..core.validation import refuse_wrong
 from ..database import atomic
-from ..database.room import most_bytes, waited_place
+from ..database.transaction import most_bytes, waited_place
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
-from ..offload.threads import beside_the_loop, in_a_database_thread
+from ..offload.pieces import beside_the_loop, in_a_database_thread
 from ..reading.counts import counts_of
 from ..writer.totals import size_of
 from . import bulk_set, requests

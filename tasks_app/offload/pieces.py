@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -12,7 +15,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
-from .memory import give_back_soon
+from .helper_process import give_back_soon, helper
 
 LEAST_BYTES_A_SECOND = 2**16  # That a client has to read.
 
@@ -80,3 +83,42 @@ def streamed(
 
 async def _in_own_thread(work: Callable[..., Any], *args: Any) -> Any:
     return await sync_to_async(work)(*args)
+
+
+# ---- Threads for work on many things, which would keep an event loop from everybody else
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_working = ThreadPoolExecutor(2, "beside-the-loop")
+_writing = ThreadPoolExecutor(1, "writer")
+_asking = ThreadPoolExecutor(1, "asking-the-helper")  # The helper does one thing at a time.
+
+
+async def beside_the_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Compute something in a thread."""
+    return await asyncio.get_running_loop().run_in_executor(_working, partial(work, *args, **kwargs))
+
+
+async def in_a_database_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do work on the database in a thread other than the one that pages share, as it may take long."""
+
+    def done() -> T:
+        try:
+            return work(*args, **kwargs)
+        finally:
+            # Django closes connections at the end of a request, and this thread serves none.
+            connections.close_all()
+
+    return await sync_to_async(done, thread_sensitive=False)()
+
+
+async def by_the_writer(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Compute something in a thread that waits for nobody else's work."""
+    return await asyncio.get_running_loop().run_in_executor(_writing, partial(work, *args, **kwargs))
+
+
+async def by_the_helper(work: Callable[..., Any], *args: Any) -> list[Any]:
+    """Do the work in the other process. See `Helper.run`."""
+    return await asyncio.get_running_loop().run_in_executor(_asking, partial(helper.run, work, *args))

@@ -6,26 +6,111 @@ Data that is kept apart from its task is read on the way, so that an answer take
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from msgspec import UNSET
 from msgspec.structs import replace
+from rest_framework.renderers import BaseRenderer
+from rest_framework.response import Response
+from rest_framework.views import exception_handler
 
-from taskstore.errors import LimitExceeded
+from taskstore.errors import (
+    CommitRefused,
+    Forbidden,
+    InvalidInput,
+    JobUnfinished,
+    KeyReused,
+    LimitExceeded,
+    NotHeld,
+    TooManyReaders,
+)
+from taskstore.types.history import Failure, Problems
 from taskstore.types.progress import Progress
 from taskstore.types.tasks import Duplicate as DuplicateAnswer
 from taskstore.types.tasks import Outcome, Task
 
+from ..core.meters import meters
 from ..core.operations import Apart, Duplicate, TaskRecord, told_task
 from ..core.room import Told
-from ..database.room import waited_place
+from ..database.outage import RETRY_AFTER_S, translated
+from ..database.transaction import waited_place
 from ..models import Task as StoredTask
-from ..offload.pieces import going_on, paced, streamed
-from ..offload.threads import in_a_database_thread
+from ..offload.pieces import going_on, in_a_database_thread, paced, streamed
 from ..reading.parts import as_json, joined
-from .errors import ENCODER, JSONRenderer
+
+ENCODER = msgspec.json.Encoder()
+
+
+class JSONRenderer(BaseRenderer):
+    """JSON in UTF-8, of the types in `answers`. Integers are exact to 64 bits."""
+
+    media_type = "application/json"
+    format = "json"
+    charset = None  # It is UTF-8 by definition.
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return b"" if data is None else ENCODER.encode(data)
+
+
+MOST_IN_DETAIL = 3
+LONGEST_PATH = 300  # Names of fields come from the request, and may be as long as it.
+
+
+# What the verbs refuse they count themselves.
+REASONS = {400: "invalid", 401: "unauthenticated", 403: "forbidden", 413: "limit", 429: "throttled"}
+
+
+def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
+    """The answer to what a view raised; None, which raises it on, when nobody expected it."""
+    answer = _answer_to(error, context)
+    if answer is not None and answer.status_code in REASONS:
+        meters.add(REASONS[answer.status_code])
+    return answer
+
+
+def _answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
+    match error:
+        case CommitRefused():
+            # Not 409: clients of the original take every other status for a broken server.
+            return Response(Outcome(error=error.refusal))
+        case Forbidden():
+            return Response(Failure(detail=printable(str(error)), code=error.code), status=403)
+        case KeyReused() | JobUnfinished() | NotHeld():
+            return Response(Failure(detail=str(error), code=error.code), status=409)
+        case TooManyReaders():
+            failure = Failure(detail=str(error), code=error.code)
+            return Response(failure, status=429, headers={"Retry-After": str(RETRY_AFTER_S)})
+        case LimitExceeded():
+            return Response(_problems(error), status=413)
+        case InvalidInput():
+            return Response(_problems(error), status=400)
+    if told := translated(error):
+        failure = Failure(detail=str(told), code=told.code)
+        return Response(failure, status=503, headers={"Retry-After": str(RETRY_AFTER_S)})
+    response = exception_handler(error, context)
+    if response is not None:
+        response.data = Failure(detail=printable(str(response.data["detail"])))
+    return response
+
+
+def _problems(error: InvalidInput) -> Problems:
+    errors = {printable(path)[:LONGEST_PATH] or "body": texts for path, texts in error.fields.items()}
+    sentences = [f"{path}: {'; '.join(texts)}" for path, texts in errors.items()]
+    more = len(sentences) - MOST_IN_DETAIL
+    return Problems(
+        detail="; ".join(sentences[:MOST_IN_DETAIL]) + (f"; and {more} more" if more > 0 else ""), errors=errors
+    )
+
+
+def printable(text: str) -> str:
+    """The text as it can be written in UTF-8: what comes from the request may hold lone surrogates."""
+    return text.encode(errors="backslashreplace").decode()
+
 
 AT_ONCE = 250  # Tasks.
 BYTES_AT_ONCE = 2**20

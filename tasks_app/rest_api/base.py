@@ -26,10 +26,9 @@ from ..access.policy import actor_of, scope_of
 from ..core.actors import Actor
 from ..core.operations import GroupScope, ResendKey
 from ..models import Token
-from .answers import Body
+from .answers import ENCODER, Body, JSONRenderer, answer_to
 from .authentication import SEND_TOKEN, MachineOrToken, MayDo, TokenAuthentication, learn_token, slow_down
 from .bodies import WithKey, asked_in, resend_key
-from .errors import ENCODER, JSONRenderer, answer_to
 
 AskedT = TypeVar("AskedT", bound=Asked)
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])

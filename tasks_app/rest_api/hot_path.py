@@ -27,11 +27,10 @@ from ..access.tokens import waiting_tokens
 from ..models import Task as StoredTask
 from ..wire.requests import claim_of, update_of
 from . import health  # noqa: F401 - its handlers.
-from .answers import Body, outcome_of
+from .answers import Body, JSONRenderer, outcome_of
 from .authentication import NO_TOKEN
 from .base import View, Who, serves
 from .bodies import LargeUpdate
-from .errors import JSONRenderer
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -12,6 +12,7 @@ from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
 from taskstore.types.bulk import (
+    OPTIONS,
     AgreedTasks,
     BulkParameters,
     ByState,
@@ -30,7 +31,6 @@ from taskstore.types.bulk import (
     WithClaimed,
 )
 from taskstore.types.bulk import Preview as PreviewAnswer
-from taskstore.types.bulk_actions import OPTIONS
 from taskstore.types.history import AuditFileRequest, AuditPage
 from taskstore.types.requests import ById, ReasonById
 from taskstore.types.tasks import State
@@ -41,8 +41,8 @@ from ..models import BulkItem, BulkOperation
 from ..offload.pieces import streamed
 from ..reading import audit as entries
 from ..reading.exporting import MEDIA_TYPES, Format
+from .answers import ENCODER
 from .base import Who, serves
-from .errors import ENCODER
 
 LINKS = {"operation": "operation", "items": "operation_items", "cancel": "cancel_operation", "undo": "undo_operation"}
 COPIED = (

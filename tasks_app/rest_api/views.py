@@ -37,11 +37,10 @@ from ..control.progress import progress_of, report
 from ..core.operations import EVERY_GROUP, Duplicate, GroupScope, TaskRecord, as_seen
 from ..core.room import answer_size, fitting, size_of_task
 from ..core.validation import refuse_owner
-from ..database.room import most_bytes
+from ..database.transaction import most_bytes
 from ..managers import TaskQuerySet, limits
 from ..models import Client, Task
-from ..offload.pieces import going_on, let_go, streamed
-from ..offload.threads import by_the_helper
+from ..offload.pieces import by_the_helper, going_on, let_go, streamed
 from ..reading import history, importing
 from ..reading.clients import done_per_minute, seen
 from ..reading.counts import stats_in_pages
@@ -52,10 +51,9 @@ from ..reading.search.finding import find
 from ..wire.requests import ImportRequest, import_of
 from ..wire.strict_json import is_light
 from ..writer.totals import PAGE_GROUPS
-from .answers import pieces_of, refuse_too_large, response_of
+from .answers import ENCODER, JSONRenderer, pieces_of, refuse_too_large, response_of
 from .base import Who, serves
 from .bodies import LargeUpdate, body_of, has_key, tasks_of_file, whole_of
-from .errors import ENCODER, JSONRenderer
 
 SNAPSHOT_TASKS = 100_000
 STATS_AT_ONCE = 2

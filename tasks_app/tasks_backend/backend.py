@@ -23,11 +23,13 @@ from .framework import (
     Task,
     TaskResult,
     TaskResultDoesNotExist,
+    by_queue,
+    for_all,
     normalize_json,
+    of_backend,
     task_backends,
     task_enqueued,
 )
-from .options import by_queue, for_all, of_backend
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import django
+from django.apps import apps
+from django.core.checks import CheckMessage, Error
+
+from taskstore.jobs.registry import taken
+from taskstore.types.job_record import why_no_queue
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_backends
@@ -48,3 +54,66 @@ __all__ = [
     "task_finished",
     "task_started",
 ]
+
+
+# ---- The settings of a backend, and what is wrong with them
+
+
+MODULES, QUEUES, SCHEDULES = "modules", "queues", "schedules"  # OPTIONS that are not job options.
+
+
+def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    """Yield the errors of a backend's settings."""
+    place = f'TASKS["{alias}"]'
+    if not apps.is_installed("tasks_app"):
+        yield Error(
+            f"{place} keeps its jobs in tasks_app, which is not installed.",
+            hint='Add "tasks_app" to INSTALLED_APPS and run `manage.py migrate`.',
+            id="tasks_app.E007",
+        )
+    found = {f'{place}["OPTIONS"]': [*misshapen(options), *problems(for_all(options))]}
+    for queue, of_queue in by_queue(options).items():
+        found[f'{place}["OPTIONS"]["queues"]["{queue}"]'] = [*problems(of_queue)]
+    for where, mistakes in found.items():
+        for problem in mistakes:
+            yield Error(f"{where}: {problem}.", id="tasks_app.E008")
+    for queue in sorted({*queues, *by_queue(options)}):
+        if why := why_no_queue(queue):
+            yield Error(f"{place}: the queue {queue!r} {why}.", id="tasks_app.E009")
+        elif queues and queue not in queues:
+            yield Error(
+                f"{place} has options for the queue {queue!r}, which it does not have.",
+                hint=f'Add the queue to {place}["QUEUES"].',
+                id="tasks_app.E010",
+            )
+
+
+def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the job options in the OPTIONS of a backend."""
+    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES, SCHEDULES)}
+
+
+def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the job options of single queues."""
+    queues = options.get(QUEUES)
+    return queues if isinstance(queues, Mapping) else {}
+
+
+def problems(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of job options."""
+    for name, value in options.items():
+        try:
+            taken({name: value})
+        except (TypeError, ValueError) as problem:
+            yield str(problem)
+
+
+def misshapen(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of the other options."""
+    for name, kind, right in (
+        (QUEUES, Mapping, "a dict of options by name of queue"),
+        (SCHEDULES, Mapping, "a dict of times by path of task"),
+        (MODULES, list | tuple, "a list of modules"),
+    ):
+        if name in options and not isinstance(options[name], kind):
+            yield f"{name} must be {right}, not {options[name]!r}"

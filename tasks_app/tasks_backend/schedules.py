@@ -22,8 +22,7 @@ from taskstore.types.schedules import CatchUp, PlannedJob, SchedulePlan
 from ..database import atomic
 from ..schedules import verbs
 from .backend import TaskStoreBackend
-from .framework import Task, normalize_json
-from .options import SCHEDULES
+from .framework import SCHEDULES, Task, normalize_json
 from .results import find_task, known_tasks
 
 # Before the names of declared schedules: whoever takes a declaration away takes its schedule away.

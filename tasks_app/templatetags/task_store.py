@@ -11,7 +11,7 @@ from django import template
 from django.http import HttpRequest
 from django.shortcuts import resolve_url
 
-from taskstore.types.bulk_actions import ACTIONS, BulkAction
+from taskstore.types.bulk import ACTIONS, BulkAction
 from taskstore.types.tasks import State
 from taskstore.units import ago, duration, number, size
 

@@ -13,8 +13,7 @@ from msgspec.structs import asdict
 
 from .. import endpoints
 from ..errors import InvalidInput
-from ..types.bulk import Operation, Preview
-from ..types.bulk_actions import ACTIONS, BulkAction, Kind, Option
+from ..types.bulk import ACTIONS, BulkAction, Kind, Operation, Option, Preview
 from ..types.groups import GroupPause
 from ..types.scalars import whole
 from . import made, parameter_types

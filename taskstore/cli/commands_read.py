@@ -18,15 +18,9 @@ from ..types.commands import CommandSeen, CommandWhole, ListSeen, ListWhole, Pro
 from ..units import duration, size
 from . import made, parameter_types
 from .base import Failure, Scope, Session, as_json, command
-from .commands_files import commands, write_results
+from .commands_change import commands as commands
+from .commands_change import found, write_results
 from .tables import Column, facts, number, printable_lines, relative, table, when
-
-
-def found(session: Session, project: str, id: str) -> CommandWhole:
-    """Return the command with this id. Raises Failure if it does not exist."""
-    missing = "command {id} does not exist in the project {project}"
-    return made.one(session, endpoints.COMMAND, missing, project=project, id=id)
-
 
 MEANINGS: Mapping[CommandStatus, str] = {
     CommandStatus.NEW: "waiting for a list",

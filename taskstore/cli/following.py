@@ -26,7 +26,7 @@ from ..types.scalars import whole
 from ..types.tasks import FAILED_FROM, Ending, Task
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
-from .commands_read import found
+from .commands_change import found
 from .read import of_groups, stats_table
 from .tables import exact, printable
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ..errors import CommitRefused, InvalidInput
+from ..types.checks import MOST
 from ..types.command_record import (
     Command,
     CommandList,
@@ -30,7 +31,6 @@ from ..types.command_record import (
     output_group,
     place_of,
 )
-from ..types.records import MOST
 from ..types.tasks import Change, NewTask
 from ..worker import children
 from ..worker.children import Child, Children, Gone, News, NotPrepared, Over, Shell, Why

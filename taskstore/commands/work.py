@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
 
+from ..types.checks import MOST
 from ..types.command_record import (
     Command,
     CommandList,
@@ -21,7 +22,6 @@ from ..types.command_record import (
     list_labels,
     new_list_task,
 )
-from ..types.records import MOST
 from ..types.tasks import Change, NewTask
 from ..worker.children import Child, News
 from ..worker.engine import Attempt

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from . import sentences
-from .records import Name, Number, Record
+from .checks import Name, Number, Record
 from .scalars import INT64_MAX, prepare
 from .tasks import COMMAND_GROUPS, NewTask
 

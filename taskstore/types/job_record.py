@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from . import sentences
-from .records import MOST, Name, Number, Record
+from .checks import MOST, Name, Number, Record
 from .scalars import ONE_PART, prepare
 from .sentences import text, why_no_json
 from .tasks import NewTask, Problem, State

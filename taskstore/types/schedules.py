@@ -11,9 +11,9 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from . import sentences
+from .checks import MOST
 from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, new_task, problems_of, queue_group
 from .jobs import OptionsRequest, arguments_in
-from .records import MOST
 from .requests import Asked
 from .scalars import ONE_PART, Int64, Labels, Limits, Priority, Reason, prepare
 from .sentences import is_utf8

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from taskstore.commands.files import ProjectContent
+from taskstore.types.checks import MOST
 from taskstore.types.command_record import (
     BEFORE_A_RUN,
     ID,
@@ -16,7 +17,6 @@ from taskstore.types.command_record import (
     Output,
     Run,
 )
-from taskstore.types.records import MOST
 
 NUMBERS = st.integers(0, MOST)
 IDS = st.from_regex(ID, fullmatch=True).filter(lambda name: len(name) <= LONGEST_ID)

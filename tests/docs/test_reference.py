@@ -10,7 +10,7 @@ from lab.testing import PROJECT
 from tasks_app.access.policy import SCOPES
 from tasks_app.grpc_api.statuses import status_of
 from tasks_app.models import Scope
-from tasks_app.rest_api.errors import answer_to
+from tasks_app.rest_api.answers import answer_to
 from taskstore.endpoints import ENDPOINTS
 from taskstore.errors import CommitRefused, Immutable, InvalidInput, TaskStoreError
 from taskstore.types.tasks import Refusal

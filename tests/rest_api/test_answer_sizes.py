@@ -112,7 +112,7 @@ def test_the_data_of_a_duplicate_is_sent_once(worker):
 
 def test_all_large_answers_have_a_budget_together(worker, settings, monkeypatch):
     monkeypatch.setattr("tasks_app.writer.writer.PATIENCE_S", 0.3)
-    monkeypatch.setattr("tasks_app.database.room.PATIENCE_S", 0.3)
+    monkeypatch.setattr("tasks_app.database.transaction.PATIENCE_S", 0.3)
     settings.TASKSTORE_MAX_ANSWERS_BYTES = 4 * MIB
     ids = add(3, size=2 * MIB)
     place = taken(3 * MIB, 4 * MIB)

@@ -21,8 +21,8 @@ from click import Context
 from django.core.management import get_commands, load_command_class
 
 from lab.testing import PROJECT
+from taskstore.cli import commands_change
 from taskstore.cli.change import BULK_COMMANDS
-from taskstore.cli.commands import commands_submit
 from taskstore_project import shell_worker
 
 from .harness import Server, Store, empty, free_port, wait_for
@@ -292,7 +292,7 @@ def test_the_first_command_serves(empty_place):
 @pytest.mark.once
 def test_every_option_exists():
     ours = ("up", "serve", "test", "bench", "chaos", "token create", "demo wordcount", "demo seed", "verify")
-    clients = (BULK_COMMANDS["requeue"], commands_submit.submit, shell_worker.worker)
+    clients = (BULK_COMMANDS["requeue"], commands_change.submit, shell_worker.worker)
     helps = "".join([*map(help_of, (*ours, "cluster demo")), *(each.get_help(Context(each)) for each in clients)])
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README + COMMANDS)) - {"--help"}:
         assert option in helps

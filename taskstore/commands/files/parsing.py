@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ...types import sentences
+from ...types.checks import MOST
 from ...types.command_record import (
     LONGEST_CMD,
     OF_LISTS,
@@ -28,7 +29,6 @@ from ...types.command_record import (
     why_misplaced,
     why_no_id,
 )
-from ...types.records import MOST
 
 
 class NotFiles(ValueError):
