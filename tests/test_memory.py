@@ -9,7 +9,7 @@ import pytest
 # As threads do with large messages: the first one has the C library expect more of them.
 TAKE = """
 import threading
-from tasks_app.offload.helper_process import give_back, give_back_at_once
+from tasks_app.offload.memory import give_back, give_back_at_once
 
 def resident_mb():
     [line] = [line for line in open("/proc/self/status") if line.startswith("VmRSS")]

@@ -15,7 +15,7 @@ from django.apps import apps
 from django.conf import settings
 from django.http import HttpRequest
 
-from ..offload.helper_process import give_back_soon
+from ..offload.memory import give_back_soon
 
 KEPT = 10_000  # Clients to remember; above that, those without a wait are removed.
 NETWORK_BITS = 64  # An owner of an IPv6 address has its whole /64 network.

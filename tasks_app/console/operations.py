@@ -23,7 +23,7 @@ from ..bulk import Action as BulkAction
 from ..bulk import Asked, Preview, Selection
 from ..conf import retention
 from ..models import BulkItem, BulkOperation, Task
-from ..offload.pieces import streamed
+from ..offload.threads import streamed
 from ..reading import audit as audited
 from ..reading.audit import FIELDS, Page, Wanted, cursor, file_of
 from ..reading.exporting import MEDIA_TYPES, Format

@@ -77,7 +77,7 @@ class Dialect(ABC):
     contains: ClassVar[str]  # A condition: the group's name contains the one parameter, small ASCII letters.
     is_not_ascii: ClassVar[str]  # A condition: the group's name has other characters, too.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
-    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (triggers.py).
+    has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_partitions.py).
 
     def __init__(self, using: str, *, waits: bool) -> None:
         self.using = using

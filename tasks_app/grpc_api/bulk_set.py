@@ -22,7 +22,7 @@ from ..core.operations import Commit
 from ..core.validation import validate
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
-from ..offload.pieces import in_a_database_thread
+from ..offload.threads import in_a_database_thread
 from .authentication import must_reach
 from .refs import Refs, in_time, labels_in
 from .requests import time_in

@@ -36,7 +36,7 @@ from ..database import atomic
 from ..database.transaction import most_bytes, waited_place
 from ..managers import TaskQuerySet, limits
 from ..models import Task, Token
-from ..offload.pieces import beside_the_loop, in_a_database_thread
+from ..offload.threads import beside_the_loop, in_a_database_thread
 from ..reading.counts import counts_of
 from ..writer.totals import size_of
 from . import bulk_set, requests

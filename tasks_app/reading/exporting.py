@@ -27,7 +27,7 @@ from taskstore.types.tasks import FIELDS, answer_of
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..core.room import Room
 from ..models import Task, UniqueKey
-from ..offload.pieces import going_on, let_go, streamed
+from ..offload.threads import going_on, let_go, streamed
 from .importing import BYTE_ORDER_MARK
 from .parts import as_json, base64_parts, is_text, joined, text_parts
 from .search.finding import find_all

@@ -38,7 +38,7 @@ from ..core.room import Told
 from ..database.outage import RETRY_AFTER_S, translated
 from ..database.transaction import waited_place
 from ..models import Task as StoredTask
-from ..offload.pieces import going_on, in_a_database_thread, paced, streamed
+from ..offload.threads import going_on, in_a_database_thread, paced, streamed
 from ..reading.parts import as_json, joined
 
 ENCODER = msgspec.json.Encoder()

@@ -27,7 +27,7 @@ from taskstore.types.tasks import NOBODY, Change, NewTask
 from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
-from ..offload.pieces import by_the_helper
+from ..offload.threads import by_the_helper
 from ..reading import importing
 from ..wire.requests import ImportRequest, claim_of, import_of, update_of
 from ..wire.strict_json import NOTHING, decode, is_light, refuse_many, value_of

@@ -39,7 +39,7 @@ from ..commands import looking, new_commands
 from ..commands.paging import seen_as
 from ..core.operations import Commit
 from ..models import Task
-from ..offload.pieces import in_a_database_thread
+from ..offload.threads import in_a_database_thread
 from .base import Who, serves
 
 Found = TypeVar("Found")

@@ -18,7 +18,7 @@ from .. import schedules as verbs
 from ..core.operations import Duplicate, TaskRecord
 from ..jobs import queues
 from ..models import Task as StoredTask
-from ..offload.pieces import beside_the_loop
+from ..offload.threads import beside_the_loop
 from ..reading import history
 from ..reading.pages import Cursor
 from ..wire.requests import enqueue_of

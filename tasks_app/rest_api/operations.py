@@ -38,7 +38,7 @@ from taskstore.types.tasks import State
 from .. import bulk as verbs
 from ..core.operations import GroupScope
 from ..models import BulkItem, BulkOperation
-from ..offload.pieces import streamed
+from ..offload.threads import streamed
 from ..reading import audit as entries
 from ..reading.exporting import MEDIA_TYPES, Format
 from .answers import ENCODER

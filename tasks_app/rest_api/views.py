@@ -40,7 +40,7 @@ from ..core.validation import refuse_owner
 from ..database.transaction import most_bytes
 from ..managers import TaskQuerySet, limits
 from ..models import Client, Task
-from ..offload.pieces import by_the_helper, going_on, let_go, streamed
+from ..offload.threads import by_the_helper, going_on, let_go, streamed
 from ..reading import history, importing
 from ..reading.clients import done_per_minute, seen
 from ..reading.counts import stats_in_pages

@@ -36,7 +36,7 @@ from ..database import (
 )
 from ..database.outage import translated
 from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
-from ..offload.pieces import by_the_writer
+from ..offload.threads import by_the_writer
 
 if TYPE_CHECKING:
     from ..database.postgresql_pipeline import Pipeline

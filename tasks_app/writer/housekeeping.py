@@ -16,12 +16,11 @@ from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
 from ..core.operations import Commit, Operator
-from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, transact
+from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.group_patterns import bounds_of
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
-from ..database.triggers import DEFAULT, drop_old, make_ahead
 from .background import BackgroundLoop
 from .connection import WriterConnection
 from .totals import LEVELS, Happened, add_to_rates, fold, numbers_of_all, when_elected
@@ -401,11 +400,11 @@ def forget_strays(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     kept_ms = retention.days() * DAY_MS
     times_ms = [now_ms - kept_ms, now_ms + kept_ms]
-    return (yield from _forget(DEFAULT, "id", "ended_at_ms < %s OR ended_at_ms > %s", times_ms))
+    return (yield from _forget(history_partitions.DEFAULT, "id", "ended_at_ms < %s OR ended_at_ms > %s", times_ms))
 
 
 # On PostgreSQL.
-HISTORY_BY_DAY: tuple[Chore, ...] = (make_ahead, drop_old, forget_strays)
+HISTORY_BY_DAY: tuple[Chore, ...] = (history_partitions.make_ahead, history_partitions.drop_old, forget_strays)
 
 
 class History:

@@ -26,7 +26,7 @@ from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
-from ..offload.helper_process import give_back_soon
+from ..offload.memory import give_back_soon
 from .connection import WriterConnection, connection_to, ended
 from .housekeeping import Housekeeper
 from .peers import Neighbours

@@ -1,7 +1,7 @@
-"""The slower look at JSON that is not of a type: it names every wrong field and says what would be right. Pure.
+"""Checks of JSON by types: a look that names every wrong field, and records, the JSON that tasks carry. Pure.
 
-It walks the same types as the decoder. Wrong values are replaced by harmless ones as it goes, so that in the end what
-the right ones mean can be judged too.
+The look walks the same types as the decoder, and takes place only when that has failed. Wrong values are replaced by
+harmless ones as it goes, so that in the end what the right ones mean can be judged too.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from tasks_app.access.people import FIRST_ADMIN, make_first_admin
 from tasks_app.access.policy import ANYTHING
 from tasks_app.grpc_api.port import GrpcPort
 from tasks_app.models import Scope, Task, Token
-from tasks_app.offload.helper_process import give_back_at_once
+from tasks_app.offload.memory import give_back_at_once
 from taskstore.types.scalars import GROUP_LENGTH
 from taskstore.types.sentences import text
 from taskstore.types.tasks import NewTask

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 
-from tasks_app.database.triggers import DAY_MS
+from tasks_app.database.history_partitions import DAY_MS
 from tasks_app.models import EndedTask, Task
 from tasks_app.reading.history import chain_of, epitaph_of
 from tasks_app.writer.connection import connection_to

@@ -1,4 +1,4 @@
-"""Responses in pieces, each of which is made in a thread when its turn comes."""
+"""Work in threads, which would keep an event loop from everybody else, and responses in pieces made there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import connections
 from django.http import HttpRequest, StreamingHttpResponse
 
-from .helper_process import give_back_soon, helper
+from .helper_process import helper
+from .memory import give_back_soon
 
 LEAST_BYTES_A_SECOND = 2**16  # That a client has to read.
 
@@ -83,9 +84,6 @@ def streamed(
 
 async def _in_own_thread(work: Callable[..., Any], *args: Any) -> Any:
     return await sync_to_async(work)(*args)
-
-
-# ---- Threads for work on many things, which would keep an event loop from everybody else
 
 
 P = ParamSpec("P")
