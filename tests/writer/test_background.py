@@ -72,6 +72,20 @@ def test_it_survives_errors_and_logs_each_kind_once_until_it_works_again(monkeyp
     ]
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("least_rest_s", [0.0, HOUR_S])
+def test_it_ends_at_once_amid_its_rest(least_rest_s):
+    async def story():
+        steps = Steps()
+        loop = BackgroundLoop("counts", steps, least_rest_s=least_rest_s)
+        await steps.next()
+        await asyncio.sleep(0)  # Now it rests.
+        await stopped(loop)
+        assert steps.done == 1
+
+    play(story)
+
+
 @pytest.mark.usefixtures("transactional_db")
 @pytest.mark.parametrize("keeps_connection", [False, True])
 def test_its_thread_lets_go_of_its_connection(keeps_connection):

@@ -59,6 +59,18 @@ def test_too_much_is_refused_at_once(play):
     play(scenario, Bounds(operations=2, queued=5))
 
 
+def test_what_has_arrived_is_done_before_the_writer_stops(play):
+    answers = []
+
+    async def scenario(writer):
+        answers.extend(asyncio.ensure_future(writer.submit(adding(b"1"))) for _ in range(8))
+        await asyncio.sleep(0)
+
+    play(scenario, Bounds(operations=2, queued=8))
+    assert [len(answer.result()) for answer in answers] == [1] * 8
+    assert Task.objects.count() == 8
+
+
 def test_who_has_gone_before_the_turn_came_changes_nothing(play):
     async def scenario(writer):
         gone = asyncio.ensure_future(writer.submit(adding(b"gone")))
