@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk
 from taskstore.types.bulk import BulkAction, Option
-from taskstore.types.job_record import group_to_wait_in
+from taskstore.types.command_record import cancelled_group
+from taskstore.types.job_record import JobStatus, finished_group, group_to_wait_in, queue_of
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
 from taskstore.types.sentences import group_name, text
 from taskstore.types.tasks import (
@@ -39,6 +40,8 @@ THERE_ALREADY = "already there"
 CHANGED_SINCE = "changed since"
 KEY_TAKEN = "another task holds its key"
 ENDED_SINCE = "ended since"
+ENDED_ALREADY = "ended already"
+HAD_BEGUN = "a worker had begun it"
 
 
 class Skip(NamedTuple):
@@ -53,6 +56,8 @@ class Turn(NamedTuple):
     before: int  # The number of tasks before it.
     of: int  # The number of all tasks.
     began_at_ms: int
+    by: str  # Who began it, and why.
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,10 +202,10 @@ class Purge(Action):
     ending = Ending.PURGED
     ends_tasks = True
 
-    def step(self, task: Task, state: State, turn: Turn) -> int:
+    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
         return task.id
 
-    def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> NewTask | Skip:
+    def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
         if now is not None:
             return Skip(THERE_ALREADY)
         return NewTask.successor_of(
@@ -215,7 +220,25 @@ class Purge(Action):
         )
 
 
-ACTIONS: Mapping[str, type[Action]] = {action.words.name: action for action in (Requeue, Move, Edit, Purge)}
+@dataclass(frozen=True, kw_only=True)
+class Cancel(Purge):
+    """End tasks: jobs and commands stay as cancelled ones, others are deleted."""
+
+    words = bulk.CANCEL
+    ending = Ending.CANCELLED
+
+    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
+        return cancelled(task, turn.by, turn.reason)
+
+    def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
+        if item.leased_since_ms:
+            return Skip(HAD_BEGUN)
+        if kept_in(item.group) is None:
+            return super().step_back(item, now, now_ms)
+        return Action.step_back(self, item, now, now_ms)
+
+
+ACTIONS: Mapping[str, type[Action]] = {action.words.name: action for action in (Requeue, Move, Edit, Cancel, Purge)}
 
 
 def action_of(operation: BulkOperation) -> Action:
@@ -250,6 +273,22 @@ def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip
         return Skip(RETRIED_ELSEWHERE)
     labels = {name: value for name, value in task.labels.items() if name != ATTEMPTS} if task.failed_from else None
     return Change(id=task.id, group=group, timespec_ms=at_ms, error="", labels=labels, failed_from="", release=True)
+
+
+def cancelled(task: Task, by: str, reason: str) -> Change | int | Skip:
+    """Return what cancels the task: a change for a job or a command, its id for any other, which is deleted."""
+    if holds_results(task.group):
+        return Skip(ENDED_ALREADY)
+    group = kept_in(task.group)
+    if group is None:
+        return task.id
+    return Change(id=task.id, group=group, error=f"cancelled by {by}{': ' * bool(reason)}{reason}", release=True)
+
+
+def kept_in(group: str) -> str | None:
+    """Return the group that keeps what is cancelled in this group; None where it is deleted."""
+    queue = queue_of(group)
+    return finished_group(queue, JobStatus.CANCELLED) if queue else cancelled_group(group)
 
 
 def changed(task: Task, state: State, **changes: Any) -> Change:

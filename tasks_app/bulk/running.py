@@ -82,7 +82,7 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(1)}
     for task in (found[task_id] for task_id in ids if task_id in found):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
-        turn = Turn(before, operation.expected, operation.began_at_ms)
+        turn = Turn(before, operation.expected, operation.began_at_ms, operation.by, operation.reason)
         step = action.to_do(task, now_ms, turn)
         target = step.group if isinstance(step, Change) else None
         why = why_not(task, selection.scope)

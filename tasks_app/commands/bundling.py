@@ -198,7 +198,11 @@ def process_closed(project: str, *, limit: int = MOST_AT_ONCE) -> int:
         if task is None or closed is None:
             continue
         now = Task.objects.now_ms() // 1_000
-        results = [new_command_task(project, command, status) for status, command in settled(closed, now)]
+        why = task.error  # Only of one that was cancelled.
+        results = [
+            new_command_task(project, command, status, why if status is CommandStatus.CANCELLED else "")
+            for status, command in settled(closed, now, is_cancelled=bool(why))
+        ]
         try:
             Task.objects.commit(owner=NOBODY, adds=results, deletes=[task_id])
             done += 1

@@ -172,7 +172,7 @@ def _moved(group: str, ids: Sequence[int]) -> int:
 
 
 FAILED = (CommandStatus.FAILED_COUNT, CommandStatus.FAILED_TIME)
-ARCHIVES = dict.fromkeys(FAILED, CommandStatus.FAILED_ARCHIVE) | {
+ARCHIVES = dict.fromkeys((*FAILED, CommandStatus.CANCELLED), CommandStatus.FAILED_ARCHIVE) | {
     CommandStatus.COMPLETED: CommandStatus.COMPLETED_ARCHIVE,
     CommandStatus.COMPLETED_ARCHIVE: CommandStatus.COMPLETED_ARCHIVE,
 }

@@ -18,8 +18,8 @@ UNDO_DAYS = 7  # Bulk operations keep what they replaced.
 OPERATIONS_DAYS = 400  # Bulk operations, without that.
 # Finished jobs and commands.
 GROUPS = (
-    "jobs/*/succeeded=7d jobs/*/failed=30d commands/*/completed_archive=30d commands/*/failed_archive=30d "
-    "commands/*/failed_time=90d commands/*/failed_count=90d"
+    "jobs/*/succeeded=7d jobs/*/failed=30d jobs/*/cancelled=30d commands/*/completed_archive=30d "
+    "commands/*/failed_archive=30d commands/*/failed_time=90d commands/*/failed_count=90d commands/*/cancelled=90d"
 )
 
 FOR_GOOD = "forever"

@@ -100,6 +100,7 @@ VERBS: Mapping[CommandStatus | None, Sequence[str]] = {
     CommandStatus.COMPLETED_ARCHIVE: ["retry"],
     CommandStatus.FAILED_TIME: ["retry"],
     CommandStatus.FAILED_COUNT: ["retry"],
+    CommandStatus.CANCELLED: ["retry"],
 }
 # The numbers that say which changes of a whole project are possible.
 SUMS = {

@@ -45,6 +45,7 @@ LOOKS = {
     JobStatus.STARTED: "claimed",
     JobStatus.SUCCEEDED: "finished",
     JobStatus.FAILED: "failed",
+    JobStatus.CANCELLED: "paused",
 }
 ENDS = {
     How.SUCCEEDED: ("over", "Succeeded"),
@@ -55,6 +56,7 @@ ENDS = {
     How.GIVEN_BACK: ("quiet", "Given back"),
     How.SNOOZED: ("quiet", "Snoozed"),
     How.NOT_STARTED: ("quiet", "Not started"),
+    How.CANCELLED: ("quiet", "Cancelled"),
 }
 # The meaning of the time that a list shows.
 TIMES = {
@@ -63,6 +65,7 @@ TIMES = {
     JobStatus.STARTED: "started",
     JobStatus.SUCCEEDED: "ended",
     JobStatus.FAILED: "ended",
+    JobStatus.CANCELLED: "ended",
 }
 
 

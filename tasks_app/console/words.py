@@ -25,15 +25,17 @@ STATUSES = {
     CommandStatus.FAILED_ARCHIVE: ("expired", "failed, retried"),
     CommandStatus.FAILED_TIME: ("failed", "missed deadline"),
     CommandStatus.FAILED_COUNT: ("failed", "failed too often"),
+    CommandStatus.CANCELLED: ("paused", "will not run"),
 }
 LOOKS = {status: look for status, (look, _) in STATUSES.items()}
 # The diagram: the normal course of a command, and below it the exits, each under the status that it leaves.
 WAY = [CommandStatus(each) for each in ("new", "open", "running", "closed", "completed", "completed_archive")]
 BESIDE = [
-    CommandStatus(each) for each in ("new_stashed", "open_stashed", "failed_archive", "failed_time", "failed_count")
+    CommandStatus(each)
+    for each in ("new_stashed", "open_stashed", "cancelled", "failed_archive", "failed_time", "failed_count")
 ]
 # The columns of the list of projects: unfinished, finished, held back.
-COLUMNS = [*WAY[:5], *reversed(BESIDE[3:]), *BESIDE[:2], WAY[5], BESIDE[2]]
+COLUMNS = [*WAY[:5], *reversed(BESIDE[4:]), BESIDE[2], *BESIDE[:2], WAY[5], BESIDE[3]]
 
 
 def sentences(texts: Iterable[str]) -> str:

@@ -577,8 +577,8 @@ def available_at(timespec_ms: int, now_ms: int) -> int:
 
 def _ending(task: TaskRecord, successor: TaskRecord, change: Change, commit: Commit) -> Ending:
     if successor.group != task.group:
-        is_sent_back = commit.operator is not None and commit.operator.ending is Ending.REQUEUED
-        return Ending.REQUEUED if is_sent_back else Ending.MOVED
+        said = commit.operator.ending if commit.operator else Ending.MOVED
+        return said if said in (Ending.REQUEUED, Ending.CANCELLED) else Ending.MOVED
     if commit.operator is not None:
         return commit.operator.ending
     if change.release:

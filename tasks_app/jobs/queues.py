@@ -15,6 +15,7 @@ from taskstore.types.job_record import (
     FINISHED,
     FUNCTION_LABEL,
     Attempt,
+    How,
     JobRecord,
     JobStatus,
     NotAJob,
@@ -185,12 +186,15 @@ def _listed(task: Any, now_ms: int) -> Job | None:
 
 
 def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = True) -> Job:
+    status = status_of(task.group, task.state(now_ms), is_later=task.available_at_ms > now_ms)
+    if status is JobStatus.CANCELLED and record.under_way:
+        record = record.with_attempt(replace(record.under_way, how=How.CANCELLED, ended=task.made_at_ms))
     attempt = record.attempts[-1] if record.attempts else Attempt()
     return Job(
         id=task.origin,
         task=task.id,
         queue=queue_of(task.group) or "",
-        status=status_of(task.group, task.state(now_ms), is_later=task.available_at_ms > now_ms),
+        status=status,
         **{name: getattr(record, name) for name in record.__struct_fields__},
         worker=attempt.worker,
         host=attempt.host,

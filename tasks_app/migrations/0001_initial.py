@@ -157,6 +157,7 @@ trail = [
                         ("requeued", "requeued"),
                         ("deleted", "deleted"),
                         ("purged", "purged"),
+                        ("cancelled", "cancelled"),
                     ],
                     max_length=20,
                 ),

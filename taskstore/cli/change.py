@@ -219,8 +219,8 @@ def follow(session: Session, operation: Operation) -> None:
     try:
         operation = ended(session, operation)
     except KeyboardInterrupt:
-        end, undo = session.typed(f"cancel {operation.id}"), session.typed(f"undo {operation.id}")
-        left = f"operation {operation.id} continues on the server: `{end}` cancels it, `{undo}` undoes it"
+        end, undo = session.typed(f"stop {operation.id}"), session.typed(f"undo {operation.id}")
+        left = f"operation {operation.id} continues on the server: `{end}` stops it, `{undo}` undoes it"
         raise Interrupted(left) from None
     session.tell([as_json(operation)])
     for line in result(session, operation):
@@ -281,9 +281,9 @@ def undo(session: Session, operation: int, reason: str) -> None:
     follow(session, begun)
 
 
-@command("cancel", needs=Scope.OPERATE)
+@command("stop", needs=Scope.OPERATE)
 @click.argument("operation", type=parameter_types.ID, metavar="N")
-def cancel(session: Session, operation: int) -> None:
+def stop(session: Session, operation: int) -> None:
     """Stop operation N. Changes already made are kept."""
     found = made.one(session, endpoints.OPERATION, NO_OPERATION, id=operation)
     if found.state != RUNNING:

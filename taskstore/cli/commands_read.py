@@ -32,6 +32,7 @@ MEANINGS: Mapping[CommandStatus, str] = {
     CommandStatus.FAILED_ARCHIVE: "failed, and replaced by a retry",
     CommandStatus.FAILED_TIME: "expired before a start or a retry",
     CommandStatus.FAILED_COUNT: "failed too often",
+    CommandStatus.CANCELLED: "cancelled",
     CommandStatus.NEW_STASHED: "stashed",
     CommandStatus.OPEN_STASHED: "stashed",
 }  # In the order in which a command passes through them.

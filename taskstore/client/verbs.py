@@ -404,7 +404,7 @@ class Verbs(BaseClient):
     ) -> Call[AskedPreview]:
         """Preview a bulk operation: how many tasks it would change, and a sample of them.
 
-        `verb`: requeue, move, edit or purge. Select tasks by `ids`, or by `group`, `state` and the search `q`
+        `verb`: requeue, move, edit, cancel or purge. Select tasks by `ids`, or by `group`, `state` and the search `q`
         together. The only option of a preview is `here` of a requeue, which keeps dead letters in their group instead
         of returning them to the group in which they failed.
         """

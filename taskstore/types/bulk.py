@@ -191,10 +191,24 @@ PURGE = BulkAction(
     where="from",
     is_destructive=True,
 )
+CANCEL = BulkAction(
+    name="cancel",
+    done="Cancelled",
+    doing="Cancelling",
+    help=f"""Cancel tasks: {WHICH}.
+
+    Tasks are deleted. Jobs and commands are kept as cancelled. Workers end cancelled jobs and commands within seconds.
+
+    taskstore cancel group:jobs/mail --reason "wrong addresses"
+    """,
+    effect="Jobs and commands are kept as cancelled, other tasks are deleted. Workers stop what they run of them.",
+    where="in",
+    is_destructive=True,
+)
 # Started from the operation to undo, not from a selection of tasks.
 UNDO = BulkAction(name="undo", done="Restored", doing="Restoring", help="Undo an operation.")
 
-ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, PURGE)}
+ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, CANCEL, PURGE)}
 WORDS = {**ACTIONS, UNDO.name: UNDO}  # The labels of every kind of operation.
 OPTIONS = {option.name: option for action in ACTIONS.values() for option in action.options}
 

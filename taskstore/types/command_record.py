@@ -55,11 +55,18 @@ class CommandStatus(StrEnum):
     FAILED_ARCHIVE = "failed_archive"  # Failed and replaced by a duplicate.
     FAILED_TIME = "failed_time"  # Too late to be started or retried.
     FAILED_COUNT = "failed_count"  # Failed too often.
+    CANCELLED = "cancelled"  # By somebody, before it ended. TDF2 does not know it.
 
 
 OF_LISTS = frozenset({CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING, CommandStatus.CLOSED})
 FINAL = frozenset(
-    {CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE, CommandStatus.FAILED_TIME, CommandStatus.FAILED_COUNT}
+    {
+        CommandStatus.COMPLETED,
+        CommandStatus.COMPLETED_ARCHIVE,
+        CommandStatus.FAILED_TIME,
+        CommandStatus.FAILED_COUNT,
+        CommandStatus.CANCELLED,
+    }
 )
 BEFORE_A_RUN = frozenset(
     {
@@ -70,9 +77,11 @@ BEFORE_A_RUN = frozenset(
         CommandStatus.RUNNING,
     }
 )
-# Possibly without a run, because it was too late. A retry moves such commands to the archive.
-MAYBE_TOO_LATE = frozenset({CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE})
-RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless it was too late for one.
+# Possibly without a run, because it was too late or cancelled. A retry moves such commands to the archive.
+MAYBE_WITHOUT_RUN = frozenset(
+    {CommandStatus.CLOSED, CommandStatus.FAILED_TIME, CommandStatus.FAILED_ARCHIVE, CommandStatus.CANCELLED}
+)
+RESULTS = FINAL | {CommandStatus.FAILED_ARCHIVE}  # With a run, unless there was none.
 
 
 class NotACommand(ValueError):
@@ -265,6 +274,17 @@ def output_group(project: str) -> str:
     return f"{PREFIX}{project}/{OUTPUT}"
 
 
+def cancelled_group(group: str) -> str | None:
+    """Return the group to which a command or a list of this group moves when it is cancelled; None for other groups.
+
+    A list moves to the closed ones, from which its commands are settled: an error says that it was cancelled.
+    """
+    place = place_of(group)
+    if place is None or place[1] not in BEFORE_A_RUN:
+        return None
+    return group_of(place[0], CommandStatus.CLOSED if place[1] in OF_LISTS else CommandStatus.CANCELLED)
+
+
 def place_of(group: str) -> tuple[str, str] | None:
     """Return the project and the last part of the group's name: a status or `output`. None for other groups."""
     project, _, end = group.removeprefix(PREFIX).rpartition("/")
@@ -292,15 +312,17 @@ def why_misplaced(status: CommandStatus, command: Command) -> str | None:
     """Return why the command can't have this status; None if it can."""
     if status in BEFORE_A_RUN and command.run:
         return f"must not have a run: its status is {status}"
-    if status not in BEFORE_A_RUN | MAYBE_TOO_LATE and not command.run:
+    if status not in BEFORE_A_RUN | MAYBE_WITHOUT_RUN and not command.run:
         return f"must have a run: its status is {status}"
     return None
 
 
-def new_command_task(project: str, command: Command, status: CommandStatus = CommandStatus.NEW) -> NewTask:
-    """Return a new task for a command in this status."""
+def new_command_task(
+    project: str, command: Command, status: CommandStatus = CommandStatus.NEW, error: str = ""
+) -> NewTask:
+    """Return a new task for a command in this status. `error`: who has cancelled it, and why."""
     labels = {COMMAND_LABEL: command.first_id, **({LIST_LABEL: command.list} if command.list else {})}
-    return NewTask(group=group_of(project, status), data=command.encode(), labels=labels)
+    return NewTask(group=group_of(project, status), data=command.encode(), labels=labels, error=error)
 
 
 def new_list_task(project: str, made: CommandList, status: CommandStatus = CommandStatus.OPEN) -> NewTask:
@@ -318,13 +340,19 @@ def list_labels(made: CommandList) -> Mapping[str, str]:
     return {LIST_LABEL: made.name, **sizes, **({DONE_LABEL: str(made.done)} if made.done else {})}
 
 
-def settled(closed: CommandList, now: int) -> Sequence[tuple[CommandStatus, Command]]:
-    """Return the commands of a closed list with their next statuses, and the duplicates of failed ones as new."""
-    return [
-        fate
-        for command in closed.commands
-        for fate in fates_of(replace(command, list=closed.directory if command.run else ""), now)
-    ]
+def settled(closed: CommandList, now: int, *, is_cancelled: bool = False) -> Sequence[tuple[CommandStatus, Command]]:
+    """Return the commands of a closed list with their next statuses, and the duplicates of failed ones as new.
+
+    Of a list that was cancelled nothing is to run again: what has not succeeded is cancelled, too.
+    """
+    commands = [replace(command, list=closed.directory if command.run else "") for command in closed.commands]
+    if is_cancelled:
+        succeeded = CommandStatus.COMPLETED
+        return [
+            (succeeded if command.run and not command.run.failed else CommandStatus.CANCELLED, command)
+            for command in commands
+        ]
+    return [fate for command in commands for fate in fates_of(command, now)]
 
 
 def fates_of(command: Command, now: int) -> Sequence[tuple[CommandStatus, Command]]:

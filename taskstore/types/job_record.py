@@ -43,9 +43,10 @@ class JobStatus(StrEnum):
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
-FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED})
+FINISHED = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED})
 
 
 class OnLost(StrEnum):
@@ -63,6 +64,7 @@ class How(StrEnum):
     DIED = "died"  # Its process ended early: killed, out of memory, os._exit.
     TIMED_OUT = "timed out"
     LOST = "lost"  # Its worker died, or lost the lease.
+    CANCELLED = "cancelled"  # Somebody cancelled the job. Its record says so only once it is requeued.
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
     SNOOZED = "snoozed"  # The function is to be called again later. Does not count as an attempt.
     NOT_STARTED = "not started"  # Its worker died before it recorded the start. Does not count as an attempt.
@@ -200,7 +202,10 @@ class JobRecord(Record, frozen=True, kw_only=True):
             self,
             args=self.args if args is None else args,
             kwargs=self.kwargs if kwargs is None else kwargs,
-            attempts=(*self.attempts[:-1], *(replace(last, final=True) for last in self.attempts[-1:])),
+            attempts=(
+                *self.attempts[:-1],
+                *(replace(last, final=True, how=last.how or How.CANCELLED) for last in self.attempts[-1:]),
+            ),
             result=None,
             error=None,
             log="",
@@ -239,9 +244,9 @@ def finished_group(queue: str, status: JobStatus) -> str:
     return f"{PREFIX}{queue}/{status}"
 
 
-def groups_of(queue: str) -> tuple[str, str, str]:
-    """Return the groups of a queue's unfinished, succeeded and failed jobs."""
-    return (queue_group(queue), finished_group(queue, JobStatus.SUCCEEDED), finished_group(queue, JobStatus.FAILED))
+def groups_of(queue: str) -> tuple[str, ...]:
+    """Return the groups of a queue's unfinished jobs, and of its finished ones by status."""
+    return (queue_group(queue), *(finished_group(queue, status) for status in JobStatus if status in FINISHED))
 
 
 def queue_of(group: str) -> str | None:

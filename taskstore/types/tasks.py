@@ -32,7 +32,10 @@ from .scalars import (
 
 
 class Ending(StrEnum):
-    """How a task ended. All but `deleted` and `purged` leave a successor."""
+    """How a task ended.
+
+    It has a successor, unless it was deleted or purged, or cancelled and is neither a job nor a command.
+    """
 
     CLAIMED = "claimed"
     RENEWED = "renewed"
@@ -42,6 +45,7 @@ class Ending(StrEnum):
     REQUEUED = "requeued"
     DELETED = "deleted"
     PURGED = "purged"
+    CANCELLED = "cancelled"
 
 
 class State(StrEnum):
@@ -87,9 +91,9 @@ FAILED_FROM = "failed_from"  # The label of a dead letter with the group in whic
 
 # The last part of the names of groups with finished jobs and commands.
 RESULTS = {
-    "jobs": frozenset({"succeeded", "failed"}),
+    "jobs": frozenset({"succeeded", "failed", "cancelled"}),
     "commands": frozenset(
-        {"completed", "completed_archive", "failed_archive", "failed_time", "failed_count", "output"}
+        {"completed", "completed_archive", "failed_archive", "failed_time", "failed_count", "cancelled", "output"}
     ),
 }
 

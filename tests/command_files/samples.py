@@ -9,7 +9,7 @@ from taskstore.types.command_record import (
     BEFORE_A_RUN,
     ID,
     LONGEST_ID,
-    MAYBE_TOO_LATE,
+    MAYBE_WITHOUT_RUN,
     OF_LISTS,
     Command,
     CommandList,
@@ -50,7 +50,7 @@ def in_status(status):
     """Commands as they are in a status."""
     if status in BEFORE_A_RUN:
         return UNRUN
-    return st.one_of(UNRUN, RUN) if status in MAYBE_TOO_LATE else RUN
+    return st.one_of(UNRUN, RUN) if status in MAYBE_WITHOUT_RUN else RUN
 
 
 def lists(status):

@@ -80,7 +80,7 @@ def test_a_wrong_task_is_named_with_its_line(tmp_path, content, told):
         ("new/1_0.out", "new/1_0.out: needs new/1_0.task, which does not exist"),
         ("completed/1_0.err", "completed/1_0.err: needs completed/1_0.task, which does not exist"),
         ("new/5/1_0.task", "new/5: must be a file"),
-        ("old/1_0.task", "old: must be one of closed, completed"),
+        ("old/1_0.task", "old: must be one of cancelled, closed, completed"),
         ("new", "new: must be a directory"),
         ("open/1_0.task", "open/1_0.task: must be a directory"),
         ("open/5_ann_3/1_0.task", "open/5_ann_3: must be a valid name of a list with the status open"),

@@ -13,6 +13,7 @@ AGREED = {
     "requeue": {},
     "move": {"to": "reports"},
     "edit": {"set_error": "1", "error": "known"},
+    "cancel": {"typed": "mail"},
     "purge": {"typed": "mail"},
 }
 BOB = 2624

@@ -23,7 +23,7 @@ def test_the_list_has_each_job_with_its_status_and_the_tabs_count_them(operator)
     jobs = one_of_each()
     text = text_of(operator, "jobs")
     assert all(f'id="job-{job_id}"' in text for job_id in jobs.values())
-    assert text.count('<span class="tab-count">1</span>') == 5
+    assert text.count('<span class="tab-count">1</span>') == 6
     assert "KeyError: &#x27;to&#x27;" in text
     assert 'data-hx-trigger="every 5s"' in text
 

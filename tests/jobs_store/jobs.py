@@ -74,10 +74,18 @@ def one_of_each() -> dict[JobStatus, int]:
     return {
         JobStatus.SUCCEEDED: succeeded(),
         JobStatus.FAILED: failed(),
+        JobStatus.CANCELLED: cancelled(),
         JobStatus.STARTED: begun(),
         JobStatus.PENDING: enqueued(),
         JobStatus.SCHEDULED: enqueued(at_ms=-60_000),
     }
+
+
+def cancelled() -> int:
+    job_id = enqueued()
+    moved = Change(id=job_id, group=finished_group("default", JobStatus.CANCELLED), error="cancelled by olaf")
+    Task.objects.commit(owner=ANN, updates=[moved])
+    return job_id
 
 
 def begun() -> int:

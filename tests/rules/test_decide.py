@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 EVERY_KIND_OF_ANSWER = {"done", "duplicate", "nothing to claim", "changes", "deletes", "depends", "owned", "bugs"}
 # Requeued is what the console calls a change of its own.
-EVERY_ENDING = set(Ending) - {Ending.REQUEUED}
+EVERY_ENDING = set(Ending) - {Ending.REQUEUED, Ending.CANCELLED}
 
 
 def check_sequences(most: int) -> Counter[str]:

@@ -60,7 +60,7 @@ def test_too_much_is_refused_at_once(play):
 
 
 def test_what_has_arrived_is_done_before_the_writer_stops(play):
-    answers = []
+    answers = list[asyncio.Future[Any]]()
 
     async def scenario(writer):
         answers.extend(asyncio.ensure_future(writer.submit(adding(b"1"))) for _ in range(8))

@@ -410,7 +410,7 @@ class ProjectWriter:
     def write(self, entries: Iterable[Entry]) -> None:
         """Write all entries. Raises NotFiles, which lists everything that can't be written."""
         self.root.mkdir()
-        for status in CommandStatus:
+        for status in set(CommandStatus) - {CommandStatus.CANCELLED}:  # Which TDF2 does not know.
             (self.root / status).mkdir()
         for status, entry in entries:
             if isinstance(entry, Command):
@@ -439,7 +439,7 @@ class ProjectWriter:
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")
         if not self.problems:
-            directory.mkdir(exist_ok=True)
+            directory.mkdir(exist_ok=True, parents=True)
             for end, content in _files(command):
                 if content:
                     (directory / (command.id + end)).write_bytes(content)

@@ -139,8 +139,8 @@ def test_tasks_are_requeued_for_later(command, ann):
         (1, ("edit", "group:nowhere", "--priority", "1", "--yes"), "no matching tasks"),
         (1, ("edit", "999999", "--priority", "1", "--yes"), "task 999999 does not exist, or its history"),
         (1, ("undo", "7"), "operation 7 does not exist: `taskstore operations --url"),
-        (1, ("cancel", "7"), "operation 7 does not exist: `taskstore operations --url"),
-        (2, ("cancel", "9" * 30), f"must be between 1 and {2**63 - 1}, not 999"),
+        (1, ("stop", "7"), "operation 7 does not exist: `taskstore operations --url"),
+        (2, ("stop", "9" * 30), f"must be between 1 and {2**63 - 1}, not 999"),
     ],
 )
 def test_what_can_not_be_done_changes_nothing(command, ann, code, arguments, words):
@@ -169,7 +169,7 @@ def test_the_purge_of_a_group_wants_its_name_and_is_undone(command, ann, typing)
     assert (again.code, again.err) == (1, f"taskstore: operation {number}: it was already undone\n")
 
 
-def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch):
+def test_one_that_goes_on_is_left_or_stopped(command, ann, served, monkeypatch):
     ann.commit(adds=[NewTask(group="mail")] * 3)
     # Nobody runs it on here: as if it took long.
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 0)
@@ -180,13 +180,13 @@ def test_one_that_goes_on_is_left_or_cancelled(command, ann, served, monkeypatch
         told = command(*asked)
     [operation] = ann.operations().operations
     here = f"--url {served.url} --token TOKEN"
-    left = f"operation {operation.id} continues on the server: `taskstore cancel {operation.id} {here}` cancels it"
+    left = f"operation {operation.id} continues on the server: `taskstore stop {operation.id} {here}` stops it"
     assert (told.code, left in told.err) == (130, True)
-    told = command("cancel", str(operation.id))
+    told = command("stop", str(operation.id))
     assert (told.code, ann.operation(operation.id).state) == (0, "cancelled")
     assert told.words[0] == "done 2, skipped 0, failed 0 (cancelled)"
     assert ann.operation(operation.id).cancelled_by == "token:Ann"
-    told = command("cancel", str(operation.id))
+    told = command("stop", str(operation.id))
     assert (told.code, told.err) == (1, f"taskstore: operation {operation.id} has already ended: it is cancelled\n")
 
 
