@@ -10,11 +10,11 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from django.db import Error, close_old_connections
 
@@ -24,9 +24,10 @@ from taskstore.errors import StoreUnavailable
 from taskstore.types.groups import ClientStatus
 from taskstore.types.history import History
 from taskstore.types.progress import Progress
-from taskstore.types.tasks import Task, answer_of
+from taskstore.types.tasks import Cancelled, Task, answer_of
 
 from .commands import progress as sharing
+from .control.cancelling import watch
 from .control.progress import Reports, report
 from .core.operations import Claim, Commit, ResendKey, TaskRecord, told_task
 from .database import dialect_of
@@ -40,6 +41,8 @@ from .reading.search.finding import find
 from .schedules import Scheduler
 from .writer.connection import ended
 from .writer.writer import Writer
+
+T = TypeVar("T")
 
 LOOK_EVERY_S = 0.05  # At the file of SQLite, whether another process has written.
 
@@ -86,6 +89,12 @@ class LocalStore:
         resend = ResendKey(f"local/{key}", digest=key) if key else None
         commit = Commit(owner=self.id if client_id is None else client_id, key=resend, **kept)
         return list(map(told_task, StoredTask.objects.with_data(StoredTask.objects.perform(commit))))
+
+    def cancelled(self, *, after: str = "", wait_ms: int = 0) -> Cancelled:
+        return self._awaited(watch.cancelled(self.id, after, wait_ms))
+
+    def _awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._ready.result()[0]).result()
 
     def tasks(self, ids: Iterable[int]) -> list[Task | None]:
         with _fresh_connections():
@@ -157,33 +166,34 @@ class LocalStore:
 
 
 class ClaimingStore(LocalStore):
-    """Claims on the writer of another store, and can break off a claim that waits. See `LocalStore.for_claims`."""
+    """Waits on the writer of another store, and can break that off. See `LocalStore.for_claims`."""
 
     def __init__(self, store: LocalStore) -> None:
         self.id, self._using, self._ready, self._thread = store.id, store._using, store._ready, store._thread
-        self._claim: Future[list[TaskRecord]] | None = None
+        self._waiting: Future[Any] | None = None
         self._has_ended = False
 
     def hang_up(self) -> None:
-        """Break off the claim that another thread waits for, and refuse all further ones with StoreUnavailable.
+        """Break off what another thread waits for, and refuse all further ones with StoreUnavailable.
 
         The writer gives back what a claim took that was broken off.
         """
         self._has_ended = True
-        if self._claim:
-            self._claim.cancel()
+        if self._waiting:
+            self._waiting.cancel()
 
     def close(self) -> None:
         """Leave the writer running: it is the other store's."""
 
     def _perform(self, claim: Claim) -> list[TaskRecord]:
-        if not self._has_ended:
-            loop, _ = self._ready.result()
-            self._claim = asyncio.run_coroutine_threadsafe(StoredTask.objects.aperform(claim), loop)
-            if self._has_ended:  # Since the first look: `hang_up` may have missed this claim.
-                self._claim.cancel()
-            with suppress(CancelledError):
-                return self._claim.result()
+        return self._awaited(StoredTask.objects.aperform(claim))
+
+    def _awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        self._waiting = waiting = asyncio.run_coroutine_threadsafe(work, self._ready.result()[0])
+        if self._has_ended:  # `hang_up` may have missed this one.
+            waiting.cancel()
+        with suppress(CancelledError):
+            return waiting.result()
         raise StoreUnavailable("this store has been stopped")
 
 

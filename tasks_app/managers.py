@@ -1,10 +1,11 @@
 """The words of Python callers: the verbs (`TaskManager`) and an operator's words (`TaskQuerySet`).
 
-Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `afind`, `agroup`, `agroups`.
+Each verb has an async twin with an `a` in front: `acommit`, `aclaim`, `acancel`, `afind`, `agroup`, `agroups`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
@@ -20,10 +21,11 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
-from taskstore.errors import Immutable, TaskStoreError, refuse
+from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
+from taskstore.types.cancelling import error_of, kept_in
 from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
-from taskstore.types.tasks import Change, NewTask, Order, Standing, State
+from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, Order, Standing, State, holds_results
 
 from . import database
 from .core.meters import meters
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 
 READ_AT_ONCE = 100
+PATIENCE_S = 5.0  # With workers that keep changing tasks that are to be cancelled.
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -219,6 +222,49 @@ class TaskManager(models.Manager["Task"]):
         )
         return self._models(self.perform(commit))
 
+    def cancel(
+        self,
+        ids: Iterable[int],
+        *,
+        by: str = "",
+        reason: str = "",
+        scope: GroupScope = EVERY_GROUP,
+        ends_leases: bool = True,
+    ) -> list[int]:
+        """Cancel tasks, each named by its present id or the first one of its chain: all of them, or none.
+
+        Jobs and commands are kept as cancelled, with `by` and `reason` in their error; others are deleted. A worker
+        that holds one learns of it within a second: it ends what it runs, and what it commits is refused.
+
+        Returns the present ids of those that were cancelled; the others have ended already. Raises Forbidden when one
+        may not be changed, or is leased and `ends_leases` is false, and StoreBusy when workers keep changing them.
+        Source: contract.md section 9.
+        """
+        wanted = list(dict.fromkeys(ids))
+        refuse(task_ids("ids", wanted))
+        operator = Operator(name=by, ending=Ending.CANCELLED, reason=reason, overrides=ends_leases)
+        end_s = time.monotonic() + PATIENCE_S
+        while True:
+            tasks = self.get_queryset().within(scope).of_chains(wanted).only("id", "group")
+            living = {task.id: kept_in(task.group) for task in tasks if not holds_results(task.group)}
+            for group in filter(None, living.values()):
+                if not scope.allows(group):
+                    raise Forbidden(f'to cancel it, the token needs access to the group "{group}", which keeps it')
+            error = error_of(by, reason)
+            updates = [
+                Change(id=task_id, group=group, error=error, release=True) for task_id, group in living.items() if group
+            ]
+            deletes = [task_id for task_id, group in living.items() if not group]
+            try:
+                if living:
+                    self.commit(owner=NOBODY, updates=updates, deletes=deletes, scope=scope, operator=operator)
+                return sorted(living)
+            except CommitRefused as refused:
+                if owned := refused.refusal.owned:
+                    raise Forbidden(f"task {owned[0]} is leased: to cancel it takes the scope operate") from None
+                if time.monotonic() > end_s:
+                    raise StoreBusy("workers keep changing these tasks: try again later") from None
+
     def claim(
         self,
         groups: str | Iterable[str],
@@ -338,6 +384,9 @@ class TaskManager(models.Manager["Task"]):
     async def aclaim(self, groups: str | Iterable[str], **asked: Any) -> list[Task]:
         claim = Claim(groups=_names(groups), **_as_values(asked))
         return await sync_to_async(self._models)(await self.aperform(claim))
+
+    async def acancel(self, ids: Iterable[int], **asked: Any) -> list[int]:
+        return await sync_to_async(self.cancel)(ids, **asked)
 
     async def aperform(self, operation: Operation, *, is_checked: bool = False) -> list[TaskRecord]:
         writer = running(self.writing_alias)

@@ -250,6 +250,17 @@ class EndedTask(models.Model):
         return self.leased_since_ms > 0
 
 
+class CancelledTask(models.Model):
+    """The last id of a leased task that was cancelled, for the worker that held it. It is kept for an hour."""
+
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)
+    owner = models.BigIntegerField()
+    at_ms = models.BigIntegerField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.id} of {self.owner}"
+
+
 class KeptAnswer(models.Model):
     """The answer to a request with an idempotency key."""
 

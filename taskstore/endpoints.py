@@ -54,6 +54,8 @@ from .types.requests import (
     Add,
     Asked,
     ById,
+    CancelledRequest,
+    CancelRequest,
     ClaimRequest,
     ClientRequest,
     GroupByQuery,
@@ -68,7 +70,7 @@ from .types.requests import (
 )
 from .types.scalars import ONE_PART, Action
 from .types.schedules import ReasonBySchedule, Schedule, ScheduleByName, ScheduleRequest
-from .types.tasks import Imported, Outcome, Task
+from .types.tasks import Cancelled, Imported, Outcome, Task
 
 P = ParamSpec("P")
 AskedT = TypeVar("AskedT", bound=Asked, covariant=True)
@@ -243,6 +245,14 @@ IMPORT = Endpoint("import", "POST /import", ImportFile, Imported, Action.WORK, l
     says="Add the tasks of an NDJSON file: all of them in one commit, or none.\n\n"
          "Each line is an add as for `/update`. Fields that only the server sets are ignored, so a file from `/export` "
          "can be sent unchanged. `errors` names the first wrong lines and their fields.")
+CANCEL = Endpoint("cancel", "POST /cancel", CancelRequest, Cancelled, Action.WORK, repeat=Repeat.SAFE,
+    says="Cancel tasks: all of them, or none.\n\n"
+         "Jobs and commands are kept as cancelled, others are deleted. `ids` in the response are those that were "
+         "cancelled; the others had ended already. To cancel a leased task takes the scope `operate`: its worker ends "
+         "what it runs within 2 s, and what it commits is refused.")
+CANCELLED = Endpoint("cancelled", "GET /cancelled", CancelledRequest, Cancelled, Action.SEE,
+    says="The leased tasks of a client that were cancelled within the last minute or, with `after`, since the previous "
+         "response. A worker that asks again and again with `wait` learns of each within a second.")
 HEARTBEAT = Endpoint("heartbeat", "PUT /clients/{clientid}", ClientRequest, ClientStatus, Action.WORK,
     says="Send a heartbeat: report that a worker is alive, and describe it. It replaces the previous report.")
 PROGRESS = Endpoint("progress", "PUT /progress/{id}", ProgressRequest, Progress, Action.WORK,
@@ -391,6 +401,8 @@ ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
     UPDATE,
     CLAIM,
     IMPORT,
+    CANCEL,
+    CANCELLED,
     HEARTBEAT,
     PROGRESS,
     CLIENTS,

@@ -16,6 +16,7 @@ FILLED = (
     "tasks_app_bulkoperation",
     "tasks_app_bulkitem",
     "tasks_app_keptanswer",
+    "tasks_app_cancelledtask",
     "tasks_app_pausedgroup",
     "tasks_app_countdelta",
     "tasks_app_grouptotal",

@@ -238,6 +238,7 @@ REST = {
     "pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
     "resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
     "bulk": ("requeue", bulk_over_rest),
+    "cancel": ("cancel", lambda world: world.operator.post("/cancel", {"ids": [world.held.id]})),
     "requeue_job": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
     "delete_job": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
     "reopen_command_list": ("reopen", reopened),

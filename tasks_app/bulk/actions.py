@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk
 from taskstore.types.bulk import BulkAction, Option
-from taskstore.types.command_record import cancelled_group
-from taskstore.types.job_record import JobStatus, finished_group, group_to_wait_in, queue_of
+from taskstore.types.cancelling import error_of, kept_in
+from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
 from taskstore.types.sentences import group_name, text
 from taskstore.types.tasks import (
@@ -282,13 +282,7 @@ def cancelled(task: Task, by: str, reason: str) -> Change | int | Skip:
     group = kept_in(task.group)
     if group is None:
         return task.id
-    return Change(id=task.id, group=group, error=f"cancelled by {by}{': ' * bool(reason)}{reason}", release=True)
-
-
-def kept_in(group: str) -> str | None:
-    """Return the group that keeps what is cancelled in this group; None where it is deleted."""
-    queue = queue_of(group)
-    return finished_group(queue, JobStatus.CANCELLED) if queue else cancelled_group(group)
+    return Change(id=task.id, group=group, error=error_of(by, reason), release=True)
 
 
 def changed(task: Task, state: State, **changes: Any) -> Change:

@@ -65,6 +65,7 @@ class Operator:
     """A person, or a program in a person's place, who may override owners. The trail keeps it."""
 
     name: str
+    overrides: bool = True  # False: owners have a say as ever.
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.

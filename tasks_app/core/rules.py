@@ -278,7 +278,7 @@ def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
 
 def _respected_ids(commit: Commit) -> Iterable[int]:
     """The ids of the tasks whose owners have a say."""
-    if commit.operator is None:
+    if commit.operator is None or not commit.operator.overrides:
         return commit.changed_ids
     if not isinstance(commit, Update):
         return ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from taskstore.errors import TaskStoreError
-from taskstore.types.tasks import Refusal
+from taskstore.types.tasks import Ending, Refusal
 
 from ..conf import retention
 from ..core import idempotency
@@ -79,6 +79,7 @@ class Written:
     kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
     items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS; see Dialect.note_key_groups.
+    cancelled: list[Row] = field(default_factory=list)  # CANCELLED_COLUMNS
     taken: list[Row] = field(default_factory=list)  # TAKEN_COLUMNS; the place is that of the draft in drafts.
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
     work: Work = NOTHING
@@ -157,6 +158,8 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
             written.keep_payload(task.payload, now_ms + LET_GO_MS, gone=1)
         if task.unique and (place is None or not effect.drafts[place].unique):
             written.freed.append((task.origin, task.id, ending.value, task.group))
+        if ending is Ending.CANCELLED and task.leased:
+            written.cancelled.append((task.id, task.owner, now_ms))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
         successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place

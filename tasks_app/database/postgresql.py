@@ -23,6 +23,7 @@ from .postgresql_arrays import Doubts
 from .postgresql_claims import Candidates
 from .rows import (
     ANSWERED_COLUMNS,
+    CANCELLED_COLUMNS,
     COLUMNS,
     DELTA_COLUMNS,
     ENDED_COLUMNS,
@@ -116,6 +117,12 @@ ITEMISED = f"""
         SELECT * FROM unnest({arrays(ITEM_COLUMNS)})
     )
 """
+CANCELLED = f"""
+    cancelled AS (
+        INSERT INTO tasks_app_cancelledtask ({", ".join(CANCELLED_COLUMNS)})
+        SELECT * FROM unnest({arrays(CANCELLED_COLUMNS)})
+    )
+"""
 STORED = f"""
     stored AS (
         INSERT INTO tasks_app_payload (id, data, size)
@@ -168,6 +175,8 @@ def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]
         yield COUNTED, _values(DELTA_COLUMNS, written.deltas, array)
     if written.items:
         yield ITEMISED, _values(ITEM_COLUMNS, written.items, array)
+    if written.cancelled:
+        yield CANCELLED, _values(CANCELLED_COLUMNS, written.cancelled, array)
     if any(draft.payload == OWN_ID for draft in written.drafts):
         sizes = [json_size(draft.whole_data) if draft.payload == OWN_ID else 0 for draft in written.drafts]
         yield STORED, [array("bigint", sizes)]

@@ -32,6 +32,7 @@ from .claim_pools import (
 )
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .rows import (
+    CANCELLED_COLUMNS,
     COLUMNS,
     DELTA_COLUMNS,
     ENDED_COLUMNS,
@@ -283,6 +284,7 @@ class SQLite(Dialect):
             *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
             *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
             *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
+            *_insertions("tasks_app_cancelledtask", CANCELLED_COLUMNS, written.cancelled),
             *self.freeing(written),
             *_insertions(
                 "tasks_app_uniquekey",

@@ -340,6 +340,14 @@ workers = [
         },
     ),
     migrations.CreateModel(
+        name="CancelledTask",
+        fields=[
+            ("id", IdField(primary_key=True, serialize=False)),
+            ("owner", models.BigIntegerField()),
+            ("at_ms", models.BigIntegerField(db_index=True)),
+        ],
+    ),
+    migrations.CreateModel(
         name="KeptAnswer",
         fields=[
             ("key", KeyField(primary_key=True, serialize=False)),

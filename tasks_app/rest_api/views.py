@@ -19,6 +19,8 @@ from taskstore.types.history import ExportRequest, History, SearchPage, SearchRe
 from taskstore.types.progress import Progress
 from taskstore.types.requests import (
     ById,
+    CancelledRequest,
+    CancelRequest,
     ClientRequest,
     GroupByQuery,
     GroupRequest,
@@ -29,10 +31,10 @@ from taskstore.types.requests import (
     ReasonByGroup,
     TasksRequest,
 )
-from taskstore.types.tasks import NOBODY, Imported
+from taskstore.types.tasks import NOBODY, Cancelled, Imported
 
 from ..commands.progress import hear
-from ..control import pauses
+from ..control import cancelling, pauses
 from ..control.progress import progress_of, report
 from ..core.operations import EVERY_GROUP, Duplicate, GroupScope, TaskRecord, as_seen
 from ..core.room import answer_size, fitting, size_of_task
@@ -191,6 +193,17 @@ def progress(asked: ProgressRequest, who: Who) -> Progress:
     if reported is None:
         raise no_task(asked.id, who.scope)
     return reported
+
+
+@serves(endpoints.CANCEL)
+def cancel(asked: CancelRequest, who: Who) -> Cancelled:
+    return Cancelled(ids=tuple(cancelling.cancel(asked.ids, who.actor.because(asked.reason))))
+
+
+@serves(endpoints.CANCELLED)
+async def cancelled(asked: CancelledRequest, who: Who) -> Cancelled:
+    refuse_owner(who.scope, asked.clientid)
+    return await cancelling.watch.cancelled(asked.clientid, asked.after, asked.wait)
 
 
 # ---- Searches and files

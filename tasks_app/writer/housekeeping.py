@@ -65,6 +65,7 @@ STEP_OF_TASKS = 1_000  # Each adds a row to the history.
 DAY_MS = 24 * 60 * MINUTE_MS
 DAY_MINUTES = 24 * 60
 WORK_KEPT_MINUTES = 60
+CANCELLED_MS = 60 * MINUTE_MS
 HISTORY_ROWS = 10_000_000  # On SQLite.
 
 # A step of work. It returns whether there is more.
@@ -127,6 +128,7 @@ def chores(dialect: Dialect) -> list[Chore]:
     """Return the chores of one round, which delete what has expired."""
     return [
         forget_answers,
+        forget_cancelled,
         forget_payloads,
         forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
@@ -155,6 +157,12 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - retention.key_ms()
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+def forget_cancelled(dialect: Dialect) -> Steps[bool]:
+    """Delete what was kept for workers that held a cancelled task: those that have not asked are gone."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return (yield from _forget("tasks_app_cancelledtask", "id", "at_ms < %s", [now_ms - CANCELLED_MS]))
 
 
 def forget_payloads(dialect: Dialect) -> Steps[bool]:

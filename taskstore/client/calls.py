@@ -18,7 +18,7 @@ from msgspec.json import Decoder
 from ..endpoints import Endpoint, Repeat
 from ..errors import refuse
 from ..types.checks import Walk
-from ..types.requests import Asked, ClaimRequest, WithData
+from ..types.requests import Asked, CancelledRequest, ClaimRequest, WithData
 from ..types.scalars import MOST_WAIT_MS
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Call(Generic[T]):
                 yield self
             else:
                 wait_ms = min(left_ms, MOST_WAIT_MS)
-                assert isinstance(self.asked, ClaimRequest)  # noqa: S101 - No other call waits.
+                assert isinstance(self.asked, ClaimRequest | CancelledRequest)  # noqa: S101 - No other call waits.
                 asked = structs.replace(self.asked, wait=wait_ms)
                 yield replace(self, asked=asked, key=new_key(), wait_ms=wait_ms)
             left_ms = int((until_s - time.monotonic()) * 1000)

@@ -21,6 +21,7 @@ from ..types.history import AuditRequest
 from ..types.progress import Progress, problems_of
 from ..types.requests import (
     AddOrMove,
+    CancelledRequest,
     ClaimRequest,
     ClientRequest,
     ImportFile,
@@ -30,7 +31,19 @@ from ..types.requests import (
     Update,
     UpdateRequest,
 )
-from ..types.tasks import NAMED, Change, Imported, NewTask, Order, Outcome, Problem, State, Task, ids_without_delete
+from ..types.tasks import (
+    NAMED,
+    Cancelled,
+    Change,
+    Imported,
+    NewTask,
+    Order,
+    Outcome,
+    Problem,
+    State,
+    Task,
+    ids_without_delete,
+)
 from .calls import Call, asking, calls, decoder, encoded, verb, verb_or_none
 from .errors import UnexpectedAnswer
 from .transport import BaseClient
@@ -180,6 +193,7 @@ class Verbs(BaseClient):
     stats = verb(endpoints.STATS)
     task = verb_or_none(endpoints.TASK)
     history = verb_or_none(endpoints.HISTORY)
+    cancel = verb(endpoints.CANCEL)
     search = verb(endpoints.SEARCH)
     clients = verb(endpoints.CLIENTS)
     pause = verb(endpoints.PAUSE)
@@ -351,6 +365,15 @@ class Verbs(BaseClient):
             )
             lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
         return Call.of(endpoints.IMPORT, ImportFile(group or None), lines=lines)
+
+    @calls
+    def cancelled(self, *, after: str = "", wait_ms: int = 0) -> Call[Cancelled]:
+        """Return the tasks that were cancelled while this client held them: their last ids, perhaps none.
+
+        `after`: the one of the previous answer, for later ones only. `wait_ms`: how long to wait for one.
+        """
+        asked = CancelledRequest(clientid=self.id, after=after, wait=wait_ms)
+        return Call.of(endpoints.CANCELLED, asked, wait_ms=wait_ms)
 
     @calls
     def heartbeat(

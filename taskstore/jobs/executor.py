@@ -244,7 +244,10 @@ class Jobs:
         """Return the result of a job, unless its lease is lost."""
         work, task = attempt, self._engine.keeper.let_go(attempt)
         if work.is_lost:
-            _say_lost(work.job_id)
+            if work.is_cancelled:
+                logger.info("job %d: cancelled", work.job_id)
+            else:
+                _say_lost(work.job_id)
             return None
         tried = replace(
             self._place,

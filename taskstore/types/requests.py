@@ -17,6 +17,7 @@ from .progress import Done, ProgressText
 from .scalars import (
     GROUP_LENGTH,
     INT64_MAX,
+    MOST_WAIT_MS,
     PLAIN,
     ClientText,
     DataBase64,
@@ -124,6 +125,27 @@ class ProgressRequest(Asked, frozen=True, kw_only=True):
     clientid: Int64
     done: Done
     text: ProgressText = ""
+
+
+class CancelRequest(Asked, frozen=True):
+    """The tasks to cancel."""
+
+    ids: Annotated[SomeIds, Meta(description="The present id of each, or the first one of its chain, as of a job.")]
+    reason: Reason = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if not 1 <= len(self.ids) <= limits.changes:
+            yield "ids", f"must have between 1 and {limits.changes} ids, not {len(self.ids)}"
+
+
+class CancelledRequest(Asked, frozen=True, kw_only=True):
+    """Of which client to list cancelled tasks."""
+
+    clientid: Int64
+    after: Annotated[str, Meta(description="The `after` of the previous response: only what came since.")] = ""
+    wait: Annotated[
+        int, Meta(ge=0, le=MOST_WAIT_MS, description="How long to wait until there is something, in milliseconds.")
+    ] = 0
 
 
 class AskedOperation(Asked, frozen=True, kw_only=True):
@@ -365,4 +387,15 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
         return json.dumps(self.info, ensure_ascii=False)
 
 
-prepare(GroupRequest, GroupByQuery, TasksRequest, ProgressRequest, Add, UpdateRequest, ClaimRequest, ClientRequest)
+prepare(
+    GroupRequest,
+    GroupByQuery,
+    TasksRequest,
+    ProgressRequest,
+    CancelRequest,
+    CancelledRequest,
+    Add,
+    UpdateRequest,
+    ClaimRequest,
+    ClientRequest,
+)

@@ -433,6 +433,13 @@ class Duplicate(Struct, frozen=True, kw_only=True):
     ending: str | UnsetType = UNSET
 
 
+class Cancelled(Struct, frozen=True, kw_only=True):
+    """Cancelled tasks."""
+
+    ids: Annotated[Ids, Meta(description="The last id of each.")]
+    after: Annotated[str, Meta(description="Of a list: send it as `after` to learn of later ones only.")] = ""
+
+
 class Imported(Struct, frozen=True, kw_only=True):
     """The result of an import."""
 
@@ -441,4 +448,4 @@ class Imported(Struct, frozen=True, kw_only=True):
     skipped: Annotated[int, Meta(description="The number of lines skipped because their keys were taken.")] = 0
 
 
-prepare(Outcome, Duplicate, Imported)
+prepare(Outcome, Duplicate, Cancelled, Imported)

@@ -1,8 +1,8 @@
 """The engine of every worker. It claims tasks, has an executor run them, renews their leases, reports, and stops.
 
 One thread claims, one renews leases (lease_keeper.py), one sends heartbeats (heartbeat.py), one writes results
-(settling.py), and others run one attempt at a time each, or wait for the process that does. The thread of `run` never
-waits for the store, so that it can end everything in time.
+(settling.py), one waits for news of cancelled tasks, and others run one attempt at a time each, or wait for the process
+that does. The thread of `run` never waits for the store, so that it can end everything in time.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
 AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
 MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
+LONG_S, WATCH_MS = 0.5, 10_000  # Tasks that take longer can be cancelled meanwhile; how long to wait for the news.
 
 
 def nothing(_: Attempt) -> None:
@@ -55,6 +56,7 @@ class Attempt(Held):
     task: Task  # As it was claimed.
     current: Task = field(init=False)
     is_lost: bool = False
+    is_cancelled: bool = False
     taken_at: float = field(default_factory=time.monotonic)
     is_interrupted: bool = False
     is_over: bool = False
@@ -184,6 +186,7 @@ class Engine(Generic[A, R]):
         # A claim that waits when the worker stops must not get what the worker gives back.
         for_claims = getattr(type(store), "for_claims", None)
         self._claiming: Any = for_claims(store) if for_claims else store
+        self._watching: Any = for_claims(store) if for_claims else store  # As it waits, too.
         self.works: set[A] = set()
         self._lines: list[Line[A]] = []
         self._line = self.new_line()  # Of those that need a thread.
@@ -191,6 +194,7 @@ class Engine(Generic[A, R]):
         self._ahead_s = min(AHEAD_S, lease_ms / 1_000 * AHEAD_OF_LEASE)
         self.change = threading.Condition()  # Guards `works`, `stopping` and the two above.
         self.stopping = threading.Event()
+        self._has_ended = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
         self.keeper = Keeper(store, lease_ms)
         self.settling = Settling(store, self.keeper, self._is_patient, self.fail, self._wake)
@@ -221,7 +225,8 @@ class Engine(Generic[A, R]):
         with stopping_by_signals(self.stop), without_looking_at_old_objects():
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
             self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, chores)
-            for part in (self.settling, self.keeper, self._heartbeat, self._claims):
+            self._cancels = threading.Thread(target=self._watch_cancelled, name="cancelled", daemon=True)
+            for part in (self.settling, self.keeper, self._heartbeat, self._claims, self._cancels):
                 part.start()
             logger.info(
                 "%s is processing %s, at most %d at a time", self.name, ", ".join(self.groups), self._executor.at_once
@@ -374,6 +379,22 @@ class Engine(Generic[A, R]):
         else:
             self._line.add(self._executor.begin(attempts))
 
+    # ---- The thread that learns of cancelled tasks
+
+    def _watch_cancelled(self) -> None:
+        after = ""
+        while not self._has_ended.wait(LONG_S):
+            with self.change:
+                if not any(time.monotonic() > attempt.taken_at + LONG_S for attempt in self.works):
+                    continue
+            try:
+                told = self._watching.cancelled(after=after, wait_ms=WATCH_MS)
+                after = told.after
+                self.keeper.lose_cancelled(told.ids)
+            except Exception as problem:  # They are lost when their leases are to be renewed.
+                logger.debug("can't ask for cancelled tasks: %s", problem)
+                self._has_ended.wait(SOON_S)
+
     # ---- The threads that work
 
     def _work(self) -> None:
@@ -421,8 +442,13 @@ class Engine(Generic[A, R]):
             logger.warning("the store is not responding: other workers get unreported tasks when their leases end")
         self._heartbeat.stop()
         self.keeper.stop()
-        if self._claiming is not self.store and not self._claims.is_alive():
-            self._claiming.close()
+        self._has_ended.set()
+        if self._claiming is not self.store:
+            self._watching.hang_up()
+            self._cancels.join(CLAIM_S)
+            for waiting, thread in ((self._claiming, self._claims), (self._watching, self._cancels)):
+                if not thread.is_alive():
+                    waiting.close()
 
     def _wait_until_done(self, until: float) -> bool:
         with self.change:

@@ -61,7 +61,7 @@ class FunctionAttempt(Attempt):
         """Tell the function that its lease is lost, or will be given up."""
         Attempt.interrupt(self)
         if self._context:
-            self._context.lose()
+            self._context.lose(is_cancelled=self.is_cancelled)
 
 
 class EventLoop:
@@ -241,7 +241,7 @@ class Functions:
     def entry(self, attempt: FunctionAttempt, outcome: Outcome) -> Entry | None:
         task = self._engine.keeper.let_go(attempt)
         if attempt.is_lost:
-            self._tell(attempt, Outcome(how=How.LOST))
+            self._tell(attempt, Outcome(how=How.LOST, error="it was cancelled" if attempt.is_cancelled else ""))
             return None
         # What ends the worker may have been sent to all processes, and have ended those of the function.
         is_no_failure = outcome.how is How.LOST or (outcome.how is How.FAILED and self._engine.is_to_stop)

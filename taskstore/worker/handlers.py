@@ -202,7 +202,7 @@ class Context:
     def __init__(self, attempt: int, worker: str, report: Report = unreported) -> None:
         self.attempt = attempt
         self.worker = worker
-        self._is_lost = False
+        self._is_lost = self._is_cancelled = False
         self._lost: threading.Event | None = None
         self._report = report
 
@@ -215,9 +215,14 @@ class Context:
             self._lost.set()
         return self._lost
 
-    def lose(self) -> None:
+    @property
+    def cancelled(self) -> bool:
+        """Whether the lease is lost because somebody has cancelled the task."""
+        return self._is_cancelled
+
+    def lose(self, *, is_cancelled: bool = False) -> None:
         """Tell the function that the lease is lost."""
-        self._is_lost = True
+        self._is_cancelled, self._is_lost = is_cancelled, True
         if self._lost:
             self._lost.set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CommitRefused
@@ -40,17 +40,19 @@ class Outage:
 
 RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
+MOST_CANCELLED = 1_000  # Ids to remember.
 MOST_AT_ONCE = 100  # Per commit, because its response contains the data of all tasks.
 
 
 class Held:
     """A leased task, whose id changes with each renewal."""
 
-    __slots__ = ("current", "is_lost")
+    __slots__ = ("current", "is_cancelled", "is_lost")
 
     def __init__(self, task: Task) -> None:
         self.current = task  # With its current id.
         self.is_lost = False  # No result can be committed any more.
+        self.is_cancelled = False  # It is lost because of that.
 
     def lose(self) -> None:
         """Note that the store has refused to renew the lease. Called by the thread of the keeper: it must be quick."""
@@ -68,6 +70,7 @@ class Keeper:
         self._store, self.duration_ms = store, duration_ms
         self._held: dict[Held, None] = {}  # An ordered set.
         self._renewing: frozenset[Held] = frozenset()  # In the commit under way.
+        self._cancelled: list[int] = []  # The latest ids of which the store has said so.
         self._change = threading.Condition()  # Guards the two above.
         self._stopping = threading.Event()
         self.outage = Outage()
@@ -84,6 +87,17 @@ class Keeper:
         """Renew each lease until `let_go` or until it is lost, which it may be already."""
         with self._change:
             self._held.update((each, None) for each in held if not each.is_lost)
+
+    def lose_cancelled(self, ids: Iterable[int] = ()) -> None:
+        """Lose the tasks that were cancelled under these ids, or earlier ones that a renewal under way had hidden."""
+        with self._change:
+            self._cancelled = [*self._cancelled, *ids][-MOST_CANCELLED:]
+            lost = [held for held in self._held if held.current.id in self._cancelled]
+            for held in lost:
+                del self._held[held]
+        for held in lost:
+            held.is_cancelled = True
+            held.lose()
 
     def let_go(self, held: Held) -> Task:
         """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""
@@ -111,6 +125,8 @@ class Keeper:
             return False
         if batches:
             self.outage.end()
+        if self._cancelled:
+            self.lose_cancelled()
         return True
 
     def _renew(self, batch: Sequence[Held]) -> None:

@@ -9,7 +9,7 @@ from ..types.tasks import Change, NewTask, Order
 
 if TYPE_CHECKING:
     from ..types.history import History
-    from ..types.tasks import Task
+    from ..types.tasks import Cancelled, Task
 
 
 class ClientStatus(Protocol):
@@ -65,6 +65,8 @@ class Store(Protocol):
     ) -> list[Task]:
         """Return the new tasks: adds, then updates. Raises CommitRefused."""
         ...
+
+    def cancelled(self, *, after: str = "", wait_ms: int = 0) -> Cancelled: ...
 
     def history(self, id: int) -> History | None: ...
 

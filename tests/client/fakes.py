@@ -9,7 +9,7 @@ from typing import Any
 
 from taskstore import Task
 from taskstore.errors import CommitRefused
-from taskstore.types.tasks import Change, Refusal
+from taskstore.types.tasks import Cancelled, Change, Refusal
 
 
 class FakeStore:
@@ -36,6 +36,9 @@ class FakeStore:
         self._fail_if_told()
         time.sleep(0.01)
         return []
+
+    def cancelled(self, **_: Any) -> Cancelled:
+        return Cancelled(ids=())
 
     def heartbeat(self, **_: Any) -> None:
         self._fail_if_told()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 30
-WORKERS_THREADS = ("claims", "heartbeat", "keeper", "results", "work ")
+WORKERS_THREADS = ("cancelled", "claims", "heartbeat", "keeper", "results", "work ")
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

@@ -70,6 +70,7 @@ ASKED = {
     "task": (1,),
     "tasks": ([1],),
     "history": (1,),
+    "cancel": ([1],),
     "import_tasks": (b"",),
     "report_progress": (1, 0.5),
     "bulk_preview": ("requeue",),

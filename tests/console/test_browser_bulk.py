@@ -107,7 +107,7 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
     bulk.running.run(operation.pk, seconds=0)
     expect(toast.locator("span", has_text="4 of 5")).to_be_visible()
     person.page.reload()
-    toast.get_by_role("button", name="Cancel").click()
+    toast.get_by_role("button", name="Stop").click()
     expect(
         person.page.locator("#operation").get_by_text("Moved 4 tasks from mail to archive. Cancelled by")
     ).to_be_visible()

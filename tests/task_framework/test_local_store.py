@@ -15,6 +15,7 @@ from django.db import OperationalError, connection
 from tasks_app import database
 from tasks_app.core.operations import Commit
 from tasks_app.local_store import LocalStore
+from tasks_app.models import Task as StoredTask
 from tasks_app.writer.writer import running
 from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
 from taskstore.types.tasks import Change, NewTask, Order
@@ -156,6 +157,21 @@ def test_a_claim_that_was_broken_off_takes_nothing(store):
     assert store.tasks([added.id]) == [added]
     claiming.close()
     assert len(store.claim("mail")) == 1
+
+
+def test_it_tells_of_cancelled_tasks_and_a_wait_for_them_can_be_broken_off(store):
+    store.commit(adds=[NewTask(group="mail")])
+    [held] = store.claim("mail", duration_ms=60_000)
+    StoredTask.objects.cancel([held.id])
+    told = store.cancelled()
+    assert told.ids == (held.id,)
+    watching = store.for_claims()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(watching.cancelled, after=told.after, wait_ms=30_000)
+        wait_until(lambda: watching._waiting)
+        watching.hang_up()
+        with pytest.raises(StoreUnavailable):
+            waiting.result(timeout=10)
 
 
 def test_a_database_that_is_away_is_a_store_that_is_away(store, monkeypatch):

@@ -205,6 +205,18 @@ def is_deleted(executor, name):
     return True
 
 
+def test_work_that_is_cancelled_ends_though_its_lease_lasts_and_runs_no_more(executor):
+    executor.add("long", seconds=60)
+    with executor.worker(lease_s=600):
+        executor.begins("long")
+        # The task may be replaced by its first report, which `cancel` looks for again.
+        assert len(StoredTask.objects.cancel([executor.ids["long"]], by="olaf")) == 1
+        wait_for(lambda: executor.is_over("long"), "the end of the work")
+        executor.add("next")
+        executor.ends("next")
+    assert len(executor.pids("long")) == 1
+
+
 # ---- A store that is away
 
 
