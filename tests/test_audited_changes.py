@@ -170,6 +170,7 @@ CONSOLE = {
     "resume": ("resume", console("resume", name="paused")),
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
+    "cancel_task": ("cancel", lambda world: world.ada.post(f"/console/task/{world.held.id}/cancel")),
     **{f"{verb}_many": (verb, console(f"{verb}_many", **ALL, **fields)) for verb, fields in AGREED.items()},
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),

@@ -13,16 +13,17 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render, resolve_url
 
 from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.types.command_record import OF_LISTS, place_of
 from taskstore.types.job_record import queue_of
 from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LATEST_MS, MOST_PRIORITY
-from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, PLAIN, Change, Ending, NewTask, State
+from taskstore.types.tasks import ATTEMPTS, CONTENT, FAILED_FROM, PLAIN, Change, Ending, NewTask, State, holds_results
 
 from .. import bulk
 from ..access import audit
 from ..access.policy import Action, may
 from ..alerts.diagnosis import of_task
 from ..conf import retention
-from ..control import pauses
+from ..control import cancelling, pauses
 from ..control.progress import progress_of
 from ..core.actors import Actor
 from ..database import atomic
@@ -116,6 +117,31 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
     is_held = task is not None and task.state(now_ms) is State.CLAIMED
     context = {"task": task, "task_id": task_id, "now_ms": now_ms, "nothing": not is_held}
     return ask_first(request, "give_back", f"Give back task {task_id}", context, do)
+
+
+@asks(Action.OPERATE)
+def cancel(request: HttpRequest, task_id: int) -> HttpResponse:
+    """Ask for a reason; cancel the task, the job or the list. `task_id`: its present id, or the first of its chain."""
+    task = Task.objects.get_queryset().of_chain(task_id).defer("data").first()
+    if task is None:
+        raise Http404
+    is_job, place = queue_of(task.group) is not None, place_of(task.group)
+    kind = "job" if is_job else "list" if place and place[1] in OF_LISTS else "command" if place else "task"
+    shown = task.origin if is_job else task.id
+    back = resolve_url("tasks_app:job" if is_job else "tasks_app:task", shown)
+
+    def do(actor: Actor) -> HttpResponse:
+        cancelling.cancel([task.origin], actor)
+        return done(request, f"Cancelled {kind} {shown}.", back)
+
+    context = {
+        "kind": kind,
+        "shown": shown,
+        "back": back,
+        "is_held": task.state(Task.objects.now_ms()) is State.CLAIMED,
+        "nothing": holds_results(task.group),
+    }
+    return ask_first(request, "cancel", f"Cancel {kind} {shown}", context, do)
 
 
 class NewTaskForm(TellingForm):

@@ -71,6 +71,7 @@ urlpatterns = [
     path("pause", groups.pause, name="pause"),
     path("resume", groups.resume, name="resume"),
     path("task/<int:task_id>/give-back", tasks.give_back, name="give_back"),
+    path("task/<int:task_id>/cancel", tasks.cancel, name="cancel_task"),
     path("task/<int:task_id>/edit", tasks.edit, name="edit"),
     path("jobs/<int:job_id>/requeue", jobs.requeue, name="requeue_job"),
     path("jobs/<int:job_id>/delete", jobs.delete, name="delete_job"),

@@ -67,6 +67,7 @@ CALLS = {
     "resume": ("POST", OPERATORS, {"name": "mail"}),
     "edit": ("POST", OPERATORS, {"group": "mail"}),
     "give_back": ("POST", OPERATORS, {}),
+    "cancel_task": ("POST", OPERATORS, {}),
     "confirm": ("GET", OPERATORS, {"verb": "purge", "name": "mail", "all": "1"}),
     **{
         f"{verb}_many": ("POST", OPERATORS, {"name": "mail", "all": "1", "expected": "1", **fields})
@@ -102,9 +103,10 @@ CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} |
 }
 # Whose GET is the form, or the question.
 ASKS_FIRST = {
-    "add", "import", "pause", "give_back", "edit", "requeue_job", "delete_job", "add_token", "revoke_token",
-    "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person", "add_schedule",
-    "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands", "reopen_list",
+    "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
+    "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
+    "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
+    "reopen_list",
 }  # fmt: skip
 
 
