@@ -307,6 +307,8 @@ def sow_jobs(chance: random.Random, owners: range) -> None:
         for task in Task.objects.claim(queue_group(queue), owner=owners[0], limit=FINISHED, order=Order.OLDEST):
             _finish(task, queue, chance)
         Task.objects.claim(queue_group(queue), owner=owners[-1], duration_ms=30 * MINUTE_MS, limit=2)
+        unwanted = enqueue(_record(chance, 0), queue=queue)
+        Task.objects.cancel([unwanted.id], by="olaf", reason="ordered twice")
         for number in range(LATER):
             enqueue(_record(chance, number), queue=queue, at_ms=-(number + 1) * 20 * MINUTE_MS)
 
