@@ -22,7 +22,7 @@ from django.db.models.functions import Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
-from taskstore.types.cancelling import error_of, kept_in
+from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, Order, Standing, State, holds_results
@@ -246,15 +246,13 @@ class TaskManager(models.Manager["Task"]):
         end_s = time.monotonic() + PATIENCE_S
         while True:
             tasks = self.get_queryset().within(scope).of_chains(wanted).only("id", "group")
-            living = {task.id: kept_in(task.group) for task in tasks if not holds_results(task.group)}
-            for group in filter(None, living.values()):
+            living = {task.id: task.group for task in tasks if not holds_results(task.group)}
+            steps = [cancelled(task_id, group, error_of(by, reason)) for task_id, group in living.items()]
+            updates = [step for step in steps if isinstance(step, Change)]
+            for group in (change.group or "" for change in updates):
                 if not scope.allows(group):
                     raise Forbidden(f'to cancel it, the token needs access to the group "{group}", which keeps it')
-            error = error_of(by, reason)
-            updates = [
-                Change(id=task_id, group=group, error=error, release=True) for task_id, group in living.items() if group
-            ]
-            deletes = [task_id for task_id, group in living.items() if not group]
+            deletes = [step for step in steps if isinstance(step, int)]
             try:
                 if living:
                     self.commit(owner=NOBODY, updates=updates, deletes=deletes, scope=scope, operator=operator)

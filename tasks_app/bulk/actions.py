@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk
 from taskstore.types.bulk import BulkAction, Option
-from taskstore.types.cancelling import error_of, kept_in
+from taskstore.types.cancelling import cancelled, error_of, kept_in
 from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
 from taskstore.types.sentences import group_name, text
@@ -228,7 +228,9 @@ class Cancel(Purge):
     ending = Ending.CANCELLED
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
-        return cancelled(task, turn.by, turn.reason)
+        if holds_results(task.group):
+            return Skip(ENDED_ALREADY)
+        return cancelled(task.id, task.group, error_of(turn.by, turn.reason))
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
         if item.leased_since_ms:
@@ -273,16 +275,6 @@ def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip
         return Skip(RETRIED_ELSEWHERE)
     labels = {name: value for name, value in task.labels.items() if name != ATTEMPTS} if task.failed_from else None
     return Change(id=task.id, group=group, timespec_ms=at_ms, error="", labels=labels, failed_from="", release=True)
-
-
-def cancelled(task: Task, by: str, reason: str) -> Change | int | Skip:
-    """Return what cancels the task: a change for a job or a command, its id for any other, which is deleted."""
-    if holds_results(task.group):
-        return Skip(ENDED_ALREADY)
-    group = kept_in(task.group)
-    if group is None:
-        return task.id
-    return Change(id=task.id, group=group, error=error_of(by, reason), release=True)
 
 
 def changed(task: Task, state: State, **changes: Any) -> Change:

@@ -198,7 +198,7 @@ def process_closed(project: str, *, limit: int = MOST_AT_ONCE) -> int:
         if task is None or closed is None:
             continue
         now = Task.objects.now_ms() // 1_000
-        why = task.error  # Only of one that was cancelled.
+        why = "" if closed.finished else task.error  # No worker has closed it: it was cancelled.
         results = [
             new_command_task(project, command, status, why if status is CommandStatus.CANCELLED else "")
             for status, command in settled(closed, now, is_cancelled=bool(why))

@@ -131,7 +131,8 @@ def cancel(request: HttpRequest, task_id: int) -> HttpResponse:
     back = resolve_url("tasks_app:job" if is_job else "tasks_app:task", shown)
 
     def do(actor: Actor) -> HttpResponse:
-        cancelling.cancel([task.origin], actor)
+        if not cancelling.cancel([task.origin], actor):
+            raise InvalidInput({kind: [f"must be a {kind} that has not ended"]})
         return done(request, f"Cancelled {kind} {shown}.", back)
 
     context = {

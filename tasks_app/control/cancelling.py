@@ -45,7 +45,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(4)  # Another process has seen them in another order.
-        self._seen: dict[int, tuple[int, int]] = {}  # By id: the owner, and the how manieth it is here.
+        self._seen: dict[int, tuple[int, int]] = {}  # By id: the owner, and a number in the order in which they came.
         self._count = 0
         self._looked_s = 0.0
 

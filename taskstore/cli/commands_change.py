@@ -141,7 +141,9 @@ def _entries(session: Session, project: str) -> Iterator[Entry]:
     pattern = json.dumps(f"{PREFIX}{project}/*", ensure_ascii=False)
     for line in _lines(session.store.export_tasks(f"group:{pattern}")):
         task = TASK.decode(line)
-        status = CommandStatus.RUNNING if task.origin in running else (place_of(task.group) or ("", ""))[1]
+        _, status = place_of(task.group) or ("", "")
+        if status == CommandStatus.OPEN and task.origin in running:  # It may have been closed since.
+            status = CommandStatus.RUNNING
         try:
             if status in OF_LISTS:
                 made = CommandList.decode(task.data)
@@ -171,6 +173,8 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
         for other in others:
             yield b"".join(rest)
             rest = [other]
+    if any(rest):
+        raise Failure("the export broke off")
 
 
 def write_results(session: Session, seen: Iterable[CommandSeen], directory: Path) -> None:

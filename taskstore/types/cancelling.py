@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .command_record import cancelled_group
 from .job_record import JobStatus, finished_group, queue_group, queue_of
+from .tasks import Change
 
 
 def kept_in(group: str) -> str | None:
@@ -15,6 +16,12 @@ def kept_in(group: str) -> str | None:
     if queue and group == queue_group(queue):
         return finished_group(queue, JobStatus.CANCELLED)
     return cancelled_group(group)
+
+
+def cancelled(task_id: int, group: str, error: str) -> Change | int:
+    """Return what cancels an unfinished task: a change of a job or a command, otherwise its id, to delete it."""
+    kept = kept_in(group)
+    return task_id if kept is None else Change(id=task_id, group=kept, error=error, release=True)
 
 
 def error_of(by: str, reason: str) -> str:

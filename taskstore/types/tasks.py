@@ -433,7 +433,7 @@ class Duplicate(Struct, frozen=True, kw_only=True):
     ending: str | UnsetType = UNSET
 
 
-class Cancelled(Struct, frozen=True, kw_only=True):
+class Cancelled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Cancelled tasks."""
 
     ids: Annotated[Ids, Meta(description="The last id of each.")]

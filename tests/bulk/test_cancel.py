@@ -14,7 +14,7 @@ from taskstore.errors import CommitRefused
 from taskstore.types.command_record import CommandList, CommandStatus, group_of
 from taskstore.types.job_record import How, JobStatus
 from taskstore.types.tasks import Change
-from tests.command_lists.commands import BOB, commands_in, submitted
+from tests.command_lists.commands import BOB, close, commands_in, submitted
 from tests.command_lists.stages import run
 from tests.console.store import add, change_all
 from tests.jobs_store.jobs import ANN, enqueued, find, started, succeeded
@@ -116,6 +116,18 @@ def test_a_list_with_results_keeps_them(settings):
     written = Change(id=task.id, data=replace(made, commands=(good, bad)).encode(), timespec_ms=-60_000)
     [task] = Task.objects.commit(owner=BOB, updates=[written])
     cancel(task, takes_claimed=True)
-    process_closed("default")
+    assert process_closed("default") == 1
     assert [each.id for each in commands_in("default", CommandStatus.COMPLETED)] == [good.id]
     assert [each.id for each in commands_in("default", CommandStatus.CANCELLED)] == [bad.id]
+
+
+def test_a_list_that_a_worker_has_closed_is_not_taken_for_a_cancelled_one(settings):
+    settings.TASKSTORE_COMMAND_LISTS = "*=1/1h/0s"
+    [command] = submitted(1)
+    make_lists("default")
+    close("default", lambda each: replace(each, run=run(err=b"no")))
+    [closed] = Task.objects.group(group_of("default", CommandStatus.CLOSED))
+    Task.objects.commit(owner=0, updates=[Change(id=closed.id, error="noted by hand")])
+    process_closed("default")
+    assert [each.id for each in commands_in("default", CommandStatus.FAILED_ARCHIVE)] == [command.id]
+    assert len(commands_in("default", CommandStatus.NEW)) == 1

@@ -3,12 +3,14 @@
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from tasks_app.commands import make_lists
 from tasks_app.models import Scope, Task
 from taskstore.cli import commands_read
-from taskstore.types.command_record import CommandStatus
-from taskstore.types.tasks import NewTask
+from taskstore.cli.made import all_of
+from taskstore.types.command_record import CommandList, CommandStatus
+from taskstore.types.tasks import Change, NewTask
 
 from ...command_lists.commands import commands_in
 from ...command_lists.stages import completed, heard, is_in, open_list, run, running_list, writes
@@ -278,6 +280,24 @@ def test_a_running_list_is_exported_with_its_worker_and_what_is_no_command_is_le
     assert "of the group commands/default/new is left out: invalid record of a command" in told.err
     [directory] = (tmp_path / "a" / "running").iterdir()
     assert directory.name == f"{made.name}_client_{task.owner}_{task.leased_since_ms // 1_000}"
+
+
+def test_a_list_that_is_closed_during_an_export_is_a_closed_one(commands, tmp_path, monkeypatch):
+    running_list()
+
+    def look_and_close(*asked, **more):
+        found = list(all_of(*asked, **more))
+        [task] = Task.objects.group("commands/default/open", owned=True)
+        made = CommandList.decode(task.data)
+        ended = replace(made, worker="w", started=1, finished=2, commands=[replace(made.commands[0], run=run())])
+        change = Change(id=task.id, group="commands/default/closed", data=ended.encode())
+        Task.objects.commit(owner=task.owner, updates=[change])
+        return found
+
+    monkeypatch.setattr("taskstore.cli.commands_change.all_of", look_and_close)
+    told = commands("export", str(tmp_path / "a"))
+    assert (told.code, told.err) == (0, "")
+    assert len(list((tmp_path / "a" / "closed").iterdir())) == 1
 
 
 def test_all_that_is_wrong_with_files_is_told_and_nothing_is_imported(commands, tmp_path):
