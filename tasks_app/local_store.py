@@ -189,11 +189,14 @@ class ClaimingStore(LocalStore):
         return self._awaited(StoredTask.objects.aperform(claim))
 
     def _awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        self._waiting = waiting = asyncio.run_coroutine_threadsafe(work, self._ready.result()[0])
-        if self._has_ended:  # `hang_up` may have missed this one.
-            waiting.cancel()
-        with suppress(CancelledError):
-            return waiting.result()
+        if self._has_ended:
+            work.close()
+        else:
+            self._waiting = waiting = asyncio.run_coroutine_threadsafe(work, self._ready.result()[0])
+            if self._has_ended:  # Since the first look: `hang_up` may have missed this one.
+                waiting.cancel()
+            with suppress(CancelledError):
+                return waiting.result()
         raise StoreUnavailable("this store has been stopped")
 
 

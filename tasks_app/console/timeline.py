@@ -116,6 +116,8 @@ def _ended(link: EndedTask, successor: Link | None) -> Step:
         what, look = "Failed, moved to" if is_move else "Failed, reported by", "failed"
     if is_move and link.ending == Ending.REQUEUED:
         what = "Sent back to"
+    if is_move and link.ending == Ending.CANCELLED:
+        what = "Cancelled, kept in"
     if link.ending == Ending.MOVED and successor is None:
         what = "Moved by"  # The target is unknown.
     is_held = link.leased and link.available_at_ms > link.ended_at_ms
@@ -146,6 +148,7 @@ WORDS = {
     Ending.REQUEUED: ("Requeued by", "ready"),
     Ending.DELETED: ("Deleted by", "over"),
     Ending.PURGED: ("Purged by", "over"),
+    Ending.CANCELLED: ("Cancelled by", "over"),
 }
 
 

@@ -34,10 +34,11 @@ def cancel(ids: Iterable[int], actor: Actor = PROGRAM) -> Sequence[int]:
     return done
 
 
-def recently_cancelled() -> list[tuple[int, int]]:
-    """Return the owners and the ids of the leased tasks that were cancelled within the last minute."""
-    young = CancelledTask.objects.filter(at_ms__gt=Task.objects.now_ms() - TOLD_MS)
-    return list(young.order_by("at_ms", "id").values_list("owner", "id"))
+def recently_cancelled() -> tuple[int, list[tuple[int, int, int]]]:
+    """Return the time, and id, time and owner of each leased task that was cancelled within the last minute."""
+    now_ms = Task.objects.now_ms()
+    young = CancelledTask.objects.filter(at_ms__gt=now_ms - TOLD_MS)
+    return now_ms, list(young.order_by("at_ms", "id").values_list("id", "at_ms", "owner"))
 
 
 class Watch:
@@ -45,7 +46,8 @@ class Watch:
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(4)  # Another process has seen them in another order.
-        self._seen: dict[int, tuple[int, int]] = {}  # By id: the owner, and a number in the order in which they came.
+        # By id and time: the owner, and a number in the order in which they came.
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
         self._count = 0
         self._looked_s = 0.0
 
@@ -57,7 +59,7 @@ class Watch:
         while True:
             if not wait_ms or time.monotonic() > self._looked_s + LOOK_EVERY_S:
                 await self._look()
-            ids = [task_id for task_id, (its, place) in self._seen.items() if its == owner and place > since]
+            ids = [task_id for (task_id, _), (its, place) in self._seen.items() if its == owner and place > since]
             left_s = until_s - time.monotonic()
             if ids or left_s <= 0 or readiness.is_withdrawn:
                 return Cancelled(ids=tuple(ids), after=f"{self._name}-{self._count}")
@@ -65,11 +67,13 @@ class Watch:
 
     async def _look(self) -> None:
         self._looked_s = time.monotonic()  # Others that wait leave it to this one.
-        found = await in_a_database_thread(recently_cancelled)
-        before, self._seen = self._seen, {}
-        for owner, task_id in found:
-            self._count += task_id not in before
-            self._seen[task_id] = before.get(task_id, (owner, self._count))
+        now_ms, found = await in_a_database_thread(recently_cancelled)
+        # Not only what was found: of two looks at once, the first to begin may be the last to end.
+        self._seen = {key: seen for key, seen in self._seen.items() if key[1] > now_ms - TOLD_MS}
+        for task_id, at_ms, owner in found:
+            if (task_id, at_ms) not in self._seen:
+                self._count += 1
+                self._seen[task_id, at_ms] = owner, self._count
 
 
 watch = Watch()

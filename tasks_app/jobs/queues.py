@@ -16,6 +16,7 @@ from taskstore.types.job_record import (
     FUNCTION_LABEL,
     Attempt,
     How,
+    JobError,
     JobRecord,
     JobStatus,
     NotAJob,
@@ -187,8 +188,13 @@ def _listed(task: Any, now_ms: int) -> Job | None:
 
 def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = True) -> Job:
     status = status_of(task.group, task.state(now_ms), is_later=task.available_at_ms > now_ms)
-    if status is JobStatus.CANCELLED and record.under_way:
-        record = record.with_attempt(replace(record.under_way, how=How.CANCELLED, ended=task.made_at_ms))
+    if status is JobStatus.CANCELLED:
+        # Whoever cancelled it could not write its record.
+        if record.under_way:
+            record = record.with_attempt(replace(record.under_way, how=How.CANCELLED, ended=task.made_at_ms))
+        record = replace(
+            record, error=JobError(type="Cancelled", message=task.error.removeprefix("cancelled").strip(" :"))
+        )
     attempt = record.attempts[-1] if record.attempts else Attempt()
     return Job(
         id=task.origin,

@@ -91,6 +91,10 @@ def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:
     attempts = [each for each in job.attempts if each.how not in (None, *UNCOUNTED)]
     if job.status is JobStatus.STARTED and job.attempt:
         attempts.append(job.attempt)
+    errors = [error(each.error) for each in attempts if each.error]
+    finished_ms = attempts[-1].ended if attempts and job.is_finished else 0
+    if job.status is JobStatus.CANCELLED and job.error:
+        errors, finished_ms = [*errors, error(job.error)], job.updated
     result: TaskResult[P, R] = StoreResult(
         progress=job.progress if job.status is JobStatus.STARTED else None,
         task=task,
@@ -99,11 +103,11 @@ def of(job: Job, task: Task[P, R]) -> TaskResult[P, R]:
         enqueued_at=moment(job.created),
         started_at=moment(attempts[0].started) if attempts else None,
         last_attempted_at=moment(attempts[-1].started) if attempts else None,
-        finished_at=moment(attempts[-1].ended) if attempts and job.is_finished else None,
+        finished_at=moment(finished_ms),
         args=list(job.args),
         kwargs=dict(job.kwargs),
         backend=task.backend,
-        errors=[error(each.error) for each in attempts if each.error],
+        errors=errors,
         worker_ids=[each.worker for each in attempts],
     )
     # The constructor does not take it.

@@ -154,6 +154,9 @@ def _job(session: Session, id: int) -> Look:
     if job.status == JobStatus.FAILED:
         why = job.error.line if job.error else "unknown error"
         return Look(state=job.status, end=f"job {id} failed: {why}", has_failed=True)
+    if job.status == JobStatus.CANCELLED:
+        why = job.error.message if job.error else ""
+        return Look(state=job.status, end=f"job {id} was cancelled {why}".rstrip(), has_failed=True)
     end = f"job {id} succeeded" if job.is_finished else ""
     return Look(state=job.status, progress=job.progress, end=end)
 
@@ -163,6 +166,8 @@ def _command(session: Session, project: str, id: str) -> Look:
     if seen.status in FAILED:
         why = f": {seen.run.complaint}" if seen.run and seen.run.complaint else ""
         return Look(state=seen.status, end=f"command {id} failed{why}", has_failed=True)
+    if seen.status == CommandStatus.CANCELLED:
+        return Look(state=seen.status, end=f"command {id} was cancelled", has_failed=True)
     end = f"command {id} succeeded" if seen.status in SUCCEEDED else ""
     return Look(state=seen.status, progress=seen.progress, end=end)
 

@@ -157,6 +157,8 @@ def tell_end(session: Session, found: Job) -> None:
     tell(session, found, written(found.result) if found.error is None else "")
     if found.status == JobStatus.FAILED:
         raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'unknown error'}")
+    if found.status == JobStatus.CANCELLED:
+        raise Failure(f"job {found.id} was cancelled {found.error.message if found.error else ''}".rstrip())
 
 
 @command("requeue", needs=Scope.OPERATE, below=job)

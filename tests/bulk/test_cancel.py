@@ -50,6 +50,7 @@ def test_a_waiting_job_is_kept_as_cancelled_and_an_undo_has_it_run_after_all():
     operation = cancel(job_id)
     job = find(job_id)
     assert (job.status, job.is_finished, job.attempts) == (JobStatus.CANCELLED, True, ())
+    assert (job.error.type, job.error.message) == ("Cancelled", "by olaf: wrong addresses")
     [task] = Task.objects.group("jobs/default/cancelled")
     assert task.error == WHY
     assert EndedTask.objects.get(id=job_id).ending == "cancelled"

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from tasks_app.access import tokens
-from tasks_app.models import AuditEntry, CancelledTask, EndedTask, Scope, Task
+from tasks_app.control import cancelling
+from tasks_app.models import AuditEntry, EndedTask, Scope, Task
 from taskstore import Client
 from taskstore.client.errors import NotAllowed
 from taskstore.types.tasks import NewTask
@@ -77,7 +78,7 @@ def test_commands_take_their_scope(settings):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_is_told_once_of_what_it_held(worker, operator):
+def test_a_worker_is_told_once_of_what_it_held(worker, operator, monkeypatch):
     enqueued()
     held, other = started(), enqueued()
     operator.post("/cancel", {"ids": [held.origin, other]})
@@ -86,7 +87,7 @@ def test_a_worker_is_told_once_of_what_it_held(worker, operator):
     assert worker.get(f"/cancelled?clientid=1&after={told['after']}")[1]["ids"] == []
     assert worker.get("/cancelled?clientid=1&after=x-1")[1]["ids"] == [held.id]
     assert worker.get("/cancelled?clientid=2")[1]["ids"] == []
-    CancelledTask.objects.update(at_ms=0)
+    monkeypatch.setattr(cancelling, "TOLD_MS", 0)
     assert worker.get("/cancelled?clientid=1")[1]["ids"] == []
 
 

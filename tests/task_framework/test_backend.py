@@ -119,6 +119,16 @@ def test_a_result_keeps_what_went_wrong(backend, error, kind):
         _ = result.return_value
 
 
+def test_the_result_of_a_cancelled_job_has_failed_and_says_why(backend):
+    made = send.enqueue("ann")
+    Task.objects.cancel([int(made.id)], by="olaf", reason="ordered twice")
+    result = backend.get_result(made.id)
+    assert (result.status, result.is_finished) == (TaskResultStatus.FAILED, True)
+    assert result.finished_at >= result.enqueued_at
+    [kept] = result.errors
+    assert (kept.exception_class, kept.traceback) == (JobEnded, "Cancelled: by olaf: ordered twice\n")
+
+
 @pytest.mark.parametrize("job_id", ["0", "-1", "17", "x", str(2**80)])
 def test_what_is_no_job_of_the_project_does_not_exist(backend, job_id):
     with pytest.raises(TaskResultDoesNotExist):

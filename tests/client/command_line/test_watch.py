@@ -133,6 +133,19 @@ def test_a_command_is_watched_by_its_id_and_project(command, ann):
     assert command("watch", "2000", "--project", "nightly").code == 1
 
 
+def test_what_was_cancelled_has_not_succeeded(command, ann):
+    job = ann.jobs.enqueue("a.b")
+    ann.cancel([job.id], "ordered twice")
+    end = f"job {job.id} was cancelled by token:Ann: ordered twice"
+    for words in (["watch"], ["job", "wait"]):
+        told = command(*words, str(job.id))
+        assert (told.code, end in told.err) == (1, True)
+    made = Command(id="3000", cmd="true")
+    Task.objects.commit(owner=0, adds=[new_command_task("nightly", made, CommandStatus.CANCELLED)])
+    told = command("watch", "3000", "--project", "nightly")
+    assert (told.code, "command 3000 was cancelled" in told.err) == (1, True)
+
+
 def test_what_was_never_there_is_not_waited_for(command):
     told = command("watch", "999999")
     assert (told.code, told.err) == (1, "taskstore: task 999999 does not exist\n")
