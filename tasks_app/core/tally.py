@@ -186,8 +186,8 @@ def _insert(draft: TaskRecord, predecessor: Removal | None, effect: Effect, delt
     if draft.standing and not draft.leased:
         delta.stand(draft.standing, 1)
     delta.entered += predecessor is None or predecessor.task.group != draft.group
-    # What somebody writes over many tasks, or brings back, has not just failed.
-    if draft.error and not (effect.operator and effect.operator.bulk):
+    # What somebody writes over many tasks, or brings back, has not just failed; nor has what was cancelled.
+    if draft.error and draft.standing != Standing.FINISHED and not (effect.operator and effect.operator.bulk):
         delta.failures += predecessor is None or _is_new_failure(draft, predecessor)
 
 

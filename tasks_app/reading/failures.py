@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from django.db.models.functions import Left, Right
 
+from taskstore.types.tasks import Standing
+
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
 
@@ -75,7 +77,8 @@ class Failures:
 def failures(group: str | None = None) -> Failures | None:
     """Return the failures of this group or of all; None when the database took too long."""
     now_ms = Task.objects.now_ms()
-    failed = Task.objects.get_queryset().with_error().order_by("-id")
+    # What was cancelled says by whom where others say their error.
+    failed = Task.objects.get_queryset().with_error().exclude(standing=Standing.FINISHED).order_by("-id")
     if group is not None:
         failed = failed.in_group(group)
     beginning, end = Left("error", READ_CHARACTERS), Right("error", READ_CHARACTERS)

@@ -140,6 +140,13 @@ def test_an_error_that_somebody_writes_over_many_tasks_is_no_failure(table):
     assert table.sums["mail"]["failures"] == 0
 
 
+def test_a_cancelled_job_has_not_failed(table):
+    task = table.do(Commit(owner=ANN, adds=(NewTask(group="jobs/mail"),)))
+    change = Change(id=task.id, group="jobs/mail/cancelled", error="cancelled by ada")
+    table.do(Commit(owner=0, updates=(change,), operator=Operator(name="ada")))
+    assert table.sums["jobs/mail/cancelled"]["failures"] == 0
+
+
 # ---- Running times: a lease of two minutes, a minute old, on a task that lay there for another
 
 
