@@ -23,11 +23,13 @@ from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
 from taskstore.types.cancelling import cancelled, error_of
+from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, Order, Standing, State, holds_results
 
 from . import database
+from .core.limits import GroupLimit
 from .core.meters import meters
 from .core.operations import (
     EVERY_GROUP,
@@ -43,6 +45,7 @@ from .core.operations import (
 )
 from .core.validation import refuse_forbidden, task_ids, validate
 from .database.group_patterns import BEARS_SOME, bounds_of
+from .database.limits import change_limits, limits_now
 from .writer import totals
 from .writer.peers import tell_once_committed
 from .writer.writer import running
@@ -262,6 +265,43 @@ class TaskManager(models.Manager["Task"]):
                     raise Forbidden(f"task {owned[0]} is leased: to cancel it takes the scope operate") from None
                 if time.monotonic() > end_s:
                     raise StoreBusy("workers keep changing these tasks: try again later") from None
+
+    def set_limits(
+        self, name: str, *, running: int | None = None, rate: Rate | None = None, by: str = "", by_whom: str = ""
+    ) -> GroupLimit:
+        """Limit a group; with a star at the end of the name each group that begins so. A former limit is replaced.
+
+        `running`: how many tasks may be leased at once; `rate`: how many may be claimed within any such time; `by`:
+        separately for each value of this label. Returns the limit. Raises InvalidInput, and StoreBusy when other
+        transactions last for too long. Source: contract.md section 9.
+        """
+        refuse(problems_of(LimitsRequest(name, running=running, rate=rate, by=by)))
+        limit = GroupLimit(name, running, rate.claims if rate else None, rate.per_ms if rate else None, by)
+        self._change_limits(name, limit, by_whom)
+        return limit
+
+    def remove_limits(self, name: str) -> GroupLimit | None:
+        """Remove the limit of this name. Returns it; None if there is none."""
+        removed = next((limit for limit in self.limits() if limit.name == name), None)
+        if removed:
+            self._change_limits(name, None)
+        return removed
+
+    def limits(self) -> list[GroupLimit]:
+        """Return the limits of all groups, sorted by name."""
+        return limits_now(database.dialect_of(self.writing_alias))
+
+    def _change_limits(self, name: str, limit: GroupLimit | None, by_whom: str = "") -> None:
+        using = self.writing_alias
+        with transaction.atomic(using=using):
+            groups = change_limits(name, limit, by_whom, database.dialect_of(using))
+            transaction.on_commit(partial(self._wake, groups), using=using)
+            tell_once_committed(groups, using)
+
+    def _wake(self, groups: Iterable[str]) -> None:
+        if writer := running(self.writing_alias):
+            for group in groups:
+                writer.look_into(group)
 
     def claim(
         self,

@@ -389,6 +389,58 @@ class PausedGroup(models.Model):
         return round(self.at.timestamp() * 1000)
 
 
+class GroupLimit(models.Model):
+    """How many tasks of a group may be leased at once, or be claimed within a time; see core/limits.py."""
+
+    name = NameField(max_length=255, primary_key=True)  # With a star at the end: each group that begins so.
+    running = models.IntegerField(null=True)
+    claims = models.IntegerField(null=True)  # Within `per_ms`.
+    per_ms = models.BigIntegerField(null=True)
+    by = models.TextField(default="")  # A label: separately for each of its values.
+    set_by = models.CharField(max_length=150)
+    at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+class LimitedTask(models.Model):
+    """A task of a group with a limit that has to be counted as leased, or to be found by its value."""
+
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)
+    group = NameField(max_length=255)
+    value = KeyField()  # Of the label that the limit names; empty without one.
+    priority = models.SmallIntegerField()
+    available_at_ms = models.BigIntegerField()
+    leased = models.SmallIntegerField()  # Whether it is: 1 or 0.
+
+    class Meta:
+        indexes = [
+            # Those that are leased; of the others the values, and the best of each value.
+            models.Index(
+                fields=["group", "leased", "value", "-priority", "available_at_ms", "id"], name="limited_tasks"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} in {self.group}"
+
+
+class RecentClaim(models.Model):
+    """How many tasks were claimed at a time, where a rate is limited. Kept for as long as that takes."""
+
+    group = NameField(max_length=255)
+    value = KeyField()
+    at_ms = models.BigIntegerField()
+    claims = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["group", "value", "at_ms"], name="claims_of_value")]
+
+    def __str__(self) -> str:
+        return f"{self.claims} of {self.group}"
+
+
 class Client(models.Model):
     """A worker's last heartbeat."""
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
     from .types.jobs import Job as Job
+    from .types.limits import GroupLimit as GroupLimit
+    from .types.limits import Rate as Rate
     from .types.schedules import DueJob as DueJob
     from .types.schedules import DueTask as DueTask
     from .types.schedules import Schedule as Schedule
@@ -70,6 +72,7 @@ _NAMES_OF = {
     ".types.commands": "Submission",
     ".types.job_record": "JobOptions JobStatus",
     ".types.jobs": "Job",
+    ".types.limits": "GroupLimit Rate",
     ".types.schedules": "DueJob DueTask Schedule",
     ".types.tasks": "Change NewTask Order Refusal State Task",
     ".worker.handlers": "Context Discard LeaseLost Result Retry Save Snooze",

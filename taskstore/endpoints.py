@@ -49,6 +49,7 @@ from .types.commands import (
 from .types.groups import ClientStatus, GroupPause, Stats
 from .types.history import AuditFileRequest, AuditPage, ExportRequest, Health, History, SearchPage, SearchRequest
 from .types.jobs import Job, JobRequest, JobsPage, JobsRequest, RequeueRequest
+from .types.limits import GroupLimit, LimitsByGroup, LimitsRequest, ReasonByLimits
 from .types.progress import Progress
 from .types.requests import (
     Add,
@@ -216,6 +217,18 @@ PAUSE = Endpoint("pause", "POST /groups/{name}/pause", ReasonByGroup, GroupPause
     says="Pause a group: it hands out no tasks, but commits continue. Pausing a paused group changes nothing.")
 RESUME = Endpoint("resume", "POST /groups/{name}/resume", ReasonByGroup, GroupPause, Action.OPERATE,
     says="Resume a paused group. Waiting claims receive its tasks immediately.")
+LIMITS = Endpoint("limits", "GET /limits", Nothing, list[GroupLimit], Action.SEE,
+    says="The limits of groups that the token may access, sorted by name.")
+GROUP_LIMITS = Endpoint("group_limits", "GET /groups/{name}/limits", LimitsByGroup, GroupLimit, Action.SEE,
+    says="The limit of a group and how much of it is used. If several apply, the one with the most specific name "
+         "counts.",
+    also={404: "Nothing limits this group."})
+PUT_LIMITS = Endpoint("set_limits", "PUT /groups/{name}/limits", LimitsRequest, GroupLimit, Action.OPERATE,
+    says="Limit how many tasks of a group, or of each group with a prefix, are leased at the same time or claimed "
+         "within a period. Claims skip tasks that a limit forbids. Replaces the limit with this name.")
+DELETE_LIMITS = Endpoint("remove_limits", "DELETE /groups/{name}/limits", ReasonByLimits, GroupLimit, Action.OPERATE,
+    says="Remove the limit with this name. Returns the removed limit.",
+    also={404: "No limit has this name."})
 
 # ---- Tasks
 TASK = Endpoint("task", "GET /task/{id}", ById, Task, Action.SEE_PAYLOADS, also=NOT_FOUND,
@@ -391,6 +404,10 @@ ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
     GROUP_TASKS,
     GROUP_BY_QUERY,
     PAUSE,
+    LIMITS,
+    GROUP_LIMITS,
+    PUT_LIMITS,
+    DELETE_LIMITS,
     RESUME,
     TASK,
     TASKS,

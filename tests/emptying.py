@@ -3,8 +3,9 @@
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
+from tasks_app.database import dialect_of
 from tasks_app.database.triggers import lifted
-from tasks_app.models import AuditEntry
+from tasks_app.models import AuditEntry, GroupLimit
 
 FILLED = (
     "tasks_app_task",
@@ -18,6 +19,9 @@ FILLED = (
     "tasks_app_keptanswer",
     "tasks_app_cancelledtask",
     "tasks_app_pausedgroup",
+    "tasks_app_grouplimit",
+    "tasks_app_limitedtask",
+    "tasks_app_recentclaim",
     "tasks_app_countdelta",
     "tasks_app_grouptotal",
     "tasks_app_rate",
@@ -30,6 +34,10 @@ FILLED = (
 
 
 def empty() -> None:
+    if GroupLimit.objects.exists():
+        with transaction.atomic():
+            dialect = dialect_of()
+            assert dialect.rows(*dialect.change_limits()) == [(True,)]
     with connection.cursor() as cursor:
         deletions = [f"DELETE FROM {table}" for table in FILLED]  # noqa: S608 - the names are ours
         # SQLite takes one statement at a time. PostgreSQL takes them all in one round trip and one transaction.

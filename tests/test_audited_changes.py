@@ -83,6 +83,11 @@ def world(settings) -> World:
     )
 
 
+def remove_limits(world: World) -> Any:
+    Task.objects.set_limits("limited", running=1)
+    return world.operator.http.delete("/groups/limited/limits")
+
+
 def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
     [pattern] = [pattern for pattern in console_urls if pattern.name == name]
 
@@ -206,36 +211,11 @@ CONSOLE = {
     "logout_everywhere": ("sign out everywhere", console("logout_everywhere")),
 }
 REST = {
-    "pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
-    "resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
-    "bulk": ("requeue", bulk_over_rest),
-    "requeue_job": ("requeue", lambda world: world.operator.post(f"/jobs/{failed()}/requeue", {})),
-    "delete_job": ("delete", lambda world: world.operator.http.delete(f"/jobs/{failed()}")),
-    "reopen_command_list": ("reopen", reopened),
-    "retry_commands": (
-        "retry",
-        lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
+    "set_limits": (
+        "set limits",
+        lambda world: world.operator.http.put("/groups/mail/limits", json.dumps({"running": 1}), "application/json"),
     ),
-    "stash_commands": ("stash", lambda world: (submitted(1), world.commander.post("/commands/default/stash", {}))),
-    "unstash_commands": (
-        "unstash",
-        lambda world: (is_in(CommandStatus.NEW_STASHED), world.commander.post("/commands/default/unstash", {})),
-    ),
-    "archive_commands": ("archive", of_commands("archive", CommandStatus.COMPLETED)),
-    "add_token": ("create token", console("add_token", name="cron", scope="work")),
-    "revoke_token": ("revoke token", console("revoke_token")),
-    "add_person": ("add user", console("add_person", name="carl", role="viewer")),
-    "person": ("change rights", console("person", role="operator")),
-    "close_account": ("close account", console("close_account")),
-    "open_account": ("open account", open_account),
-    "reset_password": ("reset password", console("reset_password")),
-    "sign_out_person": ("sign out everywhere", console("sign_out_person")),
-    "password": ("change password", console("password", **PASSWORDS)),
-    "login": ("sign in", lambda world: Client().post("/console/login", {"username": "ada", "password": OLD})),
-    "logout": ("sign out", console("logout")),
-    "logout_everywhere": ("sign out everywhere", console("logout_everywhere")),
-}
-REST = {
+    "remove_limits": ("remove limits", remove_limits),
     "pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
     "resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
     "bulk": ("requeue", bulk_over_rest),

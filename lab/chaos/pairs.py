@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks_app.core.operations import Claim, Commit, Operation
+from tasks_app.database.claim_pools import NO_LIMITS
 from tasks_app.database.plain import asked_by
 from taskstore.types.tasks import Change, NewTask
 
@@ -27,7 +28,7 @@ class Pair:
     @property
     def is_plain(self) -> bool:
         """Whether a writer can do both operations in two trips."""
-        return all(asked_by([operation]) is not None for operation in self.operations([1, 2, 3]))
+        return all(asked_by([operation], NO_LIMITS) is not None for operation in self.operations([1, 2, 3]))
 
     @property
     def preparation(self) -> Commit:

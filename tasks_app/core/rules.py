@@ -25,6 +25,7 @@ from taskstore.types.tasks import (
     standing_of,
 )
 
+from .limits import Allowance, leases
 from .operations import (
     Apart,
     Claim,
@@ -54,7 +55,8 @@ class World:
 
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
     those that were locked for queries, the longest available first. `keys` holds the keys that adds name and that are
-    held, or kept; `holders` the living tasks that hold them, by origin. `fed_by` reads the data of a schedule: the
+    held, or kept; `holders` the living tasks that hold them, by origin. `allowances` are those of the groups with
+    limits that the operations claim from, or lease tasks in. `fed_by` reads the data of a schedule: the
     group that it adds tasks to, or nothing.
     """
 
@@ -67,6 +69,7 @@ class World:
         *,
         keys: Mapping[Key, HeldKey] | None = None,
         holders: Mapping[int, TaskRecord] | None = None,
+        allowances: Mapping[str, Allowance] | None = None,
         fed_by: Callable[[bytes], str],
         place_for: Callable[[int], Place | None] | None = None,
         most_bytes: int = 2**63,
@@ -79,6 +82,7 @@ class World:
         self._keys = dict(keys or {})
         self._holders = holders or {}
         self._taken: set[Key] = set()  # By operations before this one.
+        self.allowances = allowances or {}
         self.fed_by = fed_by
         self._place_for = place_for
         self._most_bytes = most_bytes
@@ -99,15 +103,21 @@ class World:
         tasks = self._candidates.get(groups[0])
         while tasks and len(found) < claim.limit:
             task = tasks.popleft()
-            if task.id not in self._gone and task.available_at_ms <= self.now_ms:
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms and self._is_allowed(task):
                 found.append(task)
         return found
+
+    def _is_allowed(self, task: TaskRecord) -> bool:
+        """Whether the limit of its group, if there is one, allows the claim, which counts from now on."""
+        return not self.allowances or task.group not in self.allowances or self.allowances[task.group].takes(task)
 
     def fitting(self, tasks: list[TaskRecord]) -> list[TaskRecord]:
         """Those of the claimable tasks that an answer has room for. The others are claimable still."""
         number = fitting(tasks, self._most_bytes) if len(tasks) > 1 else len(tasks)
         for task in reversed(tasks[number:]):
             self._candidates[task.group].appendleft(task)
+            if task.group in self.allowances:
+                self.allowances[task.group].returns(task)
         return tasks[:number] if number < len(tasks) else tasks
 
     def with_place(self, effect: Effect) -> Effect | PutOff:
@@ -131,7 +141,7 @@ class World:
                 # The groups take turns: within this claim, and from claim to claim.
                 groups.append(groups.pop(groups.index(best)))
                 self._candidates[best] = self._candidates.pop(best)
-            if task.id not in self._gone and task.available_at_ms <= self.now_ms:
+            if task.id not in self._gone and task.available_at_ms <= self.now_ms and self._is_allowed(task):
                 yield task
 
     def queried(self, query: Query) -> Iterator[TaskRecord]:
@@ -141,7 +151,9 @@ class World:
             while tasks and tasks[0].id in self._gone:
                 tasks.popleft()  # They are many, when a batch holds many queries.
             for task in tasks:
-                if task.id not in self._gone and task.available_at_ms <= moment_ms and not is_held(task, self.now_ms):
+                if task.id in self._gone or task.available_at_ms > moment_ms or is_held(task, self.now_ms):
+                    continue
+                if self._is_allowed(task):
                     yield task
 
     def holder_of(self, key: Key, freed: Mapping[int, Removal]) -> TaskRecord | HeldKey | PutOff | None:
@@ -161,6 +173,8 @@ class World:
 
     def take(self, effect: Effect) -> None:
         self._gone.update([removal.task.id for removal in effect.removals])
+        for allowance in self.allowances.values():
+            allowance.follow(effect)
         if self._keys:
             freed = freed_by(effect)
             for key, held in self._keys.items():
@@ -233,7 +247,7 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     changes = _missing([change.id for change in operation.updates], operation.scope, world)
     deletes = _missing(operation.deletes, operation.scope, world)
     owned = _owned_by_others(operation, world)
-    bugs = tuple(_bugs(operation))
+    bugs = (*_bugs(operation), *_beyond_limits(operation, world))
     forbidden = _forbidden(operation, world) if operation.scope.no_commands_because else ()
     if forbidden:
         return Prohibited(forbidden=forbidden)
@@ -322,6 +336,30 @@ def _bugs(commit: Commit) -> Iterable[str]:
     for task_id, times in Counter(named).items() if len(set(named)) < len(named) else ():
         if times > 1:
             yield f"task {task_id} is named {times} times within updates and deletes: name it once"
+
+
+def _beyond_limits(commit: Commit, world: World) -> Iterator[str]:
+    """Which updates lease tasks that nobody holds, though the limits of their groups allow no more of them."""
+    if not world.allowances:
+        return
+    slots: dict[tuple[str, str], int] = {}
+    ended = [task for task_id in commit.deletes if (task := world.find(task_id, commit.scope))]
+    changed = [(place, change, world.find(change.id, commit.scope)) for place, change in enumerate(commit.updates)]
+    ended += [task for _, change, task in changed if task and change.release]
+    for task in ended:
+        if task.leased and (allowance := world.allowances.get(task.group)):
+            slot = task.group, allowance.limit.value_of(task.labels)
+            slots[slot] = slots.get(slot, allowance.slots(slot[1])) + 1
+    for place, change, task in changed:
+        if task is None or not leases(change, task) or available_at(change.timespec_ms, world.now_ms) <= world.now_ms:
+            continue
+        group = task.group if change.group is None else change.group
+        if allowance := world.allowances.get(group):
+            slot = group, allowance.limit.value_of(task.labels if change.labels is None else change.labels)
+            slots[slot] = slots.get(slot, allowance.slots(slot[1])) - 1
+            if slots[slot] < 0:
+                running = allowance.limit.running
+                yield f'updates[{place}] leases a task of "{group}", where a limit allows {running} at once: try later'
 
 
 def _effect_of(operation: Operation, world: World) -> Effect | PutOff:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -13,8 +13,10 @@ from taskstore.types.tasks import Ending, Refusal
 
 from ..conf import retention
 from ..core import idempotency
+from ..core.limits import Allowance, Limits
 from ..core.operations import Claim, Commit, Duplicate, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
+from .claim_pools import NO_LIMITS
 from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
 
 LET_GO_MS = 60_000  # How long data is kept after the end of its task, for whoever was told of the task before.
@@ -64,6 +66,12 @@ class Seen:
     keys: Mapping[Key, HeldKey] = field(default_factory=dict)
     holders: Mapping[int, TaskRecord] = field(default_factory=dict)
     contended: frozenset[Key] = frozenset()
+    # Of limits: how often they were changed, what they are, and what they allow in the groups that matter; groups of
+    # which another transaction is deciding.
+    limits_version: int = 0
+    limits: Limits = NO_LIMITS
+    allowances: dict[str, Allowance] = field(default_factory=dict)
+    undecided: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -82,6 +90,12 @@ class Written:
     cancelled: list[Row] = field(default_factory=list)  # CANCELLED_COLUMNS
     taken: list[Row] = field(default_factory=list)  # TAKEN_COLUMNS; the place is that of the draft in drafts.
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
+    limited: list[Row] = field(default_factory=list)  # LIMITED_COLUMNS; the last one is the place in drafts.
+    unlimited: list[int] = field(default_factory=list)  # Of what was removed: what may be among the limited tasks.
+    slots: Counter[str] = field(default_factory=Counter)  # By group with a limit: how many leases have ended.
+    next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
+    claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
+    forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
     work: Work = NOTHING
     now_ms: int = 0
 
@@ -94,7 +108,7 @@ class Written:
 
     def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
-        available, next_in_ms = defaultdict[str, int](int), dict[str, int]()
+        available, next_in_ms = defaultdict[str, int](int, self.slots), dict(self.next_in_ms)
         for draft in self.drafts:
             in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:
@@ -115,7 +129,10 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
         first = len(written.drafts)
         if isinstance(outcome, Effect):
+            first = len(written.drafts)
             _add_rows(outcome, commit, ids, seen.now_ms, written, history)
+            if seen.limits:
+                _note_limited(outcome, first, seen.limits, written)
             commits += isinstance(operation, Commit)
             if outcome.operator and outcome.operator.bulk:
                 written.items += _items(outcome, outcome.operator.bulk, commit)
@@ -131,8 +148,38 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
                         written.keep_payload(task.payload, seen.now_ms + retention.key_ms(), gone=0)
             key, digest = operation.key.key, operation.key.digest
             written.kept.append((key, digest, seen.now_ms, text, first, len(written.drafts)))
+    for allowance in seen.allowances.values():
+        _note_claims(allowance, written)
     written.work = work_in(deltas.values(), commits)
     return written
+
+
+def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) -> None:
+    """Note which drafts of groups with limits are to be found by their values, or to be counted as leased."""
+    for place, draft in enumerate(effect.drafts):
+        limit = limits.of(draft.group)
+        if limit and limit.keeps(leased=draft.leased):
+            value = limit.value_of(draft.labels)
+            row = (draft.group, value, draft.priority, draft.available_at_ms, int(draft.leased), first + place)
+            written.limited.append(row)
+    for task, _, number in effect.removals:
+        if limits.of(task.group):
+            written.unlimited.append(task.id)
+            successor = None if number is None else effect.drafts[number]
+            if task.leased and not (successor and successor.leased and successor.group == task.group):
+                written.slots[task.group] += 1
+
+
+def _note_claims(allowance: Allowance, written: Written) -> None:
+    """Note the claims that count for the rate of a group."""
+    limit, now_ms = allowance.limit, allowance.now_ms
+    made = {value: number for value, number in allowance.claimed.items() if number}
+    if in_ms := allowance.soonest_ms():
+        written.next_in_ms[allowance.group] = in_ms
+    if limit.per_ms is not None and made:
+        at_ms = limit.slice_of(now_ms)
+        written.claims += [(allowance.group, value, at_ms, number) for value, number in made.items()]
+        written.forgotten.append((allowance.group, now_ms - limit.per_ms))
 
 
 def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from taskstore.types.tasks import Order, Refusal
 
 from ..core import idempotency
+from ..core.limits import Limits
 from ..core.operations import Claim, Commit, Key, Operation, Query, TaskRecord
 from .rows import Row, record_of
 
@@ -29,6 +30,7 @@ BATCHES_AHEAD, MOST_AHEAD = 8, 8_000  # For so many batches like this one ids ar
 KEPT_S = 0.5
 AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
 NO_MARK_MS = -(2**63)
+NO_LIMITS = Limits()
 
 
 @dataclass(slots=True)
@@ -207,24 +209,29 @@ class Queried:
     is_read: bool = False  # One of them only reads.
 
 
-def queried_by(operations: Iterable[Operation]) -> Mapping[str, Queried]:
+def queried_by(operations: Iterable[Operation], besides: Limits = NO_LIMITS) -> Mapping[str, Queried]:
+    """`besides`: without what is to be taken of groups with limits; see limits.py."""
     queried: dict[str, Queried] = defaultdict(Queried)
     for query in [operation for operation in operations if isinstance(operation, Query)]:
         for group in query.reachable:
             asked = queried[group]
             asked.is_read |= query.only_reads
+            if besides.of(group):
+                continue
             asked.tasks += 0 if query.only_reads else query.limit
             asked.latest_ms = max(asked.latest_ms, query.at_ms)
     return queried
 
 
-def demands_of(operations: Iterable[Operation]) -> Mapping[str, Demand]:
+def demands_of(operations: Iterable[Operation], besides: Limits = NO_LIMITS) -> Mapping[str, Demand]:
+    """`besides`: without the groups with limits; see limits.py."""
     demands: dict[str, Demand] = defaultdict(Demand)
     for operation in operations:
         if isinstance(operation, Claim) and not isinstance(operation, Query):
             for group in operation.reachable:
-                demands[group].limit += operation.limit
-                demands[group].oldest |= operation.order is Order.OLDEST
+                if not besides.of(group):
+                    demands[group].limit += operation.limit
+                    demands[group].oldest |= operation.order is Order.OLDEST
     # No group is always the first whose turn it is.
     return dict(random.sample(list(demands.items()), len(demands)))
 

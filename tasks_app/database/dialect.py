@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,12 +20,15 @@ from ..core.operations import HeldKey, Key, Operation, Query, Supply
 from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS, Queried, queried_by
 from .group_patterns import BEARS_SOME
+from .limits import within_limits
 from .rows import (
     COLUMNS,
     ITEM_ORIGIN,
     ITEM_UNIQUE,
     KEPT_PAYLOAD_COLUMNS,
+    LIMITED_COLUMNS,
     OWN_DATA,
+    RECENT_COLUMNS,
     Row,
     Statement,
     Steps,
@@ -76,6 +79,7 @@ class Dialect(ABC):
     names: ClassVar[str]  # A table with the column `name`, of one parameter: `list_of_names(names)`.
     contains: ClassVar[str]  # A condition: the group's name contains the one parameter, small ASCII letters.
     is_not_ascii: ClassVar[str]  # A condition: the group's name has other characters, too.
+    label_value: ClassVar[str]  # An expression: the value of the label that is the one parameter; empty without it.
     is_listed: ClassVar[str]  # A condition that takes one parameter: `list_of(ids)`.
     has_history_days: ClassVar[bool] = False  # Whether the trail has a table for each day (history_partitions.py).
 
@@ -83,6 +87,7 @@ class Dialect(ABC):
         self.using = using
         self.waits = waits
         self.began_s = time.monotonic()
+        self.is_alone = True  # Whether its transactions are those of its operations, and no caller's.
 
     @property
     def file(self) -> Path | None:
@@ -129,6 +134,25 @@ class Dialect(ABC):
 
     def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         return self.rows(sql, parameters)
+
+    def group_names(self) -> list[str]:
+        """The names of the groups that hold a task, sorted by code point."""
+        # One index probe a group, where DISTINCT would read the whole index.
+        rows = self.rows_at_once(
+            ["name"],
+            """
+            WITH RECURSIVE names(name) AS (
+                SELECT min("group") FROM tasks_app_task
+                UNION ALL
+                SELECT (SELECT min("group") FROM tasks_app_task WHERE "group" > names.name)
+                FROM names
+                WHERE names.name IS NOT NULL
+            )
+            SELECT name FROM names WHERE name IS NOT NULL
+            """,
+            (),
+        )
+        return sorted(name for (name,) in rows)
 
     def adding_up(self) -> AbstractContextManager[Any]:
         """For a statement that reads the numbers of many groups."""
@@ -202,7 +226,19 @@ class Dialect(ABC):
             statements.append(self.keep_keys(written.freed))
         if written.taken:
             statements.append(self.drop_kept([(group, key) for group, key, *_ in written.taken]))
-        return statements
+        return [*statements, *self._limiting(written)]
+
+    def _limiting(self, written: Written) -> Iterator[Statement]:
+        """What is kept for the limits of groups."""
+        if written.unlimited:
+            sql = f"DELETE FROM tasks_app_limitedtask WHERE {self.is_listed}"
+            yield Statement(sql, [self.list_of(written.unlimited)])
+        if written.limited and written.has_ids:
+            rows = [(written.drafts[place].id, *row) for *row, place in written.limited]
+            yield from self.insert("tasks_app_limitedtask", LIMITED_COLUMNS, rows)
+        yield from self.add("tasks_app_recentclaim", RECENT_COLUMNS, written.claims, 3)
+        for row in written.forgotten:
+            yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms <= %s', row)
 
     @abstractmethod
     def keep_keys(self, freed: Sequence[Row]) -> Statement:
@@ -244,6 +280,18 @@ class Dialect(ABC):
     @abstractmethod
     def lock(self, number: int) -> Sequence[Statement]:
         """Wait until no other transaction has locked this number, and lock it until this one ends."""
+
+    @abstractmethod
+    def lock_for_claims(self, number: int) -> Statement:
+        """Lock this number until the end of the transaction. One row: whether nobody else has it."""
+
+    @abstractmethod
+    def lock_tasks(self, ids: Iterable[int]) -> Statement:
+        """Lock and read those of the tasks that nobody else has locked."""
+
+    @abstractmethod
+    def change_limits(self) -> Statement:
+        """From now on there are other limits. One row: whether no transaction goes by the former ones any more."""
 
     @abstractmethod
     def jump_ids(self) -> None:
@@ -397,12 +445,13 @@ class Dialect(ABC):
                 [self.list_of_names(map(str, owners))],
             ),
         ]
-        return Supply(
+        supply = Supply(
             available={name: count for name, count, _ in rows if count},
             next_in_ms={name: in_ms for name, _, in_ms in rows if in_ms is not None},
             gone=frozenset(int(name) for (name,) in gone),
             late=frozenset(client_id for (client_id,) in late),
         )
+        return (yield from within_limits(supply, self))
 
     @abstractmethod
     def write(self, written: Written) -> Steps[Sequence[int]]:

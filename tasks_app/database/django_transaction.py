@@ -67,6 +67,7 @@ def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | T
     """Returns why it was refused, instead of raising that: the answer may be kept, which has to be committed."""
     is_ours = not connections[dialect.using].in_atomic_block
     is_written = False
+    dialect.is_alone = is_ours
     try:
         # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
         with (
@@ -158,22 +159,7 @@ def _with_data(tasks: Sequence[TaskT], using: str) -> Iterator[TaskT]:
 
 def group_names(using: str = "") -> list[str]:
     """The names of the groups that hold a task, sorted by code point."""
-    # One index probe a group, where DISTINCT would read the whole index.
-    rows = rows_at_once(
-        ["name"],
-        """
-        WITH RECURSIVE names(name) AS (
-            SELECT min("group") FROM tasks_app_task
-            UNION ALL
-            SELECT (SELECT min("group") FROM tasks_app_task WHERE "group" > names.name)
-            FROM names
-            WHERE names.name IS NOT NULL
-        )
-        SELECT name FROM names WHERE name IS NOT NULL
-        """,
-        using=using,
-    )
-    return sorted(name for (name,) in rows)
+    return dialect_of(using).group_names()
 
 
 def rows_at_once(columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = "") -> Sequence[Row]:

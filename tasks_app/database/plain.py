@@ -19,11 +19,13 @@ from typing import Any
 
 from taskstore.types.tasks import Order
 
+from ..core.limits import Limits
 from ..core.operations import Claim, Operation, Query, TaskRecord, Update
 from ..core.tally import COUNTERS
 from .batch import Seen, Written
 from .claim_pools import Demand, kept_by_key, keys_of
-from .postgresql import PostgreSQL
+from .limits import known as known_limits
+from .postgresql import LIMITS_VERSION, PostgreSQL
 from .postgresql_arrays import Column, RowPacker, packed
 from .rows import (
     COLUMNS,
@@ -86,7 +88,7 @@ class Asked:
     drafts: int = 0  # At most.
 
 
-def asked_by(operations: Sequence[Operation]) -> Asked | None:
+def asked_by(operations: Sequence[Operation], limits: Limits) -> Asked | None:
     """The demand of the operations; None when one of them is not plain."""
     asked = Asked()
     for operation in operations:
@@ -97,6 +99,8 @@ def asked_by(operations: Sequence[Operation]) -> Asked | None:
             if isinstance(operation, Query):
                 return None
             if len(groups) > 1 or operation.order is not Order.RANDOM or not operation.scope.allows(groups[0]):
+                return None
+            if limits.of(groups[0]):
                 return None
             demand = asked.demands.get(groups[0])
             if demand is None:
@@ -143,7 +147,7 @@ class PlainPostgreSQL(PostgreSQL):
         return packed(type_name, values)
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
-        asked = asked_by(operations) if self.row_packers else None
+        asked = asked_by(operations, known_limits(self.using)) if self.row_packers else None
         if asked is None or not all(self._pools.knows(group, each.limit) for group, each in asked.demands.items()):
             return (yield from super().look(operations))
         seen = yield from self._look_at_once(operations, asked)
@@ -165,7 +169,7 @@ class PlainPostgreSQL(PostgreSQL):
         # Last, as in the general look; and ids are drawn when all is locked.
         numbers = questions.ask(self._time_numbers_and_ids(len(operations), asked, priorities))
         yield from questions.answered()
-        [(now_ms, is_log_intact, sent_commits, sent_ids, is_unusual)] = numbers
+        [(now_ms, is_log_intact, limits_version, sent_commits, sent_ids, is_unusual)] = numbers
         if is_unusual or not is_log_intact:
             for group, each in chosen.items():
                 self._pools.put_back(group, each)
@@ -183,6 +187,7 @@ class PlainPostgreSQL(PostgreSQL):
             kept=kept_by_key(kept),
             ids=_numbers_in(sent_ids),
             places={row[0]: row[-1] for row in rows},
+            limits_version=limits_version,
         )
         if len(seen.ids or ()) < asked.drafts or any(row[PAYLOAD] for row in rows):
             seen.ids = None
@@ -221,7 +226,7 @@ class PlainPostgreSQL(PostgreSQL):
             )
         """
         sql = f"""
-            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact),
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
                 array_send(ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s))),
                 array_send(ARRAY(
                     SELECT nextval('tasks_app_ids')
@@ -241,7 +246,7 @@ class PlainPostgreSQL(PostgreSQL):
         if not (written.has_ids and self.row_packers):
             return (yield from super().write(written))
         self._pools.lower(written.drafts)
-        statements = list(self.freeing(written)) if written.freed else []
+        statements = list(self.freeing(written)) if written.freed or written.unlimited or written.limited else []
         if written.removed:
             places = '","'.join([written.places[task_id] for task_id in written.removed])
             statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))

@@ -19,6 +19,7 @@ from ..core.tally import COUNTERS
 from .batch import Seen, Written
 from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
+from .limits import known as known_limits
 from .postgresql_arrays import Doubts
 from .postgresql_claims import Candidates
 from .rows import (
@@ -30,6 +31,7 @@ from .rows import (
     FREED_COLUMNS,
     ITEM_COLUMNS,
     KEY_COLUMNS,
+    LIMITED_COLUMNS,
     OWN_ID,
     TAKEN_COLUMNS,
     Last,
@@ -48,7 +50,7 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
     (
         *("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in"),
-        *("unique_group", *COUNTERS),
+        *("unique_group", "value", *COUNTERS),
     ),
     "text",
 )
@@ -123,6 +125,15 @@ CANCELLED = f"""
         SELECT * FROM unnest({arrays(CANCELLED_COLUMNS)})
     )
 """
+PLACED_COLUMNS = (*LIMITED_COLUMNS[1:], "place")
+LIMITED = f"""
+    limited AS (
+        INSERT INTO tasks_app_limitedtask ({", ".join(quoted(LIMITED_COLUMNS))})
+        SELECT ids[place + 1], {", ".join(quoted(LIMITED_COLUMNS[1:]))}
+        FROM unnest({arrays(PLACED_COLUMNS)}) AS placed({", ".join(quoted(PLACED_COLUMNS))}),
+            (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
+    )
+"""
 STORED = f"""
     stored AS (
         INSERT INTO tasks_app_payload (id, data, size)
@@ -177,6 +188,8 @@ def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]
         yield ITEMISED, _values(ITEM_COLUMNS, written.items, array)
     if written.cancelled:
         yield CANCELLED, _values(CANCELLED_COLUMNS, written.cancelled, array)
+    if written.limited:
+        yield LIMITED, _values(PLACED_COLUMNS, written.limited, array)
     if any(draft.payload == OWN_ID for draft in written.drafts):
         sizes = [json_size(draft.whole_data) if draft.payload == OWN_ID else 0 for draft in written.drafts]
         yield STORED, [array("bigint", sizes)]
@@ -201,8 +214,14 @@ def _values(columns: Sequence[str], rows: Sequence[Row], array: Array) -> list[A
 
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
+LIMITS_LOCK = 0x7A5C_5705  # Shared by every transaction of the store; see limits.py.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
+# An expression: how often limits have been changed. From then on nobody changes them until the transaction ends.
+LIMITS_VERSION = f"""
+    (SELECT CASE WHEN pg_advisory_xact_lock_shared({LIMITS_LOCK})::text IS NOT NULL
+        THEN (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits) END)
+"""
 SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
@@ -222,6 +241,7 @@ class PostgreSQL(Candidates):
     time_of = "to_timestamp(%s::bigint)"
     newest_id = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_ids"
     newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
+    label_value = "coalesce(labels ->> %s, '')"
     is_listed = IS_LISTED
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
@@ -259,6 +279,24 @@ class PostgreSQL(Candidates):
     def lock(self, number: int) -> Sequence[Statement]:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
         return [Statement("SELECT pg_advisory_xact_lock(%s)", [number])]
+
+    def lock_for_claims(self, number: int) -> Statement:
+        if self.waits:
+            return Statement("SELECT pg_advisory_xact_lock(%s)::text IS NOT NULL", [number])
+        # A moment later once more: whoever has it is about to commit.
+        sql = """
+            SELECT CASE WHEN pg_try_advisory_xact_lock(%s) THEN true
+                ELSE pg_sleep(0.002)::text IS NOT NULL AND pg_try_advisory_xact_lock(%s) END
+        """
+        return Statement(sql, [number, number])
+
+    def lock_tasks(self, ids: Iterable[int]) -> Statement:
+        return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
+
+    def change_limits(self) -> Statement:
+        # It does not wait in line: those who come later would have to wait for it.
+        sql = "SELECT CASE WHEN pg_try_advisory_xact_lock(%s) THEN nextval('tasks_app_limits') END IS NOT NULL"
+        return Statement(sql, [LIMITS_LOCK])
 
     def payload(self, payload: int) -> bytes | None:
         # Differs because libpq's buffers never shrink: they would stay twice as large as the longest data.
@@ -339,7 +377,8 @@ class PostgreSQL(Candidates):
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         changed = changed_ids(operations)
         depended = depended_ids(operations) - changed
-        demands, queried, keys = demands_of(operations), queried_by(operations), keys_of(operations)
+        limits, keys = known_limits(self.using), keys_of(operations)
+        demands, queried = demands_of(operations, limits), queried_by(operations, limits)
         self._pools.begin([*demands, *queried])
         to_read = [group for group, demand in demands.items() if self._pools.must_read(group, demand.limit)]
         skip = "" if self.waits else "SKIP LOCKED"
@@ -360,7 +399,7 @@ class PostgreSQL(Candidates):
         # The time comes last: a lease that ran out while this waited for locks has run out.
         numbers = asked.ask(self._time_and_numbers(len(operations)))
         yield from asked.answered()
-        if not all(is_log_intact for _, is_log_intact, _ in numbers):
+        if not all(is_log_intact for _, is_log_intact, *_ in numbers):
             yield from self._jump_after_lost_log()
             [anew] = yield [self._time_and_numbers(len(operations))]
             numbers = list(anew)
@@ -372,6 +411,7 @@ class PostgreSQL(Candidates):
             kept=kept_by_key(kept),
             earliest={group: [*map(record_of, rows)] for group, rows in earliest.items()},
             first={group: [*map(record_of, rows)] for group, rows in first.items()},
+            limits_version=numbers[0][2],
         )
         for group, rows in pools.items():
             self._pools.note(group, rows, (task.id for task in seen.candidates[group]))
@@ -449,7 +489,8 @@ class PostgreSQL(Candidates):
     def _time_and_numbers(self, commits: int) -> Statement:
         return Statement(
             f"""
-            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), nextval('tasks_app_commits')
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
+                nextval('tasks_app_commits')
             FROM generate_series(1, %s)
             """,
             [commits],

@@ -31,6 +31,7 @@ from .claim_pools import (
     queried_by,
 )
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
+from .limits import known as known_limits
 from .rows import (
     CANCELLED_COLUMNS,
     COLUMNS,
@@ -71,6 +72,7 @@ class SQLite(Dialect):
     time_of = "datetime(%s, 'unixepoch')"
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     newest_commit = "SELECT value FROM tasks_app_counters WHERE name = 'commits'"
+    label_value = "coalesce((SELECT value FROM json_each(labels) WHERE key = %s), '')"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
     later_of = "max"
@@ -106,6 +108,15 @@ class SQLite(Dialect):
 
     def lock(self, number: int) -> Sequence[Statement]:
         return ()  # One transaction writes at a time: who began to write has the lock, or is told to begin again.
+
+    def lock_for_claims(self, number: int) -> Statement:
+        return Statement("SELECT 1")  # As above.
+
+    def lock_tasks(self, ids: Iterable[int]) -> Statement:
+        return self.tasks_of(ids)
+
+    def change_limits(self) -> Statement:
+        return Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits' RETURNING 1")
 
     def jump_ids(self) -> None:
         self._advance_for_certain(ID_JUMP)
@@ -165,14 +176,15 @@ class SQLite(Dialect):
         return ()  # Durability is a property of the connection here: PRAGMA synchronous, in the settings.
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
-        [[(now_ms, last_commit, last_id)]] = yield [
+        [[(now_ms, last_commit, last_id, limits_version)]] = yield [
             Statement(
                 # Not AUTOINCREMENT: its sequence starts again when Django rebuilds an empty table.
                 f"""
                 UPDATE tasks_app_counters
                 SET value = value + %s
                 WHERE name = 'commits'
-                RETURNING {self.clock}, value, ({self.newest_id})
+                RETURNING {self.clock}, value, ({self.newest_id}),
+                    (SELECT value FROM tasks_app_counters WHERE name = 'limits')
                 """,
                 [len(operations)],
             )
@@ -182,13 +194,13 @@ class SQLite(Dialect):
         if keys := keys_of(operations):
             [kept] = yield [self.kept_answers(keys)]
         named, candidates = yield from self._named_and_candidates(operations, now_ms)
-        seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept))
+        seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept), limits_version=limits_version)
         # Nobody else writes until this transaction ends, which says then how far the ids were used up.
         seen.ids = range(max(last_id, self._given_out[self.using]) + 1, LARGEST_ID + 1)
         if names := named_keys(operations):
             [held] = yield [self.held_keys(names)]
             yield from self.note_held(held, seen)
-        for group, asked in queried_by(operations).items():
+        for group, asked in queried_by(operations, known_limits(self.using)).items():
             [earliest] = yield [self.earliest(group, asked)]
             seen.earliest[group] = [*map(record_of, earliest)]
             if asked.is_read:
@@ -200,7 +212,7 @@ class SQLite(Dialect):
         self, operations: Sequence[Operation], now_ms: int
     ) -> Steps[tuple[dict[int, TaskRecord], dict[str, list[TaskRecord]]]]:
         """Read the tasks that the operations name and those that they may claim, all of them by their ids at once."""
-        demands = demands_of(operations)
+        demands = demands_of(operations, known_limits(self.using))
         self._pools.begin(demands)
         highest: dict[str, int | None] = {}  # Priority by group; None: nothing goes out.
         chosen: dict[str, list[int]] = {}

@@ -14,6 +14,7 @@ from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused, 
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Refusal, json_size
 
+from ..core.limits import groups_to_lease_in
 from ..core.operations import (
     Apart,
     Claim,
@@ -33,6 +34,7 @@ from ..core.rules import World, decide, is_held
 from .batch import Decision, Done, Seen, Undecided, written_by
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
+from .limits import look_into
 from .new_groups import refuse_too_many
 from .rows import PAYLOAD_BYTES, Steps, with_id
 
@@ -68,9 +70,10 @@ MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is 
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
+    yield from look_into(operations, seen, dialect)
     yield from _read_data(operations, seen, dialect)
     outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
-    if seen.kept or seen.first or seen.locked or seen.contended:
+    if seen.kept or seen.first or seen.locked or seen.contended or seen.undecided:
         outcomes = [_known(operation, seen) for operation in operations]
     if any(operation.key for operation in operations):
         _put_off_repeated_keys(operations, outcomes)
@@ -83,6 +86,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
         seen.earliest,
         keys=seen.keys,
         holders=seen.holders,
+        allowances=seen.allowances,
         fed_by=fed_by,
         place_for=place_for,
         most_bytes=most_bytes(),
@@ -183,7 +187,16 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
         return _with_place(_read(operation, seen), operation)
     if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):
         return Undecided.CONTENDED
+    if seen.undecided and not seen.undecided.isdisjoint(_limited_groups(operation, seen)):
+        return Undecided.CONTENDED
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
+
+
+def _limited_groups(operation: Operation, seen: Seen) -> Iterable[str]:
+    """The groups with limits of which the operation claims, or in which it leases tasks."""
+    if isinstance(operation, Claim):
+        return operation.reachable
+    return groups_to_lease_in([operation], seen.named, seen.limits)
 
 
 def _with_place(tasks: list[TaskRecord], operation: Operation) -> Decision:
@@ -233,7 +246,12 @@ def _doubt_empty_claims(
     empty = {place: claim.reachable for place, claim in found_nothing.items() if place not in queries}
     if not empty:
         return
-    filling = {draft.group for draft in drafts if draft.available_at_ms <= seen.now_ms}
+    filling = {
+        draft.group
+        for draft in drafts
+        if draft.available_at_ms <= seen.now_ms
+        and ((allowance := seen.allowances.get(draft.group)) is None or allowance.would_take(draft))
+    }
     asked = {group for groups in empty.values() for group in groups}
     filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
     for place, groups in empty.items():
@@ -255,6 +273,7 @@ def _doubt_empty_queries(
     """The same for queries, each of which has a moment of its own."""
     added = _earliest_by_group(draft for draft in drafts if not is_held(draft, seen.now_ms))
     hidden = yield from dialect.earliest_besides([query for query in queries.values() if not query.only_reads], seen)
+    hidden = {group: earliest for group, earliest in hidden.items() if group not in seen.exhausted}
     for place, query in queries.items():
         known = [(added[group], seen.now_ms) for group in query.reachable if group in added]
         known += [hidden[group] for group in query.reachable if group in hidden and not query.only_reads]

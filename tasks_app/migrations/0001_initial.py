@@ -108,19 +108,23 @@ numbers = [
         [
             "CREATE SEQUENCE tasks_app_ids",
             "CREATE SEQUENCE tasks_app_commits",
+            "CREATE SEQUENCE tasks_app_limits",  # How often limits have been changed.
             # PostgreSQL empties an unlogged table after a crash, a failover or a restore. The sequences may have
             # lost their last numbers then, so a server that finds this table empty skips ahead.
             "CREATE UNLOGGED TABLE tasks_app_log_intact (is_intact boolean NOT NULL)",
             "INSERT INTO tasks_app_log_intact VALUES (true)",
         ],
-        ["DROP TABLE tasks_app_log_intact", "DROP SEQUENCE tasks_app_commits", "DROP SEQUENCE tasks_app_ids"],
+        [
+            "DROP TABLE tasks_app_log_intact",
+            *[f"DROP SEQUENCE tasks_app_{name}" for name in ("limits", "commits", "ids")],
+        ],
     ),
     OwnSQL(
         "sqlite",
         [
             # SQLite has no sequences. Its AUTOINCREMENT numbers a single table and can't be reserved ahead.
             "CREATE TABLE tasks_app_counters (name text PRIMARY KEY, value integer NOT NULL)",
-            "INSERT INTO tasks_app_counters VALUES ('ids', 0), ('commits', 0)",
+            "INSERT INTO tasks_app_counters VALUES ('ids', 0), ('commits', 0), ('limits', 0)",
         ],
         ["DROP TABLE tasks_app_counters"],
     ),
@@ -275,6 +279,50 @@ counts = [
     ),
 ]
 
+limits = [
+    migrations.CreateModel(
+        name="GroupLimit",
+        fields=[
+            ("name", NameField(max_length=255, primary_key=True, serialize=False)),
+            ("running", models.IntegerField(null=True)),
+            ("claims", models.IntegerField(null=True)),
+            ("per_ms", models.BigIntegerField(null=True)),
+            ("by", models.TextField(default="")),
+            ("set_by", models.CharField(max_length=150)),
+            ("at", models.DateTimeField(auto_now=True)),
+        ],
+    ),
+    migrations.CreateModel(
+        name="LimitedTask",
+        fields=[
+            ("id", IdField(primary_key=True, serialize=False)),
+            ("group", NameField(max_length=255)),
+            ("value", KeyField()),
+            ("priority", models.SmallIntegerField()),
+            ("available_at_ms", models.BigIntegerField()),
+            ("leased", models.SmallIntegerField()),
+        ],
+        options={
+            "indexes": [
+                models.Index(
+                    fields=["group", "leased", "value", "-priority", "available_at_ms", "id"], name="limited_tasks"
+                )
+            ]
+        },
+    ),
+    migrations.CreateModel(
+        name="RecentClaim",
+        fields=[
+            numbered(),
+            ("group", NameField(max_length=255)),
+            ("value", KeyField()),
+            ("at_ms", models.BigIntegerField()),
+            ("claims", models.BigIntegerField()),
+        ],
+        options={"constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")]},
+    ),
+]
+
 # Claims slow down when dead rows collect at the head of a group, and rows of counts change twice a second. By default
 # PostgreSQL vacuums when a share of a table is dead, which is too late for a large one. So it starts at a number.
 autovacuum = [
@@ -294,6 +342,8 @@ autovacuum = [
                 "tasks_app_grouptotal",
                 "tasks_app_rate",
                 "tasks_app_workdone",
+                "tasks_app_limitedtask",
+                "tasks_app_recentclaim",
             )
         ],
     )
@@ -523,4 +573,4 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
         ("auth", "0002_alter_permission_name_max_length"),  # The names of our permissions are longer than before.
     ]
-    operations = [*tasks, *numbers, *trail, *counts, *autovacuum, *workers, *access, *operating]
+    operations = [*tasks, *numbers, *trail, *counts, *limits, *autovacuum, *workers, *access, *operating]

@@ -11,8 +11,10 @@ from typing import TypeVar
 from django.db.models import F, QuerySet, Sum
 
 from taskstore.types.groups import GroupStats
+from taskstore.types.limits import GroupLimit
 from taskstore.types.tasks import holds_results
 
+from ..control.limits import uses_of
 from ..control.pauses import paused_groups
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.tally import counter_in, least_of
@@ -30,6 +32,7 @@ class Stats:
     in_per_minute: float  # Tasks that entered and left the group. Claims, renewals and edits count as neither.
     out_per_minute: float
     is_paused: bool
+    limit: GroupLimit | None = None
 
     def as_answer(self, group: str) -> GroupStats:
         """Convert the numbers to their type in the API."""
@@ -47,6 +50,7 @@ class Stats:
             retrying=self.counts.retrying,
             dead=self.counts.failed,
             finished=self.counts.finished,
+            limit=self.limit,
         )
 
 
@@ -91,6 +95,7 @@ def _with_more(counts: Mapping[str, Numbers]) -> dict[str, Stats]:
     flow = totals.flow_of_each(counts)
     oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.available)
     paused = paused_groups(min(counts), max(counts))
+    limits = uses_of(counts)
     stats = {}
     for group, counted in counts.items():
         in_per_minute, out_per_minute = flow.get(group, (0.0, 0.0))
@@ -100,6 +105,7 @@ def _with_more(counts: Mapping[str, Numbers]) -> dict[str, Stats]:
             in_per_minute=in_per_minute,
             out_per_minute=out_per_minute,
             is_paused=group in paused,
+            limit=limits.get(group),
         )
     return stats
 

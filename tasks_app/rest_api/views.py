@@ -16,6 +16,7 @@ from taskstore.errors import LimitExceeded
 from taskstore.types import sentences
 from taskstore.types.groups import ClientStatus, GroupPause, Pause
 from taskstore.types.history import ExportRequest, History, SearchPage, SearchRequest
+from taskstore.types.limits import GroupLimit, LimitsByGroup, LimitsRequest, ReasonByLimits
 from taskstore.types.progress import Progress
 from taskstore.types.requests import (
     ById,
@@ -35,6 +36,7 @@ from taskstore.types.tasks import NOBODY, Cancelled, Imported
 
 from ..commands.progress import hear
 from ..control import cancelling, pauses
+from ..control import limits as group_limits
 from ..control.progress import progress_of, report
 from ..core.operations import EVERY_GROUP, Duplicate, GroupScope, TaskRecord, as_seen
 from ..core.room import answer_size, fitting, size_of_task
@@ -267,6 +269,35 @@ def resume(asked: ReasonByGroup, who: Who) -> GroupPause:
     who.must_reach(asked.name)
     pauses.resume(asked.name, who.actor.because(asked.reason))
     return GroupPause(group=asked.name)
+
+
+@serves(endpoints.LIMITS)
+def all_limits(asked: Nothing, who: Who) -> list[GroupLimit]:
+    return group_limits.limits_in(who.scope)
+
+
+@serves(endpoints.GROUP_LIMITS)
+def limits_of_group(asked: LimitsByGroup, who: Who) -> GroupLimit:
+    who.must_reach(asked.name)
+    return _limit(group_limits.limit_of(asked.name), asked.name)
+
+
+@serves(endpoints.PUT_LIMITS)
+def put_limits(asked: LimitsRequest, who: Who) -> GroupLimit:
+    who.must_reach(asked.name)
+    return group_limits.put(asked, who.actor.because(asked.reason))
+
+
+@serves(endpoints.DELETE_LIMITS)
+def delete_limits(asked: ReasonByLimits, who: Who) -> GroupLimit:
+    who.must_reach(asked.name)
+    return _limit(group_limits.remove(asked.name, who.actor.because(asked.reason)), asked.name)
+
+
+def _limit(found: GroupLimit | None, name: str) -> GroupLimit:
+    if found is None:
+        raise NotFound(f"The group {name} has no limits.")
+    return found
 
 
 @serves(endpoints.HEARTBEAT)

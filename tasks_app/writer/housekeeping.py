@@ -12,6 +12,7 @@ from itertools import accumulate
 from django.conf import settings
 
 from taskstore.types.groups import LOST_MS
+from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
@@ -129,6 +130,7 @@ def chores(dialect: Dialect) -> list[Chore]:
     return [
         forget_answers,
         forget_cancelled,
+        forget_claims,
         forget_payloads,
         forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
@@ -157,6 +159,12 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     before_ms = now_ms - retention.key_ms()
     return (yield from _forget("tasks_app_keptanswer", "key", "at_ms < %s ORDER BY at_ms", [before_ms]))
+
+
+def forget_claims(dialect: Dialect) -> Steps[bool]:
+    """Delete the claims that count for no rate any more, of groups that nobody claims from."""
+    [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+    return (yield from _forget("tasks_app_recentclaim", "id", "at_ms < %s", [now_ms - MOST_PER_MS]))
 
 
 def forget_cancelled(dialect: Dialect) -> Steps[bool]:

@@ -129,7 +129,8 @@ def _notes(groups: Sequence[GroupStats]) -> str:
         return ""
     [only] = groups
     beside = {"retrying": only.retrying, "dead": only.dead, "finished": only.finished}
-    return ", ".join(["paused"] * only.paused + [f"{number(count)} {what}" for what, count in beside.items() if count])
+    notes = ["paused"] * only.paused + ([only.limit.why] if only.limit and only.limit.why else [])
+    return ", ".join(notes + [f"{number(count)} {what}" for what, count in beside.items() if count])
 
 
 # Of a group, or of several together.

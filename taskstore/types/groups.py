@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
+from .limits import GroupLimit
 from .scalars import At, Int64, prepare
 
 LATE_MS, LOST_MS = 30_000, 120_000  # When a worker that says nothing is late, and when it is lost.
@@ -53,6 +54,7 @@ class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finished: Annotated[
         int, Meta(description="Records of finished jobs and commands, which don't count as ready. Absent if none.")
     ] = 0
+    limit: Annotated[GroupLimit | None, Meta(description="The limit of the group. Absent if there is none.")] = None
 
 
 class Stats(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ TO_LOSE = {
     "tasks": "SELECT count(*) FROM tasks_app_task",
     "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
     "paused groups": "SELECT count(*) FROM tasks_app_pausedgroup",
+    "limits": "SELECT count(*) FROM tasks_app_grouplimit",
     "operations": "SELECT count(*) FROM tasks_app_bulkoperation",
     "entries of the audit log": (
         "SELECT count(*) FROM tasks_app_auditentry "
@@ -101,6 +102,7 @@ def jump(manifest: Manifest, session: Session) -> None:
     ahead = ID_JUMP + seconds * IDS_A_SECOND
     session.send(session.dialect.go_on_after("ids", manifest.ids + ahead))
     session.send(session.dialect.go_on_after("commits", manifest.commits + ahead))
+    session.send(session.dialect.change_limits())  # So that they are read.
 
 
 def revoke_tokens_of_servers() -> None:

@@ -20,14 +20,17 @@ from tasks_app.models import (
     Client,
     CountDelta,
     EndedTask,
+    GroupLimit,
     GroupTotal,
     KeptAnswer,
     KeptPayload,
     Level,
+    LimitedTask,
     OneTimePassword,
     PausedGroup,
     Payload,
     Rate,
+    RecentClaim,
     SavedSearch,
     Task,
     Token,
@@ -110,6 +113,7 @@ TABLES = [
     for model in (
         *(Person, OneTimePassword, SavedSearch, Token, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
+        *(GroupLimit, LimitedTask, RecentClaim),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

@@ -27,6 +27,7 @@ from taskstore.client.calls import Call
 from taskstore.client.verbs import AskedPreview
 from taskstore.endpoints import ENDPOINTS, Endpoint
 from taskstore.types.bulk import BulkPreviewRequest, ByState
+from taskstore.types.limits import Rate
 from taskstore.types.requests import Nothing
 from taskstore.types.tasks import State
 
@@ -66,6 +67,9 @@ ASKED = {
     "claim": ("mail",),
     "pause": ("mail",),
     "resume": ("mail",),
+    "group_limits": ("mail",),
+    "set_limits": ("mail",),
+    "remove_limits": ("mail",),
     "group": ("mail",),
     "task": (1,),
     "tasks": ([1],),
@@ -213,6 +217,35 @@ def test_a_group_is_paused_and_goes_on(store):
     page = store.audit(group="pay/mail", limit=1)
     assert [entry.action for entry in page.entries] == ["resume"]
     assert store.audit(group="pay/mail", after=page.after).entries[0].action == "pause"
+
+
+def test_a_group_is_limited(store):
+    store.commit(adds=[NewTask(group="pay/mail", labels={"to": "ann"}) for _ in range(3)])
+    assert store.group_limits("pay/mail") is None
+    assert store.set_limits("pay/*", running=2, rate=Rate(5, 60_000), reason="the bank is slow").name == "pay/*"
+    assert [str(limit) for limit in store.limits()] == ["2 running and 5 per 60 s"]
+    assert len(store.claim("pay/mail", limit=5)) == 2
+    limit = store.group_limits("pay/mail")
+    assert (limit.name, limit.why) == ("pay/*", "2 of 2 running")
+    assert [(use.leased, use.claimed) for use in limit.use] == [(2, 2)]
+    assert store.stats().groups[0].limit == limit
+    assert store.audit(limit=1).entries[0].reason == "the bank is slow"
+    assert store.remove_limits("pay/*").running == 2
+    assert store.remove_limits("pay/*") is store.group_limits("pay/mail") is None
+    assert store.stats().groups[0].limit is None
+
+
+def test_each_value_of_a_label_is_told_with_what_holds_it_back(store):
+    for name in ("acme", "acme", "duck"):
+        store.add("mail", labels={"tenant": name})
+    store.set_limits("mail", running=1, by="tenant")
+    assert len(store.claim("mail", limit=9)) == 2
+    limit = store.group_limits("mail")
+    assert limit.why == "tenant=acme: 1 of 1 running, and 1 more"
+    assert [(use.value, use.leased, use.why) for use in limit.use] == [
+        ("acme", 1, "1 of 1 running"),
+        ("duck", 1, "1 of 1 running"),
+    ]
 
 
 def test_many_tasks_are_changed_and_changed_back(store):

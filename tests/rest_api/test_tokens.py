@@ -53,6 +53,8 @@ NEEDED = {
     "GET /commands/{project}/lists/{task}": "read",
     "GET /commands/{project}/results": "read",
     "GET /commands/{project}/command/{id}": "read",
+    "GET /limits": "read",
+    "GET /groups/{name}/limits": "read",
     "GET /schedules": "read",
     "GET /schedules/{name}": "read",
     "GET /metrics": "read",
@@ -66,6 +68,8 @@ NEEDED = {
     "POST /jobs": "work",
     "DELETE /jobs/{id}": "work",
     # What operators do.
+    "PUT /groups/{name}/limits": "operate",
+    "DELETE /groups/{name}/limits": "operate",
     "POST /groups/{name}/pause": "operate",
     "POST /groups/{name}/resume": "operate",
     "POST /jobs/{id}/requeue": "operate",

@@ -15,6 +15,7 @@ from tasks_app.models import Client, Task
 from tasks_app.writer.connection import ended
 from taskstore.errors import CommitRefused
 from taskstore.types.groups import LATE_MS
+from taskstore.types.limits import Rate
 from taskstore.types.tasks import NewTask
 from tests.behaviour.databases import only_sqlite
 from tests.behaviour.people import ANN, BOB
@@ -249,3 +250,47 @@ def test_a_task_ends_that_lost_its_first_cancellation():
 
 def test_nothing_is_ended_at_once():
     asyncio.run(asyncio.wait_for(ended(), timeout=20))
+
+
+# ---- In groups with limits
+
+
+def test_the_end_of_a_lease_frees_a_slot_for_who_waits(play):
+    async def scenario(writer):
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 3))
+        await sync_to_async(Task.objects.set_limits)("mail", running=1)
+        [held] = await writer.submit(claiming())
+        waits = await parked(writer, claiming())
+        begun = writer.begun
+        await asyncio.sleep(0.3)
+        assert writer.begun - begun <= 1  # It does not try again and again, though there are tasks.
+        began_s = time.monotonic()
+        await writer.submit(Commit(owner=BOB, deletes=(held.id,)))
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+        assert time.monotonic() - began_s < 0.9  # A look comes after a second.
+
+    play(scenario)
+
+
+def test_who_waits_for_a_rate_is_woken_when_it_allows_more(play):
+    async def scenario(writer):
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 3))
+        await sync_to_async(Task.objects.set_limits)("mail", rate=Rate(1, 300))
+        began_s = time.monotonic()
+        for _ in range(3):
+            assert len(await writer.submit(claiming())) == 1
+        assert 0.6 <= time.monotonic() - began_s < 1.6
+
+    play(scenario)
+
+
+def test_a_limit_that_is_removed_lets_those_who_wait_go_on(play):
+    async def scenario(writer):
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"),) * 2))
+        await sync_to_async(Task.objects.set_limits)("mail", running=1)
+        await writer.submit(claiming())
+        waits = await parked(writer, claiming())
+        await sync_to_async(Task.objects.remove_limits)("mail")
+        assert len(await asyncio.wait_for(waits, timeout=5)) == 1
+
+    play(scenario)

@@ -210,6 +210,35 @@ def dead_letter(ann, group="mail"):
     return ann.move(task, f"{group}/failed", error="boom")
 
 
+def test_a_group_is_limited(command, ann):
+    ann.commit(adds=[NewTask(group="mail") for _ in range(2)])
+    assert command("limits", "list").code == 1
+    assert (
+        command("limits", "set", "mail", "--running", "1", "--rate", "9/1min").out == "mail: 1 running and 9 per 60 s\n"
+    )
+    ann.claim("mail")
+    assert command("limits", "show", "mail").words == [
+        "limit of mail",
+        "running 1",
+        "rate 9 per 60 s",
+        "held back 1 of 1 running",
+        "value leased claimed held back",
+        "— 1 1 1 of 1 running",
+    ]
+    assert "1 of 1 running" in command("stats").out
+    assert command("limits", "list").words[1] == "mail 1 9 per 60 s"
+    assert command("limits", "remove", "mail").out == "removed the limit of mail\n"
+    assert command("limits", "remove", "mail").err.startswith("taskstore: mail has no limits of its own")
+    for wrong, why in (
+        ((), "give --running, --rate or both"),
+        (("--rate", "9"), "must be a number of tasks and a time, such as 100/1s, not 9"),
+        (("--rate", "0/1s"), "rate.claims: must be between 1 and 10000, not 0"),
+        (("--running", "-1"), "must be between 1 and"),
+    ):
+        told = command("limits", "set", "mail", *wrong)
+        assert (told.code, why in told.err) == (2, True), told.err
+
+
 def test_dead_letters_go_back_and_the_question_says_where_to(command, ann, typing):
     dead_letter(ann)
     typing("y\n")

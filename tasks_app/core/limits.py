@@ -1,0 +1,168 @@
+"""Limits of groups: how many tasks may be leased at once, and how many be claimed within a time. Pure.
+
+Source: contract.md section 9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from taskstore.types.scalars import is_in_group
+from taskstore.types.tasks import Change, Ending
+
+from .operations import Commit, Effect, Operation, TaskRecord
+
+NO_LIMIT = 2**31  # More than any limit allows.
+SLICES = 500  # So exact is the time of a claim, as a part of the time of its rate. Exceeds no rate: it counts as later.
+
+
+class GroupLimit(NamedTuple):
+    """A limit, as its row keeps it."""
+
+    name: str  # A group; with a star at the end every group that begins so, each for itself.
+    running: int | None = None  # How many tasks may be leased at once.
+    claims: int | None = None  # How many may be claimed within `per_ms`.
+    per_ms: int | None = None
+    by: str = ""  # A label: separately for each of its values.
+
+    def value_of(self, labels: Mapping[str, str]) -> str:
+        """Which tasks share the limit with one that has these labels."""
+        return labels.get(self.by, "") if self.by else ""
+
+    def keeps(self, *, leased: bool) -> bool:
+        """Whether a task has to be found by its value, or to be counted as leased."""
+        return bool(self.by) or (leased and self.running is not None)
+
+    def slice_of(self, now_ms: int) -> int:
+        """When a claim counts as made."""
+        width_ms = max(1, (self.per_ms or 0) // SLICES)
+        return -(-now_ms // width_ms) * width_ms
+
+
+class Limits:
+    """All limits of the store. Where several are for a group, the longest name counts."""
+
+    def __init__(self, version: int = 0, limits: Iterable[GroupLimit] = ()) -> None:
+        self.version = version
+        self._limits = sorted(limits, key=lambda limit: (-len(limit.name), limit.name))
+        self._found: dict[str, GroupLimit | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._limits)
+
+    def of(self, group: str) -> GroupLimit | None:
+        """The limit of the group, if it has one."""
+        if not self._limits:
+            return None
+        if group not in self._found:
+            if len(self._found) > 10_000:
+                self._found.clear()
+            exact = [limit for limit in self._limits if limit.name == group]
+            self._found[group] = next(
+                iter(exact or [limit for limit in self._limits if is_in_group(limit.name, group)]), None
+            )
+        return self._found[group]
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What the limit of a group allows at the moment. `recent`: by value, when claims were made, and how many."""
+
+    group: str
+    limit: GroupLimit
+    now_ms: int
+    leased: Counter[str] = field(default_factory=Counter)  # By value.
+    recent: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
+
+    def slots(self, value: str) -> int:
+        """How many more tasks of the value may be leased."""
+        return NO_LIMIT if self.limit.running is None else max(0, self.limit.running - self.leased[value])
+
+    def claims(self, value: str) -> int:
+        """How many more tasks of the value may be claimed now."""
+        if self.limit.claims is None:
+            return NO_LIMIT
+        made = sum(count for _, count in self.recent.get(value, ())) + self.claimed[value]
+        return max(0, self.limit.claims - made)
+
+    def room(self, value: str) -> int:
+        """How many more tasks of the value that nobody holds may be claimed now."""
+        return min(self.slots(value), self.claims(value))
+
+    def next_in_ms(self, value: str) -> int | None:
+        """In how many milliseconds the rate allows another claim; None: it does now, or there is no rate."""
+        if self.limit.claims is None or self.limit.per_ms is None or self.claims(value):
+            return None
+        made = list(self.recent.get(value, ()))
+        if self.claimed[value]:
+            made.append((self.limit.slice_of(self.now_ms), self.claimed[value]))
+        excess = sum(count for _, count in made) - self.limit.claims
+        for at_ms, count in sorted(made):
+            excess -= count
+            if excess < 0:
+                return max(1, at_ms + self.limit.per_ms - self.now_ms)
+        return self.limit.per_ms
+
+    def soonest_ms(self) -> int | None:
+        """In how many milliseconds the rate allows another claim of some value; None: it holds back none."""
+        times = [self.next_in_ms(value) for value in {*self.recent, *self.claimed}]
+        return min([in_ms for in_ms in times if in_ms is not None], default=None)
+
+    def why(self, value: str) -> str:
+        """Why no task of the value that nobody holds is claimed now; empty: the limit allows it."""
+        reasons = []
+        if not self.slots(value):
+            reasons.append(f"{self.leased[value]} of {self.limit.running} running")
+        if in_ms := self.next_in_ms(value):
+            reasons.append(f"rate: next in {in_ms} ms")
+        return ", ".join(reasons)
+
+    def would_take(self, task: TaskRecord) -> bool:
+        """Whether the task may be claimed. An expired one takes over the slot that it has."""
+        value = self.limit.value_of(task.labels)
+        return self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
+
+    def takes(self, task: TaskRecord) -> bool:
+        """Claim the task, if the limit allows it."""
+        if not self.would_take(task):
+            return False
+        value = self.limit.value_of(task.labels)
+        self.claimed[value] += 1
+        self.leased[value] += not task.leased
+        return True
+
+    def returns(self, task: TaskRecord) -> None:
+        """Nothing came of the claim of the task."""
+        value = self.limit.value_of(task.labels)
+        self.claimed[value] -= 1
+        self.leased[value] -= not task.leased
+
+    def follow(self, effect: Effect) -> None:
+        """Count what a commit does to the leases of the group. Claims have been counted when they took something."""
+        if effect.removals and effect.removals[0].ending is Ending.CLAIMED:
+            return
+        for removal in effect.removals:
+            self._count(removal.task, -1)
+        for draft in effect.drafts:
+            self._count(draft, 1)
+
+    def _count(self, task: TaskRecord, more: int) -> None:
+        if task.leased and task.group == self.group:
+            self.leased[self.limit.value_of(task.labels)] += more
+
+
+def leases(change: Change, task: TaskRecord) -> bool:
+    """Whether the update, if it is to a time that lies ahead, leases a task that nobody holds."""
+    return bool(change.timespec_ms) and not change.release and not task.leased
+
+
+def groups_to_lease_in(operations: Iterable[Operation], named: Mapping[int, TaskRecord], limits: Limits) -> set[str]:
+    """The groups with limits in which commits lease tasks that nobody holds."""
+    changes = [change for operation in operations if isinstance(operation, Commit) for change in operation.updates]
+    found = [(change, task) for change in changes if (task := named.get(change.id))]
+    groups = {task.group if change.group is None else change.group for change, task in found if leases(change, task)}
+    return {group for group in groups if limits.of(group)}

@@ -1,0 +1,305 @@
+"""What a transaction reads and keeps of limits (core/limits.py): which there are, and what they allow.
+
+Every transaction asks for the number of changes of limits, which costs it no trip of its own; the limits themselves are
+kept in the process until that number is another one. On PostgreSQL it holds a shared lock that whoever changes limits
+waits for, so that no transaction goes by limits that are not those of its commit.
+
+Of groups with limits the rows of LimitedTask are written with those of the tasks. What can be claimed there is decided
+under a lock of the group, held to the end of the transaction: in turn, across processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from taskstore.errors import StoreBusy
+from taskstore.types.scalars import is_in_group
+
+from ..core.limits import Allowance, GroupLimit, Limits, groups_to_lease_in
+from ..core.operations import Operation, Supply
+from .batch import Seen
+from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
+from .rows import Row, Statement, Steps, quoted, record_of
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
+
+COLUMNS = GroupLimit._fields
+PATIENCE_S, LOOK_EVERY_S = 4.5, 0.02  # With transactions that go by limits which are to be changed.
+TRIES = 10  # To lock a group that another process decides about, before its claims are put off.
+MOST_VALUES = 1_000  # Of a label that one query looks at.
+
+_known: dict[str, Limits] = {}  # By database. Replaced as a whole.
+_turns: dict[str, str] = {}  # By group, where a label has very many values: the one after which the next claim begins.
+
+
+def known(using: str) -> Limits:
+    """The limits as far as this process knows."""
+    return _known.get(using, NO_LIMITS)
+
+
+def read_limits(version: int, dialect: Dialect) -> Steps[Limits]:
+    """The limits of this version, in a transaction that has seen it."""
+    limits = known(dialect.using)
+    if limits.version != version:
+        [rows] = yield [Statement(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit")]
+        limits = Limits(version, [GroupLimit(*row) for row in rows])
+        if dialect.is_alone:  # What a caller's transaction sees may be taken back.
+            _known[dialect.using] = limits
+    return limits
+
+
+def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> Steps[None]:
+    """See what is limited of what the operations ask for: what is allowed, and tasks for the claims."""
+    before = known(dialect.using)
+    if not before and seen.limits_version == before.version:
+        return
+    seen.limits = yield from read_limits(seen.limits_version, dialect)
+    demands = demands_of(operations)
+    queried = {group: asked for group, asked in queried_by(operations).items() if asked.tasks}
+    # Also those that were left out by mistake: their limits have gone since.
+    claimed = {group for group in (*demands, *queried) if seen.limits.of(group) or before.of(group)}
+    groups = sorted(claimed | groups_to_lease_in(operations, seen.named, seen.limits))
+    for group in groups:
+        yield from _look_into(group, demands.get(group), queried.get(group), seen, dialect)
+
+
+def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: Seen, dialect: Dialect) -> Steps[None]:
+    seen.candidates.pop(group, None)
+    seen.earliest.pop(group, None)
+    if not (yield from _lock(group, dialect)):
+        seen.undecided.add(group)
+        return
+    if dialect.serves_many:
+        seen.ids = None  # What is locked from here on may have larger ones.
+    limit = seen.limits.of(group) or GroupLimit(group)
+    allowance = seen.allowances[group] = yield from allowance_of(group, limit, dialect)
+    seen.now_ms = max(seen.now_ms, allowance.now_ms)
+    if demand is None and asked is None:
+        return
+    number = (demand.limit if demand else 0) + (asked.tasks if asked else 0)
+    is_oldest = demand.oldest if demand else True
+    until_ms = max(seen.now_ms, asked.latest_ms if asked else 0)
+    is_paused, chosen = yield from _chosen(allowance, Demand(number, oldest=is_oldest), until_ms, dialect)
+    rows: Sequence[Row] = []
+    if chosen:
+        [rows] = yield [dialect.lock_tasks(chosen)]
+    found = {row[0]: record_of(row) for row in rows}
+    if len(found) == len(chosen) or is_paused:
+        seen.exhausted.add(group)  # Nothing was hidden by the locks of others.
+    if demand:
+        seen.candidates[group] = best_first(rows, demand)
+    if asked:
+        seen.earliest[group] = sorted(found.values(), key=lambda task: (task.available_at_ms, task.id))
+
+
+def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
+    """What of the supply the limits of its groups allow, and when a rate will allow more."""
+    limits = known(dialect.using)
+    available, next_in_ms = dict(supply.available), dict(supply.next_in_ms)
+    for group, count in supply.available.items() if limits else ():
+        if limit := limits.of(group):
+            allowance = yield from allowance_of(group, limit, dialect)
+            _, ids = yield from _chosen(allowance, Demand(count), allowance.now_ms, dialect)
+            available[group] = len(ids)
+            in_ms = allowance.soonest_ms()
+            if in_ms is not None:
+                next_in_ms[group] = min(in_ms, next_in_ms.get(group, in_ms))
+    return replace(supply, available=available, next_in_ms=next_in_ms)
+
+
+def _lock(group: str, dialect: Dialect) -> Steps[bool]:
+    digest = hashlib.blake2b(f"limit {group}".encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "big", signed=True)
+    for _ in range(TRIES):
+        [[(is_locked,)]] = yield [dialect.lock_for_claims(number)]
+        if is_locked:
+            return True
+    return False
+
+
+def allowance_of(group: str, limit: GroupLimit, dialect: Dialect) -> Steps[Allowance]:
+    """What the limit of the group allows now. Only under its lock it is what it allows until the end."""
+    leased, recent, [(now_ms,)] = yield [
+        Statement(
+            'SELECT value, count(*) FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 1 GROUP BY value',
+            [group],
+        ),
+        Statement(
+            f"""
+            SELECT value, at_ms, claims FROM tasks_app_recentclaim
+            WHERE "group" = %s AND at_ms > (SELECT {dialect.clock}) - %s
+            """,
+            [group, limit.per_ms or 0],
+        ),
+        Statement(f"SELECT {dialect.clock}"),
+    ]
+    by_value: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for value, at_ms, claims in recent if limit.claims is not None else ():
+        by_value[value].append((at_ms, claims))
+    return Allowance(group, limit, now_ms, Counter(dict(leased)), by_value)
+
+
+def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[tuple[bool, list[int]]]:
+    """The ids of tasks that may be claimed, the best first, and whether the group is paused."""
+    group, limit = allowance.group, allowance.limit
+    expired = """
+        SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
+        WHERE "group" = %s AND leased = 1 AND available_at_ms <= %s ORDER BY available_at_ms LIMIT %s
+    """
+    paused, found = yield [
+        Statement('SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s', [group]),
+        Statement(expired, [group, allowance.now_ms, demand.limit]),
+    ]
+    if paused:
+        return True, []
+    found = [row for row in found if allowance.claims(row[1])]
+    if limit.by:
+        found += yield from _chosen_by_value(allowance, demand.limit, until_ms, dialect)
+    elif room := min(allowance.room(""), demand.limit):
+        found += yield from _longest_available(group, room, until_ms, dialect)
+    random.shuffle(found)
+    found.sort(key=lambda row: (-row[2], row[3]) if demand.oldest else (-row[2],))
+    ids = list(dict.fromkeys([row[0] for row in found]))
+    most = demand.limit if limit.by else min(demand.limit, allowance.claims(""))
+    return False, ids[:most]
+
+
+def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
+    """The tasks of a group of which any may be claimed, of the highest priorities."""
+    found: list[Row] = []
+    priority: int | None = 2**15 - 1  # Above all that there are.
+    while len(found) < number:
+        sql = 'SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < %s'
+        [[(priority,)]] = yield [Statement(sql, [group, priority])]
+        if priority is None:
+            break
+        [rows] = yield [
+            Statement(
+                """
+                SELECT id, '', priority, available_at_ms FROM tasks_app_task
+                WHERE "group" = %s AND priority = %s AND available_at_ms <= %s
+                ORDER BY available_at_ms, id LIMIT %s
+                """,
+                [group, priority, until_ms, number],
+            )
+        ]
+        found += rows
+    return found
+
+
+def _chosen_by_value(allowance: Allowance, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
+    """The tasks of those values that have room, of the highest priorities: so many, or less."""
+    group = allowance.group
+    start = after = _turns.pop(group, "")
+    while True:
+        values, heads = yield from _waiting_values(group, after, until_ms, dialect)
+        heads = [row for row in heads if allowance.room(row[1])]
+        if heads and len(values) == MOST_VALUES:
+            _turns[group] = values[-1]  # So that those behind it get their turn.
+        if heads or (len(values) < MOST_VALUES and not start):
+            break
+        start, after = ("", "") if len(values) < MOST_VALUES else (start, values[-1])
+    # The best of all are among those of the values whose first ones are the best.
+    best = sorted(heads, key=lambda row: (-row[2], random.random()))[:number]
+    if number == 1 or not best:
+        return best
+    found = yield [
+        Statement(
+            """
+            SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
+            WHERE "group" = %s AND leased = 0 AND value = %s AND available_at_ms <= %s
+            ORDER BY priority DESC, available_at_ms, id LIMIT %s
+            """,
+            [group, value, until_ms, min(number, allowance.room(value))],
+        )
+        for _, value, *_ in best
+    ]
+    return [row for rows in found for row in rows]
+
+
+def _waiting_values(group: str, after: str, until_ms: int, dialect: Dialect) -> Steps[tuple[list[str], list[Row]]]:
+    """The next values of the label that tasks have which nobody holds, and the best of the available tasks of each."""
+    next_value = """
+        SELECT value FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 0{} ORDER BY value LIMIT 1
+    """
+    [rows] = yield [
+        Statement(
+            f"""
+            WITH RECURSIVE waiting(value, number) AS (
+                SELECT ({next_value.format(" AND value > %s" if after else "")}), 1
+                UNION ALL
+                SELECT ({next_value.format(" AND value > waiting.value")}), number + 1
+                FROM waiting WHERE waiting.value IS NOT NULL AND number < {MOST_VALUES}
+            ), heads AS (
+                SELECT value, (
+                    SELECT id FROM tasks_app_limitedtask AS each
+                    WHERE "group" = %s AND leased = 0 AND each.value = waiting.value AND available_at_ms <= %s
+                    ORDER BY priority DESC, available_at_ms, id LIMIT 1
+                ) AS head
+                FROM waiting WHERE value IS NOT NULL
+            )
+            SELECT head, heads.value, priority, available_at_ms
+            FROM heads LEFT JOIN tasks_app_limitedtask ON id = head
+            """,
+            [group, *([after] if after else []), group, group, until_ms],
+        )
+    ]
+    return [row[1] for row in rows], [row for row in rows if row[0] is not None]
+
+
+# ---- Changes of limits
+
+
+def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
+    """Set the limit of this name, or remove it (None), within a transaction of Django. Returns the groups concerned.
+
+    Raises StoreBusy when others go by the present limits for too long.
+    """
+    until_s = time.monotonic() + PATIENCE_S
+    while dialect.rows(*dialect.change_limits()) != [(True,)]:
+        if time.monotonic() > until_s:
+            raise StoreBusy("other transactions are using the limits: try again later")
+        time.sleep(LOOK_EVERY_S)
+    before = next((each for each in limits_now(dialect) if each.name == name), None)
+    dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
+    if limit:
+        columns = ", ".join(quoted((*COLUMNS, "set_by", "at")))
+        sql = f"INSERT INTO tasks_app_grouplimit ({columns}) VALUES ({'%s, ' * len(COLUMNS)} %s, {dialect.time_of})"
+        dialect.send([Statement(sql, [*limit, set_by, dialect.now_ms() / 1_000])])
+    limits = Limits(limits=limits_now(dialect))
+    known_groups = " UNION ".join(f'SELECT "group" FROM tasks_app_{table}' for table in ("limitedtask", "recentclaim"))
+    noted = {group for (group,) in dialect.rows(known_groups)}
+    groups = [group for group in {*noted, *dialect.group_names()} if is_in_group(name, group)]
+    for group in groups:
+        _note_anew(group, limits.of(group), dialect)
+        if not (limit and before and limit.by == before.by):
+            dialect.send([Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s', [group])])
+    return groups
+
+
+def limits_now(dialect: Dialect) -> list[GroupLimit]:
+    """All limits, sorted by name."""
+    rows = dialect.rows(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit")
+    return sorted(GroupLimit(*row) for row in rows)
+
+
+def _note_anew(group: str, limit: GroupLimit | None, dialect: Dialect) -> None:
+    """Note which tasks of the group are leased, or have to be found by a label."""
+    dialect.send([Statement('DELETE FROM tasks_app_limitedtask WHERE "group" = %s', [group])])
+    if limit is None or not limit.keeps(leased=True):
+        return
+    is_leased = "" if limit.by else "AND leased_since_ms > 0"
+    sql = f"""
+        INSERT INTO tasks_app_limitedtask (id, "group", value, priority, available_at_ms, leased)
+        SELECT id, "group", {dialect.label_value}, priority, available_at_ms,
+            CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END
+        FROM tasks_app_task WHERE "group" = %s {is_leased}
+    """
+    dialect.send([Statement(sql, [limit.by, group])])
