@@ -88,6 +88,11 @@ def remove_limits(world: World) -> Any:
     return world.operator.http.delete("/groups/limited/limits")
 
 
+def remove_limit(world: World) -> Any:
+    Task.objects.set_limits("limited", running=1)
+    return world.ada.post("/console/limits/remove", {"name": "limited"})
+
+
 def console(name: str, /, **fields: Any) -> Callable[[World], Any]:
     [pattern] = [pattern for pattern in console_urls if pattern.name == name]
 
@@ -173,6 +178,8 @@ CONSOLE = {
     "add": ("add", console("add", group="mail", delay="0", unit="seconds", priority="0")),
     "pause": ("pause", console("pause", name="mail")),
     "resume": ("resume", console("resume", name="paused")),
+    "set_limit": ("set limits", console("set_limit", name="mail", running="3")),
+    "remove_limit": ("remove limits", remove_limit),
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
     "cancel_task": ("cancel", lambda world: world.ada.post(f"/console/task/{world.held.id}/cancel")),

@@ -37,7 +37,7 @@ MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as ma
 
 
 class Kind(StrEnum):
-    """Diagnoses, the worst first. The last three are no trouble."""
+    """Diagnoses, the worst first. The last four are no trouble."""
 
     STALLED = "stalled"  # Tasks wait, and no worker claims them.
     LOST = "lost"  # A worker that holds tasks no longer reports.
@@ -46,13 +46,14 @@ class Kind(StrEnum):
     PAUSED = "paused"
     GROWING = "growing"  # More tasks enter than leave.
     RUNNING = "running"  # A bulk operation.
+    LIMITED = "limited"  # As many tasks are claimed as may be.
     WORKING = "working"
     WAITING = "waiting"
     IDLE = "idle"
 
 
 KINDS = list(Kind)
-CALM = {Kind.WORKING, Kind.WAITING, Kind.IDLE}
+CALM = {Kind.LIMITED, Kind.WORKING, Kind.WAITING, Kind.IDLE}
 # The icons of the console.
 ICONS = {
     Kind.STALLED: "expired",
@@ -62,6 +63,7 @@ ICONS = {
     Kind.PAUSED: "paused",
     Kind.GROWING: "arrow-up",
     Kind.RUNNING: "claimed",
+    Kind.LIMITED: "scheduled",
     Kind.WORKING: "claimed",
     Kind.WAITING: "scheduled",
     Kind.IDLE: "done",
@@ -227,6 +229,15 @@ class _Evidence:
                 f"{self._with_workers(name)}.",
                 tasks=counts.to_do,
             )
+        if stats.limit and stats.limit.why and counts.to_do:
+            return Diagnosis(
+                kind=Kind.LIMITED,
+                of=_group(name),
+                word="At its limit",
+                why=f"{stats.limit.why}.",
+                advice=_limit(name),
+                tasks=counts.to_do,
+            )
         if counts.claimed or stats.out_per_minute:
             return Diagnosis(kind=Kind.WORKING, of=_group(name))
         waits = counts.scheduled or counts.retrying or (counts.ready and name in self._last_claims)
@@ -253,6 +264,8 @@ class _Evidence:
         return [each for each in self._workers.get(name, ()) if not each.is_lost]
 
     def _why_stalled(self, name: str) -> tuple[str, Link | None]:
+        if (limit := self._stats[name].limit) and limit.why:
+            return f"held back by its limit: {limit.why}", _limit(name)
         live, all_of_it = self._live(name), self._workers.get(name, [])
         see = Link(words="See the workers", page="workers")
         if live:
@@ -285,6 +298,10 @@ class _Evidence:
             usual = (of_a_day[group] - count) * SPIKE_MINUTES / (DAY_MINUTES - SPIKE_MINUTES)
             if count > FEW_FAILURES + 3 * usual:
                 yield group, (count, round(usual))
+
+
+def _limit(name: str) -> Link:
+    return Link(words="See the limit", page="group_limit", query={"name": name})
 
 
 def _group(name: str) -> Link:

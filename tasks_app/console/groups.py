@@ -13,6 +13,7 @@ from taskstore.types.tasks import State, holds_results
 from ..access.policy import Action, may
 from ..alerts.diagnosis import of_groups, of_pause, of_worker
 from ..control import pauses
+from ..control.limits import uses_of
 from ..control.pauses import pause_of
 from ..core.actors import Actor
 from ..models import Task
@@ -78,7 +79,8 @@ def _facts(name: str) -> dict[str, Any]:
         "drained": drain(counts.to_do, entered, left),
         "workers": workers_in_words(by_group(clients, [name]).get(name, [])),
         "pause": pause,
-        "diagnosis": of_pause(pause, 0, Task.objects.now_ms()) if pause and not found else found,  # It may be empty.
+        "limit": stats[name].limit if stats else uses_of([name]).get(name),  # The group may be empty.
+        "diagnosis": of_pause(pause, 0, Task.objects.now_ms()) if pause and not found else found,
     }
 
 

@@ -128,6 +128,7 @@ def example(request: HttpRequest, what: str, *, group: str = "mail", project: st
         "enqueue": ("work", "", "/jobs", {"function": "mail.send", "args": ["ann"]}),
         "report a worker": ("work", "-X PUT ", "/clients/1", {"name": "try", "groups": [group]}),
         "schedule": ("operate", "-X PUT ", "/schedules/nightly", plan),
+        "limits": ("operate", "-X PUT ", f"/groups/{quote(group)}/limits", {"running": 20}),
         "submit": (
             "commands",
             "",

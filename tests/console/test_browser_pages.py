@@ -13,6 +13,7 @@ from tasks_app.reading import saved_searches
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from taskstore.types.command_record import CommandStatus, Output
 from taskstore.types.job_record import JobError
+from taskstore.types.limits import Rate
 from taskstore.types.tasks import NewTask
 
 from ..accessibility import complaints
@@ -78,6 +79,7 @@ def pages(person, settings) -> dict[str, str]:
     enqueued(at_ms=-60_000)
     failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)
     jobs = {"begun": begun(), "failed": failed(error=TROUBLE, queue="other")}
+    Task.objects.set_limits(LONG, running=1, rate=Rate(10_000, 3_600_000), by="x" * 255)
     settings.TASKSTORE_COMMANDS = True
     odd = Output.of(b"x" * 200 + bytes(range(256)), cut_at=300, missing=5_000)
     commands.ended("1_0", CommandStatus.FAILED_ARCHIVE, cmd="y" * 300, worker="z" * 100, exit_code=3, err=odd)
@@ -111,6 +113,10 @@ def pages(person, settings) -> dict[str, str]:
         "operation": f"/console/operations/{operation.pk}",
         "no more operations": "/console/operations?after=1",
         "pause": "/console/pause?name=mail",
+        "limits of groups": "/console/limits",
+        "limit": f"/console/limits/group?name={LONG}",
+        "new limit": "/console/limits/set?name=mail",
+        "remove a limit": f"/console/limits/remove?name={LONG}",
         "edit": f"/console/task/{tasks['claimed'].id}/edit",
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
         "failed tasks": "/console/failed",

@@ -27,6 +27,10 @@ CALLS = {
     "attention": ("GET", EVERYBODY, {}),
     "flow": ("GET", EVERYBODY, {"group": "mail"}),
     "rates": ("GET", EVERYBODY, {"span": "1h"}),
+    "group_limits": ("GET", EVERYBODY, {}),
+    "group_limit": ("GET", EVERYBODY, {"name": "reports"}),
+    "set_limit": ("POST", OPERATORS, {"name": "mail", "running": "1"}),
+    "remove_limit": ("POST", OPERATORS, {"name": "reports"}),
     "failed": ("GET", EVERYBODY, {}),
     "jobs": ("GET", EVERYBODY, {}),
     "job": ("GET", EVERYBODY, {}),
@@ -106,7 +110,7 @@ ASKS_FIRST = {
     "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
     "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
     "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
-    "reopen_list",
+    "reopen_list", "set_limit", "remove_limit",
 }  # fmt: skip
 
 
@@ -121,6 +125,7 @@ def task(settings) -> Task:
     add("reports")
     succeeded(queue="mail")
     running_list("1_0")
+    Task.objects.set_limits("reports", running=1)
     completed("2_0")
     return add("mail")[0]
 
