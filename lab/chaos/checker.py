@@ -11,12 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import FIELDS, Kept
 
+from .client import LIMITS
 from .history import UNAVAILABLE, Event, History, Row
 
 # All inherited fields but the count of claims, which a claim increases.
 SAME_IN_A_CLAIM = [field.wire for field in FIELDS if field.kept is not Kept.NOTHING and field.name != "claims"]
+NEVER_MS = 2**62
 ID = re.compile(r"\b(?:task|id|successor) (\d+)")
 
 
@@ -240,11 +243,51 @@ def refusals_are_true(history: History) -> Iterator[str]:
 def nothing_means_nothing(history: History) -> Iterator[str]:
     """No claim returned nothing while a task of its group was available all the time."""
     for event in history.events:
-        if not event.is_nothing:
+        if not event.is_nothing or limit_of(event.body["group"]):
             continue
         for task in history.there_all_the_time(event.body["group"], event):
             if task["timespec"] <= event.sent_ms:
                 yield f"client {event.client} was told that there is nothing while task {task['id']} was there"
+                break
+
+
+def limit_of(group: str) -> Row | None:
+    """Return the limit that the clients' groups have."""
+    return next((limit for name, limit in LIMITS.items() if is_in_group(name, group)), None)
+
+
+def no_limit_is_exceeded(history: History) -> Iterator[str]:
+    """By the store's clock no more tasks of a group are leased at once, or claimed within a time, than its limit says.
+
+    A task of which no response shows the label is not counted.
+    """
+    leases: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)
+    claims: dict[tuple[str, str], list[int]] = defaultdict(list)
+    claimed = {row["successor"] for row in history.truth.ended.values() if row["ending"] == "claimed"}
+    for row in history.rows.values():
+        limit = limit_of(row["group"])
+        shown = history.known.get(row["id"])
+        if not limit or not row["leased_since_ms"] or (limit.get("by") and not shown):
+            continue
+        value = shown["labels"].get(limit["by"], "") if shown and limit.get("by") else ""
+        # What ends at a moment makes room for what begins then.
+        leases[row["group"], value].append((row["made_at_ms"], 1, row["id"]))
+        leases[row["group"], value].append((row.get("ended_at_ms", NEVER_MS), -1, row["id"]))
+        if row["id"] in claimed:
+            claims[row["group"], value].append(row["made_at_ms"])
+    for (group, value), moments in leases.items():
+        running, most = 0, (limit_of(group) or {}).get("running", NEVER_MS)
+        for _, more, task_id in sorted(moments):
+            running += more
+            if running > most:
+                yield f"{running} tasks of {group} {value} were leased when task {task_id} was; {most} may be"
+                break
+    for (group, value), times in claims.items():
+        rate = (limit_of(group) or {}).get("rate", {"claims": len(times), "per": 0})
+        ordered = sorted(times)
+        for first, last in zip(ordered, ordered[rate["claims"] :], strict=False):
+            if last - first < rate["per"]:
+                yield f"more than {rate['claims']} tasks of {group} {value} were claimed from {first} to {last}"
                 break
 
 
@@ -357,6 +400,7 @@ CHECKS = (
     owners_are_respected,
     refusals_are_true,
     nothing_means_nothing,
+    no_limit_is_exceeded,
     reads_are_true,
     listings_are_complete,
     commits_are_shown_whole,

@@ -17,7 +17,12 @@ from pathlib import Path
 from time import monotonic, sleep, time
 from typing import IO, Any
 
-GROUPS = ["mail", "reports", "mail/in"]
+GROUPS = ["mail", "reports", "mail/in", "few", "each/a"]
+# The limits of groups: their names, and what is set for them.
+LIMITS: dict[str, dict[str, Any]] = {
+    "few": {"running": 3, "rate": {"claims": 30, "per": 1_000}},
+    "each/*": {"running": 1, "by": "tenant"},
+}
 KEYS = [None, None, None, "Ann", "Bob", "Cid"]  # Unique keys. Few, so that most of them are taken.
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
@@ -137,6 +142,7 @@ class Client:
             "data": self.unique(),
             "timespec": self.chance.choice([0, 0, 0, -100, -1_000]),
             "priority": self.chance.choice([0, 0, 0, 5]),
+            "labels": {"tenant": self.chance.choice("ab")},
         }
 
     def keyed_task(self) -> dict[str, Any]:

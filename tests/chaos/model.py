@@ -2,6 +2,9 @@
 
 from collections import Counter
 
+from msgspec import structs
+
+from lab.chaos.checker import limit_of
 from lab.chaos.history import Truth
 from tasks_app.core.operations import Claim, Commit, Duplicate
 from taskstore.types.tasks import Change, NewTask, Order, Refusal
@@ -16,6 +19,49 @@ class Server(NaiveStore):
         self.ended = {}
         self.answers = 0
         self.kept = {}
+        self.claimed_at = []
+
+    def claim(self, claim, claimable):
+        return super().claim(claim, self.within_limits(claim, claimable))
+
+    def within_limits(self, claim, claimable):
+        """Those of the claimable ids that the limit of the group allows to be claimed, as many as are wanted."""
+        [group] = claim.groups
+        limit = limit_of(group)
+        if limit is None:
+            return claimable
+        leased = Counter(self.value(task, limit) for task in self.tasks.values() if task.group == group and task.leased)
+        per = limit.get("rate", {"claims": 10**9, "per": 0})
+        left = per["claims"] - sum(at_ms > self.now_ms - per["per"] for at_ms in self.claimed_at)
+        chosen: list[int] = []
+        ids = set(claimable)
+        found = [task for task in self.tasks.values() if task.id in ids and task.group == group]
+        for task in sorted(found, key=lambda task: (-task.priority, task.available_at_ms, task.id)):
+            value = self.value(task, limit)
+            has_slot = task.leased or leased[value] < limit["running"]
+            if task.available_at_ms <= self.now_ms and has_slot and len(chosen) < min(left, claim.limit):
+                leased[value] += not task.leased
+                chosen.append(task.id)
+        if group == "few" and all(number in self.tasks for number in claim.depends):
+            self.claimed_at += [self.now_ms] * len(chosen)
+        return chosen
+
+    def reasons_against(self, commit):
+        """Also that an update leases what nobody holds, where there is no slot for it."""
+        refusal = super().reasons_against(commit)
+        for change in commit.updates:
+            task = self.tasks.get(change.id)
+            limit = limit_of(task.group) if task else None
+            if task and limit and change.timespec_ms < 0 and not change.release and not task.leased:
+                same = [each for each in self.tasks.values() if each.group == task.group and each.leased]
+                value = self.value(task, limit)
+                if sum(self.value(each, limit) == value for each in same) >= limit["running"]:
+                    return structs.replace(refusal, bugs=("no slot",))
+        return refusal
+
+    @staticmethod
+    def value(task, limit):
+        return task.labels.get(limit["by"], "") if "by" in limit else ""
 
     def answer(self, path, body):
         """The status and the answer. Raises OSError when the connection breaks."""
@@ -104,6 +150,7 @@ def commit_of(body):
                 priority=add["priority"],
                 id=add.get("id", 0),
                 unique=add.get("unique"),
+                labels=add["labels"],
             )
             for add in body.get("adds", ())
         ),

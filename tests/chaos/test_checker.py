@@ -46,6 +46,11 @@ class GivesOneTaskTwice(Server):
         return made
 
 
+class ExceedsALimit(Server):
+    def within_limits(self, claim, claimable):
+        return claimable
+
+
 class ForgetsWhatItAnswered(Server):
     def truth(self):
         del self.tasks[max(self.tasks)]
@@ -292,6 +297,7 @@ FAULTS = {
     SplitsACommit: "commits_are_whole",
     ForgetsKeys: "one_living_task_holds_a_key",
     ForgetsTheGroupsOfKeys: "one_living_task_holds_a_key",
+    ExceedsALimit: "no_limit_is_exceeded",
     DeletesWhatIsGone: "no_task_is_removed_twice",
     HasTwoSuccessors: "chains_are_chains",
     IgnoresTheTime: "claims_are_right",

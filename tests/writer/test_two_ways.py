@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from tasks_app.core.limits import Limits
 from tasks_app.core.operations import EVERY_GROUP, Apart, Claim, Commit, GroupScope, Operation, ResendKey, Update
 from tasks_app.database import claim_pools, postgresql_claims, transact
 from tasks_app.database.batch import Done, Undecided
@@ -275,8 +276,8 @@ def first_come(monkeypatch):
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
 
 
-def sorted_demands(operations: Iterable[Operation]) -> Any:
-    return dict(sorted(demands_of(operations).items()))
+def sorted_demands(operations: Iterable[Operation], besides: Limits) -> Any:
+    return dict(sorted(demands_of(operations, besides).items()))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
