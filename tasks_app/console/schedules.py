@@ -18,8 +18,8 @@ from django.shortcuts import render, resolve_url
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
-from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
-from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Schedule
+from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
+from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Overlap, Schedule
 
 from .. import schedules as verbs
 from ..access.audit import version_of
@@ -38,10 +38,18 @@ CATCH_UPS = {
     CatchUp.LATEST: "add one for all of them",
     CatchUp.ALL: "add one for each, at most the latest 1 000",
 }
+DEFAULT = "default"
+OVERLAPS = {
+    DEFAULT: "skip for jobs, allow for tasks",
+    Overlap.SKIP: "add nothing",
+    Overlap.WAIT: "add one as soon as the last one has ended",
+    Overlap.ALLOW: "add another one",
+}
 ADDS = {"task": "a task in a group", "job": "a function that a worker runs"}
 MOST_TIMEOUT_S = 366 * 86_400
 SECONDS = re.compile(r"[0-9]{1,8}(\.[0-9]{1,3})?", re.ASCII)
 DATA = ("content", "arguments", "named_arguments")  # Fields that need the right to see payloads.
+RUNS = {"overlap": "overlap", "expires": "expires_s", "unique": "unique"}
 # The form's fields, by the names that the plan has for them.
 FIELDS = {
     "task": "adds",
@@ -55,6 +63,7 @@ FIELDS = {
     "job.kwargs": "named_arguments",
     "job.queue": "queue",
     "job.group": "queue",
+    **{f"{kind}.{name}": field for kind in ("task", "job") for name, field in RUNS.items()},
     "job.priority": "priority",
 }
 
@@ -63,6 +72,7 @@ NEW = {
     "cron": "0 3 * * *",
     "zone": "UTC",
     "catch_up": CatchUp.SKIP,
+    "overlap": DEFAULT,
     "adds": "task",
     "queue": DEFAULT_QUEUE,
     "priority": "0",
@@ -81,6 +91,9 @@ class ScheduleForm(TellingForm):
     cron = forms.CharField(max_length=LONGEST)
     zone = forms.CharField()
     catch_up = forms.ChoiceField(choices=[(each, each) for each in CATCH_UPS])
+    overlap = forms.ChoiceField(required=False, choices=[(each, each) for each in OVERLAPS])
+    expires_s = forms.CharField(required=False)
+    unique = forms.CharField(required=False, max_length=KEY_LENGTH, strip=False)
     adds = forms.ChoiceField(choices=[(each, each) for each in ADDS])
     group = forms.CharField(required=False, max_length=GROUP_LENGTH, strip=False)
     content = forms.CharField(required=False, strip=False, widget=forms.Textarea({"rows": 4}))
@@ -110,8 +123,13 @@ class ScheduleForm(TellingForm):
                 del self.fields[name]
 
     def clean_timeout_s(self) -> int | None:
-        """Return milliseconds."""
-        text = self.cleaned_data["timeout_s"]
+        return self._milliseconds("timeout_s")
+
+    def clean_expires_s(self) -> int | None:
+        return self._milliseconds("expires_s")
+
+    def _milliseconds(self, name: str) -> int | None:
+        text = self.cleaned_data[name]
         if not text:
             return None
         if not SECONDS.fullmatch(text) or not 1 <= (ms := int(Decimal(text) * 1_000)) <= MOST_TIMEOUT_S * 1_000:
@@ -124,12 +142,13 @@ class ScheduleForm(TellingForm):
         if given["adds"] == "job":
             return SchedulePlan(**times, job=self._job())
         before = self._before.task if self._before else None
+        runs = self._runs()
         data = before.data if before else ""
         # A browser sends all ends of lines alike.
         if "content" in given and with_plain_ends(given["content"]) != with_plain_ends(data):
             data = with_plain_ends(given["content"])
         labels = given["labels"] if "labels" in given or not before else before.labels
-        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0)
+        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0, **runs)
         return SchedulePlan(**times, task=task)
 
     def _job(self) -> PlannedJob:
@@ -147,17 +166,27 @@ class ScheduleForm(TellingForm):
             queue=given["queue"] or DEFAULT_QUEUE,
             priority=given["priority"] or 0,
             options=options,
+            **self._runs(),
         )
+
+    def _runs(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        overlap = None if given["overlap"] in ("", DEFAULT) else Overlap(given["overlap"])
+        return {"overlap": overlap, "expires_ms": given["expires_s"], "unique": given["unique"]}
 
 
 def _initial(plan: SchedulePlan) -> dict[str, Any]:
     """Return the values of the form's fields for a plan."""
     times = NEW | {"cron": plan.cron, "zone": plan.zone, "catch_up": plan.catch_up, "priority": plan.adds.priority}
     times["version"] = version_of(plan)
+    times |= {
+        "overlap": plan.adds.overlap or DEFAULT,
+        "expires_s": _seconds(plan.adds.expires_ms),
+        "unique": plan.adds.unique,
+    }
     if isinstance(plan.adds, PlannedTask):
         labels = written_labels(plan.adds.labels)
         return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}
-    timeout_ms = plan.adds.options.timeout_ms
     return times | {
         "adds": "job",
         "function": plan.adds.function,
@@ -165,8 +194,12 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "named_arguments": json.dumps(plan.adds.kwargs, ensure_ascii=False) if plan.adds.kwargs else "",
         "queue": plan.adds.queue,
         "max_attempts": plan.adds.options.max_attempts or "",
-        "timeout_s": "" if timeout_ms is None else f"{Decimal(timeout_ms).scaleb(-3).normalize():f}",
+        "timeout_s": _seconds(plan.adds.options.timeout_ms),
     }
+
+
+def _seconds(value_ms: int | None) -> str:
+    return "" if value_ms is None else f"{Decimal(value_ms).scaleb(-3).normalize():f}"
 
 
 @reads(Action.SEE)
@@ -253,6 +286,7 @@ def _choices(request: HttpRequest, form: ScheduleForm) -> dict[str, Any]:
     return {
         "sees_data": may(user_of(request), Action.SEE_PAYLOADS),
         "catch_ups": CATCH_UPS.items(),
+        "overlaps": OVERLAPS.items(),
         "adds": ADDS.items(),
         "zones": _zones(),
         **_times({name: form[name].value() or "" for name in ("cron", "zone")}),

@@ -7,7 +7,7 @@ fields of `ScheduleRecord`; it becomes available when it is due.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -50,6 +50,7 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
 
     due: Milliseconds = 0  # The next due time; 0: unknown yet.
     last: LastRun | None = None
+    waits: Milliseconds = 0  # The due time of what is added once the last one has ended; 0: nothing waits.
     paused: SchedulePause | None = None
 
     @classmethod
@@ -135,6 +136,14 @@ def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
 def iso(at_ms: int) -> str:
     """Format a time as 2026-11-22T03:00:00Z."""
     return f"{datetime.fromtimestamp(at_ms // 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def due_of(labels: Mapping[str, str]) -> int | None:
+    """Return the due time that the labels of a task say; None if they say none."""
+    try:
+        return round(datetime.strptime(labels[DUE_LABEL], "%Y-%m-%dT%H:%M:%S%z").timestamp() * 1_000)
+    except (LookupError, ValueError):
+        return None
 
 
 prepare(ScheduleRecord)

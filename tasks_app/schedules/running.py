@@ -10,16 +10,16 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
 from django.db import connections
 
-from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.errors import CommitRefused, Forbidden, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
-from taskstore.types.schedules import SCHEDULES, LastRun
-from taskstore.types.tasks import Change, Order
+from taskstore.types.schedules import SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
+from taskstore.types.tasks import Change, Order, holds_results
 
 from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import Claim, GroupScope, Operator
@@ -27,12 +27,13 @@ from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import NotASchedule, iso, timetable_of, turn_of
+from .record import NotASchedule, ScheduleRecord, due_of, iso, timetable_of, turn_of
 from .verbs import StoredSchedule, available_at_ms, older_double
 
 log = logging.getLogger(__name__)
 
 LEASE_MS = 4_000  # After that, another server takes over from one that died.
+LEAST_LOOK_MS, MOST_LOOK_MS = 1_000, 60_000  # For the end of the last task, where another one waits for it.
 AT_ONCE = 20  # Schedules of a claim, finished long before the lease ends.
 LOOK_EVERY_S = 1.0  # In a process without a writer.
 
@@ -148,13 +149,55 @@ def _add_tasks(task: Task) -> None:
         raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     now_ms = task.made_at_ms  # The time of the claim by the database's clock.
     turn = turn_of(record, now_ms)
+    expired_ms = now_ms - record.adds.expires_ms if record.adds.expires_ms else 0
+    due, waits = _without_overlap(record, [due_ms for due_ms in turn.due if due_ms > expired_ms], expired_ms)
     last = record.last
-    if turn.due:
+    if due:
         scope = GroupScope(no_commands_because="" if commands_are_on() else COMMANDS_ARE_OFF)
         if why := scope.why_forbidden(record.group):
             raise NotASchedule(why)
-        added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in turn.due])
-        last = LastRun(due_ms=turn.due[-1], at_ms=now_ms, origin=added[-1].origin)
-    record = msgspec.structs.replace(record, due=turn.next, last=last)
-    change = Change(id=task.id, data=record.encode(), error="", timespec_ms=available_at_ms(record), release=True)
+        added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in due])
+        if not added[-1].duplicate:
+            last = LastRun(due_ms=due[-1], at_ms=now_ms, origin=added[-1].origin)
+    record = msgspec.structs.replace(record, due=turn.next, last=last, waits=waits)
+    at_ms = available_at_ms(record)
+    if record.paused is None:
+        at_ms = min([at_ms, *_looks_ms(record, name, expired_ms, now_ms)])
+    change = Change(id=task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
+
+
+def _without_overlap(record: ScheduleRecord, due: Sequence[int], expired_ms: int) -> tuple[Sequence[int], int]:
+    """Return for which due times to add something now, and the one that waits for the end of the last (0: none)."""
+    overlap = record.adds.overlaps
+    if overlap is Overlap.ALLOW:
+        return due, 0
+    is_running = record.last is not None and _lives(record.last.origin)
+    if overlap is Overlap.SKIP:
+        return [] if is_running else due[-1:], 0
+    latest = [due_ms for due_ms in (record.waits, *due) if due_ms > expired_ms][-1:]
+    return ([], max(latest, default=0)) if is_running else (latest, 0)
+
+
+def _lives(origin: int) -> bool:
+    """Whether the task of this chain, or the job, may run or run again by itself."""
+    living = Task.objects.get_queryset().of_chains([origin]).only("id", "group", "labels")
+    return any(not task.failed_from and not holds_results(task.group) for task in living)
+
+
+def _looks_ms(record: ScheduleRecord, name: str, expired_ms: int, now_ms: int) -> Iterator[int]:
+    """Cancel what has waited for too long. Yields when to look again: for the end of the last, for the next to expire.
+
+    The longer the last one takes, the more seldom: a tenth of its time.
+    """
+    if record.waits and record.last:
+        yield now_ms + min(max((now_ms - record.last.at_ms) // 10, LEAST_LOOK_MS), MOST_LOOK_MS)
+    if not record.adds.expires_ms:
+        return
+    tasks = Task.objects.get_queryset().in_group(record.group).bearing(SCHEDULE_LABEL, name)
+    waiting = [task for task in tasks.filter(leased_since_ms=0).only("id", "labels", "group") if not task.failed_from]
+    due = {task.id: due_ms for task in waiting if (due_ms := due_of(task.labels)) is not None}
+    if expired := [task_id for task_id, due_ms in due.items() if due_ms <= expired_ms]:
+        with suppress(Forbidden):  # A worker has just claimed one: the others go at the next look.
+            Task.objects.cancel(expired, by=f"schedule {name}", reason="it has expired", ends_leases=False)
+    yield from [due_ms + record.adds.expires_ms for due_ms in due.values() if due_ms > expired_ms]

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import autodiscover_modules
 
 from taskstore.errors import InvalidInput
+from taskstore.types import sentences
 from taskstore.types.jobs import OptionsRequest
-from taskstore.types.schedules import CatchUp, PlannedJob, SchedulePlan
+from taskstore.types.schedules import CatchUp, Overlap, PlannedJob, SchedulePlan
 
 from ..database import atomic
 from ..schedules import verbs
@@ -25,9 +27,11 @@ from .backend import TaskStoreBackend
 from .framework import SCHEDULES, Task, normalize_json
 from .results import find_task, known_tasks
 
+Chosen = TypeVar("Chosen", bound=StrEnum)
+
 # Before the names of declared schedules: whoever takes a declaration away takes its schedule away.
 MARK = "@"
-MEMBERS = {"cron", "zone", "catch_up", "args", "kwargs"}
+MEMBERS = {"cron", "zone", "catch_up", "overlap", "expires", "unique", "args", "kwargs"}
 
 
 def put_declared(backend: TaskStoreBackend) -> list[str]:
@@ -81,6 +85,18 @@ def _plan(backend: TaskStoreBackend, task: Task[..., Any], members: Mapping[str,
         queue=task.queue_name,
         priority=task.priority,
         options=OptionsRequest(**backend.job_options(task).given),
+        unique=members.get("unique", ""),
+        expires_ms=members.get("expires"),
+        overlap=_choice(Overlap, members, "overlap", task),
     )
-    zone, catch_up = members.get("zone", settings.TIME_ZONE), CatchUp(members.get("catch_up", CatchUp.SKIP))
-    return SchedulePlan(cron=members["cron"], zone=zone, catch_up=catch_up, job=job)
+    zone, catch_up = members.get("zone", settings.TIME_ZONE), _choice(CatchUp, members, "catch_up", task)
+    return SchedulePlan(cron=members["cron"], zone=zone, catch_up=catch_up or CatchUp.SKIP, job=job)
+
+
+def _choice(kind: type[Chosen], members: Mapping[str, Any], name: str, task: Task[..., Any]) -> Chosen | None:
+    if (value := members.get(name)) is None:
+        return None
+    if value not in list(kind):
+        right = sentences.one_of([each.value for each in kind], value)
+        raise ImproperlyConfigured(f"the schedule of {task.module_path}: {name} {right}")
+    return kind(value)

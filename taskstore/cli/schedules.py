@@ -9,7 +9,8 @@ import click
 
 from .. import endpoints
 from ..types.job_record import DEFAULT_QUEUE
-from ..types.schedules import DueJob, DueTask, Schedule
+from ..types.schedules import DueJob, DueTask, Overlap, Schedule
+from ..units import duration
 from . import made, parameter_types
 from .base import Scope, Session, as_json, command
 from .jobs import value_of
@@ -54,6 +55,10 @@ def _facts(found: Schedule) -> Iterator[tuple[str, object]]:
     yield "zone", found.zone
     yield "adds", adds(found)
     yield "missed times", found.catch_up
+    if added := found.job or found.task:
+        yield "overlap", added.overlap
+        yield "expires", f"{duration(added.expires_ms)} after it is due" if added.expires_ms else ""
+        yield "unique key", added.unique
     yield "last", f"{when(found.last.at_ms)}: task {found.last.origin}" if found.last else ""
     yield "next", when(found.next_ms) if found.next_ms else ""
     yield "paused", f"by {found.paused.by}, {when(found.paused.at_ms)}" if found.paused else ""
@@ -83,6 +88,19 @@ made.shows("show", endpoints.SCHEDULE, _facts, missing=MISSING, help="Show a sch
 )
 @click.option("--catch-up", type=click.Choice(["skip", "latest", "all"]), default="skip", show_default=True,
               help="What to do about runs missed while no server was running.")  # fmt: skip
+@click.option(
+    "--overlap",
+    type=click.Choice([each.value for each in Overlap]),
+    help="What to do at a due time before the last one has ended. Default: skip for jobs, allow for tasks.",
+)
+@click.option(
+    "--expires",
+    "expires_ms",
+    type=parameter_types.duration_ms,
+    metavar="TIME",
+    help="How long after the due time one that waits is cancelled, such as 10min.",
+)
+@click.option("--unique", default="", metavar="KEY", help="Add nothing while this unique key is taken.")
 @parameter_types.reason
 def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, reason: str, **added: Any) -> None:
     """Create the schedule NAME, or replace it.
@@ -100,14 +118,21 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
 
 
 def due_job(
-    *, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], queue: str, priority: int, **_: Any
+    *, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], queue: str, priority: int, **more: Any
 ) -> DueJob:
     named = {key: value_of(text) for key, text in kwargs}
-    return DueJob(function=function, args=list(map(value_of, args)), kwargs=named, queue=queue, priority=priority)
+    values = list(map(value_of, args))
+    return DueJob(function=function, args=values, kwargs=named, queue=queue, priority=priority, **runs(**more))
 
 
-def due_task(*, group: str, args: Sequence[str], labels: Sequence[tuple[str, str]], priority: int, **_: Any) -> DueTask:
-    return DueTask(group=group, data="".join(args), labels=dict(labels), priority=priority)
+def due_task(
+    *, group: str, args: Sequence[str], labels: Sequence[tuple[str, str]], priority: int, **more: Any
+) -> DueTask:
+    return DueTask(group=group, data="".join(args), labels=dict(labels), priority=priority, **runs(**more))
+
+
+def runs(*, overlap: str | None, expires_ms: int | None, unique: str, **_: Any) -> dict[str, Any]:
+    return {"overlap": Overlap(overlap) if overlap else None, "expires_ms": expires_ms, "unique": unique}
 
 
 made.does(

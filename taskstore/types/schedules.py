@@ -11,11 +11,11 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from . import sentences
-from .checks import MOST
+from .checks import MOST, wrong_members
 from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, new_task, problems_of, queue_group
 from .jobs import OptionsRequest, arguments_in
 from .requests import Asked
-from .scalars import ONE_PART, Int64, Labels, Limits, Priority, Reason, prepare
+from .scalars import KEY_LENGTH, ONE_PART, Int64, Labels, Limits, Priority, Reason, prepare
 from .sentences import is_utf8
 from .tasks import NewTask, Problem
 
@@ -44,7 +44,51 @@ class CatchUp(StrEnum):
     ALL = "all"  # Add one for each, at most the newest thousand.
 
 
-class DueTask(Struct, frozen=True, kw_only=True):
+class Overlap(StrEnum):
+    """What to do about a due time while the last task that the schedule has added has not ended."""
+
+    SKIP = "skip"  # Add nothing.
+    WAIT = "wait"  # Add one once that has ended, however many due times pass.
+    ALLOW = "allow"  # Add another one.
+
+
+class Due(Struct, frozen=True, kw_only=True):
+    """What a schedule says of the tasks or jobs that it adds."""
+
+    unique: Annotated[
+        str, Meta(max_length=KEY_LENGTH, description="A unique key of each: nothing is added while it is taken.")
+    ] = ""
+    expires_ms: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MOST,
+                description="How long after the due time one that waits is cancelled, because it is not worth running "
+                "any more; in milliseconds.",
+            ),
+        ]
+        | None
+    ) = field(name="expires", default=None)
+    overlap: (
+        Annotated[
+            Overlap,
+            Meta(
+                description="At a due time before the last one has ended: `skip` adds nothing, `wait` adds one "
+                "afterwards, `allow` adds another. The default is `skip` for jobs and `allow` for tasks."
+            ),
+        ]
+        | None
+    ) = None
+
+    @property
+    def problems_of_runs(self) -> Iterator[Problem]:
+        if self.unique:
+            yield from sentences.unique_key("", self.unique)
+        yield from wrong_members(self, "expires_ms", "overlap")
+
+
+class DueTask(Due, frozen=True, kw_only=True):
     """The task that a schedule adds."""
 
     group: str
@@ -53,7 +97,7 @@ class DueTask(Struct, frozen=True, kw_only=True):
     priority: Priority = 0
 
 
-class DueJob(Struct, frozen=True, kw_only=True):
+class DueJob(Due, frozen=True, kw_only=True):
     """The job that a schedule enqueues."""
 
     function: Annotated[str, Meta(description="The dotted path of the function.")]
@@ -110,6 +154,7 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
             return
         if len(self.data.encode()) > LONGEST_DATA:
             yield "data", sentences.at_most(LONGEST_DATA, "bytes", len(self.data.encode()))
+        yield from self.problems_of_runs
         for name in {SCHEDULE_LABEL, DUE_LABEL} & self.labels.keys():
             yield f"labels.{name}", "must be absent: the schedule sets this label"
         if not self.group:
@@ -118,7 +163,14 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
             yield "group", "must be a group other than that of the schedules"
 
     def new_task(self) -> NewTask:
-        return NewTask(group=self.group, data=self.data.encode(), labels=self.labels, priority=self.priority)
+        data = self.data.encode()
+        return NewTask(
+            group=self.group, data=data, labels=self.labels, priority=self.priority, unique=self.unique or None
+        )
+
+    @property
+    def overlaps(self) -> Overlap:
+        return self.overlap or Overlap.ALLOW
 
 
 class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
@@ -133,7 +185,7 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         wrong = list(problems_of(self.queue, self.record))
-        yield from wrong
+        yield from [*wrong, *self.problems_of_runs]
         if not wrong and len(json.dumps([self.args, self.kwargs])) > LONGEST_DATA:
             yield "args", f"must be at most {LONGEST_DATA} bytes"
 
@@ -144,7 +196,11 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
         )
 
     def new_task(self) -> NewTask:
-        return new_task(self.record, queue=self.queue, priority=self.priority)
+        return new_task(self.record, queue=self.queue, priority=self.priority, unique=self.unique or None)
+
+    @property
+    def overlaps(self) -> Overlap:
+        return self.overlap or Overlap.SKIP
 
 
 class SchedulePlan(Asked, frozen=True, kw_only=True):

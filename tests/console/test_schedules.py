@@ -11,7 +11,7 @@ from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from taskstore.types.jobs import OptionsRequest
-from taskstore.types.schedules import CatchUp, ScheduleState
+from taskstore.types.schedules import CatchUp, Overlap, ScheduleState
 from taskstore.types.tasks import NewTask
 
 from ..people import make_user, signed_in
@@ -20,9 +20,11 @@ from ..schedules.schedules import HOUR_MS, added, due_of, look, now, put, record
 pytestmark = pytest.mark.django_db
 
 TIMES = {"cron": "30 2 * * *", "zone": "Europe/Berlin", "catch_up": "latest"}
-TASK = {**TIMES, "adds": "task", "group": "mail", "content": "a\r\nb", "labels": "tier=gold", "priority": "-5"}
+RUNS = {"overlap": "default", "expires_s": "", "unique": ""}
+TASK = {**TIMES, **RUNS, "adds": "task", "group": "mail", "content": "a\r\nb", "labels": "tier=gold", "priority": "-5"}
 JOB = {
-    **TIMES, "adds": "job", "function": "reports.build", "arguments": "[1, null]", "named_arguments": '{"to": null}',
+    **TIMES, "overlap": "wait", "expires_s": "90.5", "unique": "key",
+    "adds": "job", "function": "reports.build", "arguments": "[1, null]", "named_arguments": '{"to": null}',
     "queue": "slow", "max_attempts": "3", "timeout_s": "90",
 }  # fmt: skip
 
@@ -95,6 +97,7 @@ def test_a_job_is_scheduled_by_the_form_and_keeps_what_the_form_has_not(operator
     assert isinstance(job, PlannedJob)
     assert (job.args, job.kwargs, job.queue) == ((1, None), {"to": None}, "slow")
     assert (job.options.max_attempts, job.options.timeout_ms) == (3, 90_000)
+    assert (job.overlap, job.expires_ms, job.unique) == ("wait", 90_500, "key")
     options = OptionsRequest(max_lost=9)
     schedules.put("report", SchedulePlan(cron="@daily", job=PlannedJob(function="f", options=options)), Actor("x"))
     operator.post("/console/schedules/report/edit", JOB)
@@ -120,6 +123,7 @@ def fields_of(answer):
         {"task": PlannedTask(group="mail", data="a\r\n\nb\n")},
         {"job": PlannedJob(function="f", options=OptionsRequest(timeout_ms=90_500))},
         {"job": PlannedJob(function="f", options=OptionsRequest(timeout_ms=5))},
+        {"job": PlannedJob(function="f", overlap=Overlap.ALLOW, expires_ms=1_500, unique="a b ")},
         {"job": PlannedJob(function="f", args=(None, 2**70), options=OptionsRequest(timeout_ms=90_000))},
     ],
 )
@@ -168,6 +172,9 @@ def test_who_may_not_see_data_changes_all_but_that(clock):
         ({"adds": "job"}, "Must be the dotted path of a function"),
         ({"adds": "job", "function": "f", "queue": "a/b"}, "ust not be empty or contain /"),
         ({"adds": "job", "function": "f", "arguments": "{}"}, "a JSON list"),
+        ({"overlap": "sometimes"}, "Select a valid choice"),
+        ({"expires_s": "0"}, "ust be a number between 0.001"),
+        ({"unique": "x" * 256}, "at most 255 characters"),
         ({"name": "a/b"}, "printable characters, without /"),
         ({"name": "digest"}, "A schedule with this name already exists"),
     ],

@@ -57,11 +57,13 @@ def test_what_a_task_declares_is_put_once(of_settings):
 
 
 def test_settings_declare_arguments_too(of_settings):
-    of_settings(nested={"cron": "@monthly", "kwargs": {"depth": 2}, "zone": "UTC", "catch_up": "latest"})
+    runs = {"catch_up": "latest", "overlap": "wait", "expires": 60_000, "unique": "nested"}
+    of_settings(nested={"cron": "@monthly", "kwargs": {"depth": 2}, "zone": "UTC", **runs})
     assert put()[1:] == [f"{NESTED}: @monthly (UTC)"]
     [job] = [each.job for each in verbs.schedules() if each.name == NESTED]
     assert job
     assert job.kwargs == {"depth": 2}
+    assert (job.overlap, job.expires_ms, job.unique) == ("wait", 60_000, "nested")
     of_settings(nested="every 30s")
     assert put() == [f"{NESTED}: every 30s (Europe/Berlin)"]
 
@@ -88,7 +90,9 @@ def test_what_nobody_declares_any_more_goes_and_what_is_paused_stays_paused(of_s
         ({"nested": "daily"}, "the schedule of tests.task_framework.tested.nested: cron: must be five cron fields"),
         ({"nested": {"cron": "@daily", "zone": "Mars"}}, "the schedule of tests.task_framework.tested.nested: zone: "),
         ({"nested": {"cron": "@daily", "at": 3}}, '["tests.task_framework.tested.nested"] must be a cron expression'),
-        ({"nested": {"cron": "@daily", "catch_up": "some"}}, "'some' is not a valid CatchUp"),
+        ({"nested": {"cron": "@daily", "catch_up": "some"}}, 'catch_up must be one of skip, latest, all, not "some"'),
+        ({"nested": {"cron": "@daily", "overlap": 3}}, "overlap must be one of skip, wait, allow, not 3"),
+        ({"nested": {"cron": "@daily", "expires": 0}}, "expires"),
         ({"nothing": "@daily"}, "tested.nothing is not a task"),
     ],
 )

@@ -163,7 +163,10 @@ def test_a_schedule_is_made_changed_paused_run_and_deleted(command, ann):
     assert told.out.startswith("nightly adds job reports.build: ")
     [schedule] = command("schedule", "show", "nightly", "--json").records
     assert (schedule["job"]["args"], schedule["zone"]) == ([2026], "Europe/Berlin")
-    command("schedule", "put", "nightly", "@hourly", "hello", "--group", "mail", "--label", "tier=gold")
+    runs = ("--overlap", "wait", "--expires", "10min", "--unique", "nightly")
+    command("schedule", "put", "nightly", "@hourly", "hello", "--group", "mail", "--label", "tier=gold", *runs)
+    shown = command("schedule", "show", "nightly").words
+    assert {"overlap wait", "expires 10 min after it is due", "unique key nightly"} <= {*shown}, shown
     assert command("schedule", "list").words[1].startswith("nightly ")
     assert "adds task in mail" in command("schedule", "show", "nightly").words
     assert command("schedule", "pause", "nightly").out == "nightly is paused\n"
