@@ -83,13 +83,17 @@ def world(settings) -> World:
     )
 
 
+def limited() -> Any:
+    return Task.objects.set_limits("limited", running=1)
+
+
 def remove_limits(world: World) -> Any:
-    Task.objects.set_limits("limited", running=1)
+    limited()
     return world.operator.http.delete("/groups/limited/limits")
 
 
 def remove_limit(world: World) -> Any:
-    Task.objects.set_limits("limited", running=1)
+    limited()
     return world.ada.post("/console/limits/remove", {"name": "limited"})
 
 
@@ -254,6 +258,15 @@ REST = {
 ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
+    "tasks_app_grouplimit_add": ("set limits", on_form("tasks_app/grouplimit/add/", name="mail", running="3")),
+    "tasks_app_grouplimit_change": (
+        "set limits",
+        lambda world: (limited(), on_form("tasks_app/grouplimit/limited/change/", running="7")(world)),
+    ),
+    "tasks_app_grouplimit_delete": (
+        "remove limits",
+        lambda world: (limited(), world.ada.post("/admin/tasks_app/grouplimit/limited/delete/", {"post": "yes"})),
+    ),
 }
 
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
@@ -275,6 +288,7 @@ READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",
     "app_list", None,
     "tasks_app_task_history", "tasks_app_task_delete", "tasks_app_task_changelist",
+    "tasks_app_grouplimit_changelist", "tasks_app_grouplimit_history",
     *(f"tasks_app_endedtask_{page}" for page in ("changelist", "add", "history", "delete", "change")),
 }  # fmt: skip
 WAYS = {

@@ -1,5 +1,5 @@
 """Django's admin for ad hoc edits, which go through the store. `policy.may` decides about each page."""
 
-from . import tasks
+from . import limits, tasks
 
-__all__ = ["tasks"]
+__all__ = ["limits", "tasks"]
