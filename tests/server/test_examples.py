@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -219,6 +220,24 @@ def test_of_many_equal_orders_one_reminder_is_added(of_each_way, rest):
     said = of_each_way["rest"].run("once", times=3)
     assert sorted(line.rpartition(" ")[0] for line in said) == ["added"] * 2 + ["already waiting"] * 4
     assert sorted(task["data"] for task in rest.tasks("reminders")) == ["Ann", "Bob"]
+
+
+def test_no_two_calls_for_a_customer_overlap(of_each_way, rest):
+    names = ["Ann", "Bob", "Ann", "Cid", "Ann", "Bob"]
+    rest.commit(adds=[{"group": "calls", "data": "", "labels": {"customer": name}} for name in names])
+    calls = sorted(line.split() for line in of_each_way["rest"].run("limit", times=3))
+    assert [name for name, *_ in calls] == sorted(names)
+    for (name, _, ended_s), (next_name, began_s, _) in pairwise(calls):
+        assert name != next_name or float(ended_s) <= float(began_s)
+
+
+def test_what_is_cancelled_ends_though_its_lease_lasts(of_each_way, rest):
+    add(rest, "movies", "1000")
+    with of_each_way["rest"].started("cancel") as worker:
+        wait_for(lambda: rest.tasks("movies")[0]["claims"] == 1, "the claim")
+        rest._ask("POST", "/cancel", json={"ids": [rest.tasks("movies")[0]["id"]]})
+        assert said_by(worker) == ["cancelled"]
+    assert rest.groups() == []
 
 
 @pytest.mark.parametrize("way", WAYS)

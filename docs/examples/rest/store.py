@@ -19,6 +19,7 @@ class Store:
 
     def __init__(self, url="http://127.0.0.1:8048"):
         self.me = secrets.randbits(48)  # The owner of claimed tasks.
+        self._seen = ""  # The place in the list of cancelled tasks.
         headers = {"Authorization": f"Bearer {os.environ['TASKSTORE_TOKEN']}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
 
@@ -41,6 +42,16 @@ class Store:
         if answer.status_code in (404, 409):
             raise Refused({"progress": [task["id"]]})
         answer.raise_for_status()
+
+    def limit(self, group, **limits):
+        """Limit a group, or each with a prefix such as `calls/*`: `running`, `rate`, `by`. Needs the scope operate."""
+        self._answer("PUT", f"/groups/{group}/limits", json=limits)
+
+    def cancelled(self):
+        """Return the ids of tasks of this client that were cancelled since the last call."""
+        told = self._answer("GET", "/cancelled", params={"clientid": self.me, "after": self._seen})
+        self._seen = told["after"]
+        return told["ids"]
 
     def first(self, group):
         """Return the task that has been available longest, without claiming it; None if there is none."""
