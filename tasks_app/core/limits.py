@@ -29,21 +29,21 @@ class GroupLimit(NamedTuple):
     by: str = ""  # A label: separately for each of its values.
 
     def value_of(self, labels: Mapping[str, str]) -> str:
-        """Which tasks share the limit with one that has these labels."""
+        """Return the value of the label `by`: tasks with the same value share the limit."""
         return labels.get(self.by, "") if self.by else ""
 
     def keeps(self, *, leased: bool) -> bool:
-        """Whether a task has to be found by its value, or to be counted as leased."""
+        """Return whether the store keeps a row for a task of the group: to count its lease, or to find it by value."""
         return bool(self.by) or (leased and self.running is not None)
 
     def slice_of(self, now_ms: int) -> int:
-        """When a claim counts as made."""
+        """Return the time at which a claim is recorded, rounded up."""
         width_ms = max(1, (self.per_ms or 0) // SLICES)
         return -(-now_ms // width_ms) * width_ms
 
 
 class Limits:
-    """All limits of the store. Where several are for a group, the longest name counts."""
+    """All limits of the store. If several apply to a group, the one with the longest name counts."""
 
     def __init__(self, version: int = 0, limits: Iterable[GroupLimit] = ()) -> None:
         self.version = version
@@ -54,7 +54,7 @@ class Limits:
         return bool(self._limits)
 
     def of(self, group: str) -> GroupLimit | None:
-        """The limit of the group, if it has one."""
+        """Return the limit of the group; None if it has none."""
         if not self._limits:
             return None
         if group not in self._found:
@@ -69,7 +69,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Allowance:
-    """What the limit of a group allows at the moment. `recent`: by value, when claims were made, and how many."""
+    """The use of a group's limit. `recent`: the times of recent claims with their numbers, by value of the label."""
 
     group: str
     limit: GroupLimit
@@ -79,22 +79,22 @@ class Allowance:
     claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
 
     def slots(self, value: str) -> int:
-        """How many more tasks of the value may be leased."""
+        """Return how many more tasks of the value may be leased."""
         return NO_LIMIT if self.limit.running is None else max(0, self.limit.running - self.leased[value])
 
     def claims(self, value: str) -> int:
-        """How many more tasks of the value may be claimed now."""
+        """Return how many more tasks of the value may be claimed now."""
         if self.limit.claims is None:
             return NO_LIMIT
         made = sum(count for _, count in self.recent.get(value, ())) + self.claimed[value]
         return max(0, self.limit.claims - made)
 
     def room(self, value: str) -> int:
-        """How many more tasks of the value that nobody holds may be claimed now."""
+        """Return how many more unleased tasks of the value may be claimed now."""
         return min(self.slots(value), self.claims(value))
 
     def next_in_ms(self, value: str) -> int | None:
-        """In how many milliseconds the rate allows another claim; None: it does now, or there is no rate."""
+        """Return in how many milliseconds the rate allows another claim; None if it does now or there is no rate."""
         if self.limit.claims is None or self.limit.per_ms is None or self.claims(value):
             return None
         made = list(self.recent.get(value, ()))
@@ -108,12 +108,12 @@ class Allowance:
         return self.limit.per_ms
 
     def soonest_ms(self) -> int | None:
-        """In how many milliseconds the rate allows another claim of some value; None: it holds back none."""
+        """Return in how many milliseconds the rate allows another claim of some value; None if it holds back none."""
         times = [self.next_in_ms(value) for value in {*self.recent, *self.claimed}]
         return min([in_ms for in_ms in times if in_ms is not None], default=None)
 
     def why(self, value: str) -> str:
-        """Why no task of the value that nobody holds is claimed now; empty: the limit allows it."""
+        """Return why no unleased task of the value is claimed now; empty if the limit allows it."""
         reasons = []
         if not self.slots(value):
             reasons.append(f"{self.leased[value]} of {self.limit.running} running")
@@ -122,12 +122,12 @@ class Allowance:
         return ", ".join(reasons)
 
     def would_take(self, task: TaskRecord) -> bool:
-        """Whether the task may be claimed. An expired one takes over the slot that it has."""
+        """Return whether the task may be claimed. An expired one keeps its slot."""
         value = self.limit.value_of(task.labels)
         return self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
 
     def takes(self, task: TaskRecord) -> bool:
-        """Claim the task, if the limit allows it."""
+        """Count a claim of the task if the limit allows it. Returns whether it does."""
         if not self.would_take(task):
             return False
         value = self.limit.value_of(task.labels)
@@ -136,13 +136,13 @@ class Allowance:
         return True
 
     def returns(self, task: TaskRecord) -> None:
-        """Nothing came of the claim of the task."""
+        """Take back a claim of the task."""
         value = self.limit.value_of(task.labels)
         self.claimed[value] -= 1
         self.leased[value] -= not task.leased
 
     def follow(self, effect: Effect) -> None:
-        """Count what a commit does to the leases of the group. Claims have been counted when they took something."""
+        """Count the leases that a commit begins and ends. Claims were counted by `takes`."""
         if effect.removals and effect.removals[0].ending is Ending.CLAIMED:
             return
         for removal in effect.removals:
@@ -156,12 +156,12 @@ class Allowance:
 
 
 def leases(change: Change, task: TaskRecord) -> bool:
-    """Whether the update, if it is to a time that lies ahead, leases a task that nobody holds."""
+    """Return whether an update to a future time leases an unleased task."""
     return bool(change.timespec_ms) and not change.release and not task.leased
 
 
 def groups_to_lease_in(operations: Iterable[Operation], named: Mapping[int, TaskRecord], limits: Limits) -> set[str]:
-    """The groups with limits in which commits lease tasks that nobody holds."""
+    """Return the groups with limits in which commits lease unleased tasks."""
     changes = [change for operation in operations if isinstance(operation, Commit) for change in operation.updates]
     found = [(change, task) for change in changes if (task := named.get(change.id))]
     groups = {task.group if change.group is None else change.group for change, task in found if leases(change, task)}

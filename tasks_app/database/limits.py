@@ -1,11 +1,11 @@
-"""What a transaction reads and keeps of limits (core/limits.py): which there are, and what they allow.
+"""The limits of groups (core/limits.py) in a transaction: read, applied to claims, and changed.
 
-Every transaction asks for the number of changes of limits, which costs it no trip of its own; the limits themselves are
-kept in the process until that number is another one. On PostgreSQL it holds a shared lock that whoever changes limits
-waits for, so that no transaction goes by limits that are not those of its commit.
+Every transaction reads the number of changes of limits together with the time, without another trip to the database.
+The limits stay in memory until that number changes. On PostgreSQL each transaction holds a shared lock; a change of
+limits waits for it, so that every commit is decided with the limits that apply to it.
 
-Of groups with limits the rows of LimitedTask are written with those of the tasks. What can be claimed there is decided
-under a lock of the group, held to the end of the transaction: in turn, across processes.
+For tasks of groups with limits the store writes rows of LimitedTask. Claims from such a group take a lock of the group
+until the transaction ends: they are decided one after the other, across processes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,18 @@ _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
 _turns: dict[str, str] = {}  # By group, where a label has very many values: the one after which the next claim begins.
 
 
+def forget(using: str) -> None:
+    """Read the limits again: a new connection may lead to a database that has lost its latest changes."""
+    _known.pop(using, None)
+
+
 def known(using: str) -> Limits:
-    """The limits as far as this process knows."""
+    """Return the limits that this process has in memory."""
     return _known.get(using, NO_LIMITS)
 
 
 def read_limits(version: int, dialect: Dialect) -> Steps[Limits]:
-    """The limits of this version, in a transaction that has seen it."""
+    """Return the limits of this version, which the transaction has read."""
     limits = known(dialect.using)
     if limits.version != version:
         [rows] = yield [Statement(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit")]
@@ -56,7 +61,7 @@ def read_limits(version: int, dialect: Dialect) -> Steps[Limits]:
 
 
 def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> Steps[None]:
-    """See what is limited of what the operations ask for: what is allowed, and tasks for the claims."""
+    """Read the use of the limits that the operations touch, and lock tasks for their claims."""
     before = known(dialect.using)
     if not before and seen.limits_version == before.version:
         return
@@ -100,7 +105,7 @@ def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: S
 
 
 def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
-    """What of the supply the limits of its groups allow, and when a rate will allow more."""
+    """Reduce the supply to the tasks that limits allow, with the times at which a rate allows more."""
     limits = known(dialect.using)
     available, next_in_ms = dict(supply.available), dict(supply.next_in_ms)
     for group, count in supply.available.items() if limits else ():
@@ -125,7 +130,7 @@ def _lock(group: str, dialect: Dialect) -> Steps[bool]:
 
 
 def allowance_of(group: str, limit: GroupLimit, dialect: Dialect) -> Steps[Allowance]:
-    """What the limit of the group allows now. Only under its lock it is what it allows until the end."""
+    """Return the use of the limit of a group. It is exact only under the lock of the group."""
     leased, recent, [(now_ms,)] = yield [
         Statement(
             'SELECT value, count(*) FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 1 GROUP BY value',
@@ -147,7 +152,7 @@ def allowance_of(group: str, limit: GroupLimit, dialect: Dialect) -> Steps[Allow
 
 
 def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[tuple[bool, list[int]]]:
-    """The ids of tasks that may be claimed, the best first, and whether the group is paused."""
+    """Return whether the group is paused, and the ids of tasks that may be claimed, the best first."""
     group, limit = allowance.group, allowance.limit
     expired = """
         SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
@@ -172,7 +177,7 @@ def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialec
 
 
 def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
-    """The tasks of a group of which any may be claimed, of the highest priorities."""
+    """Return available tasks of the highest priorities, the longest available of each."""
     found: list[Row] = []
     priority: int | None = 2**15 - 1  # Above all that there are.
     while len(found) < number:
@@ -195,7 +200,7 @@ def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect)
 
 
 def _chosen_by_value(allowance: Allowance, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
-    """The tasks of those values that have room, of the highest priorities: so many, or less."""
+    """Return available tasks of values below their limit, of the highest priorities; at most `number` of a value."""
     group = allowance.group
     start = after = _turns.pop(group, "")
     while True:
@@ -225,7 +230,7 @@ def _chosen_by_value(allowance: Allowance, number: int, until_ms: int, dialect: 
 
 
 def _waiting_values(group: str, after: str, until_ms: int, dialect: Dialect) -> Steps[tuple[list[str], list[Row]]]:
-    """The next values of the label that tasks have which nobody holds, and the best of the available tasks of each."""
+    """Return the next values of unleased tasks, and the best available task of each."""
     next_value = """
         SELECT value FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 0{} ORDER BY value LIMIT 1
     """
@@ -260,7 +265,7 @@ def _waiting_values(group: str, after: str, until_ms: int, dialect: Dialect) -> 
 def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
     """Set the limit of this name, or remove it (None), within a transaction of Django. Returns the groups concerned.
 
-    Raises StoreBusy when others go by the present limits for too long.
+    Raises StoreBusy when transactions with the former limits last too long.
     """
     until_s = time.monotonic() + PATIENCE_S
     while dialect.rows(*dialect.change_limits()) != [(True,)]:
@@ -291,7 +296,7 @@ def limits_now(dialect: Dialect) -> list[GroupLimit]:
 
 
 def _note_anew(group: str, limit: GroupLimit | None, dialect: Dialect) -> None:
-    """Note which tasks of the group are leased, or have to be found by a label."""
+    """Write the rows of LimitedTask for a group again."""
     dialect.send([Statement('DELETE FROM tasks_app_limitedtask WHERE "group" = %s', [group])])
     if limit is None or not limit.keeps(leased=True):
         return

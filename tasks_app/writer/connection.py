@@ -34,6 +34,7 @@ from ..database import (
     dialect_of,
     is_opportunistic,
 )
+from ..database.limits import forget
 from ..database.outage import translated
 from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
 from ..offload.threads import by_the_writer
@@ -220,6 +221,7 @@ class PostgreSQLConnection(WriterConnection):
         from ..database.postgresql_pipeline import Pipeline
 
         if self._connection is None or self._connection.is_closed:
+            forget(self.using)
             self._connection = await Pipeline.connect(parameters_of(self.using))
         return self._connection
 
