@@ -73,6 +73,7 @@ class Dialect(ABC):
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     newest_commit: ClassVar[str]  # And for the largest number of a commit.
+    limits_version: ClassVar[str]  # A query for the number of changes of limits.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     later_of: ClassVar[str]  # A function: the greater of two numbers.
@@ -290,8 +291,11 @@ class Dialect(ABC):
         """Lock and read those of the tasks that nobody else has locked."""
 
     @abstractmethod
-    def change_limits(self) -> Statement:
-        """From now on there are other limits. One row: whether no transaction goes by the former ones any more."""
+    def change_limits(self, *, waits: bool) -> Statement:
+        """Announce other limits. One row: whether no other transaction uses the former ones any more.
+
+        `waits`: for a second, during which others have to wait, too; it fails if that is not enough.
+        """
 
     @abstractmethod
     def jump_ids(self) -> None:

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from django.db import OperationalError, transaction
+
 from taskstore.errors import StoreBusy
 from taskstore.types.scalars import is_in_group
 
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from .dialect import Dialect
 
 COLUMNS = GroupLimit._fields
-PATIENCE_S, LOOK_EVERY_S = 4.5, 0.02  # With transactions that go by limits which are to be changed.
-TRIES = 10  # To lock a group that another process decides about, before its claims are put off.
+LOOK_EVERY_S = 0.02
+TRIES = 10  # To lock what another process has locked, before it waits, or claims are put off.
 MOST_VALUES = 1_000  # Of a label that one query looks at.
 
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
@@ -267,11 +269,7 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
 
     Raises StoreBusy when transactions with the former limits last too long.
     """
-    until_s = time.monotonic() + PATIENCE_S
-    while dialect.rows(*dialect.change_limits()) != [(True,)]:
-        if time.monotonic() > until_s:
-            raise StoreBusy("other transactions are using the limits: try again later")
-        time.sleep(LOOK_EVERY_S)
+    announce_change(dialect)
     before = next((each for each in limits_now(dialect) if each.name == name), None)
     dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
     if limit:
@@ -287,6 +285,19 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
         if not (limit and before and limit.by == before.by):
             dialect.send([Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s', [group])])
     return groups
+
+
+def announce_change(dialect: Dialect) -> None:
+    """Have every later transaction read the limits again. Waits for those that use the former ones."""
+    for _ in range(TRIES):
+        if dialect.rows(*dialect.change_limits(waits=False)) == [(True,)]:
+            return
+        time.sleep(LOOK_EVERY_S)
+    try:
+        with transaction.atomic(using=dialect.using):
+            dialect.rows(*dialect.change_limits(waits=True))
+    except OperationalError:
+        raise StoreBusy("a long transaction is using the limits: try again later") from None
 
 
 def limits_now(dialect: Dialect) -> list[GroupLimit]:

@@ -217,10 +217,11 @@ HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 LIMITS_LOCK = 0x7A5C_5705  # Shared by every transaction of the store; see limits.py.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
+COUNT_OF_LIMITS = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits"
 # An expression: how often limits have been changed. From then on nobody changes them until the transaction ends.
 LIMITS_VERSION = f"""
     (SELECT CASE WHEN pg_advisory_xact_lock_shared({LIMITS_LOCK})::text IS NOT NULL
-        THEN (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits) END)
+        THEN ({COUNT_OF_LIMITS}) END)
 """
 SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
@@ -243,6 +244,7 @@ class PostgreSQL(Candidates):
     newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
     label_value = "coalesce(labels ->> %s, '')"
     is_listed = IS_LISTED
+    limits_version = COUNT_OF_LIMITS
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
     has_history_days = True
@@ -293,9 +295,11 @@ class PostgreSQL(Candidates):
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
 
-    def change_limits(self) -> Statement:
-        # It does not wait in line: those who come later would have to wait for it.
-        sql = "SELECT CASE WHEN pg_try_advisory_xact_lock(%s) THEN nextval('tasks_app_limits') END IS NOT NULL"
+    def change_limits(self, *, waits: bool) -> Statement:
+        lock = "pg_try_advisory_xact_lock(%s)"
+        if waits:
+            lock = "set_config('lock_timeout', '1s', true) = '1s' AND pg_advisory_xact_lock(%s)::text IS NOT NULL"
+        sql = f"SELECT CASE WHEN {lock} THEN nextval('tasks_app_limits') END IS NOT NULL"
         return Statement(sql, [LIMITS_LOCK])
 
     def payload(self, payload: int) -> bytes | None:

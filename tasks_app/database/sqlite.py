@@ -73,6 +73,7 @@ class SQLite(Dialect):
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     newest_commit = "SELECT value FROM tasks_app_counters WHERE name = 'commits'"
     label_value = "coalesce((SELECT value FROM json_each(labels) WHERE key = %s), '')"
+    limits_version = "SELECT value FROM tasks_app_counters WHERE name = 'limits'"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"
     later_of = "max"
@@ -115,7 +116,7 @@ class SQLite(Dialect):
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids)
 
-    def change_limits(self) -> Statement:
+    def change_limits(self, *, waits: bool) -> Statement:
         return Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits' RETURNING 1")
 
     def jump_ids(self) -> None:
@@ -184,7 +185,7 @@ class SQLite(Dialect):
                 SET value = value + %s
                 WHERE name = 'commits'
                 RETURNING {self.clock}, value, ({self.newest_id}),
-                    (SELECT value FROM tasks_app_counters WHERE name = 'limits')
+                    ({self.limits_version})
                 """,
                 [len(operations)],
             )

@@ -102,7 +102,7 @@ def jump(manifest: Manifest, session: Session) -> None:
     ahead = ID_JUMP + seconds * IDS_A_SECOND
     session.send(session.dialect.go_on_after("ids", manifest.ids + ahead))
     session.send(session.dialect.go_on_after("commits", manifest.commits + ahead))
-    session.send(session.dialect.change_limits())  # So that they are read.
+    session.send(session.dialect.change_limits(waits=True))  # So that they are read.
 
 
 def revoke_tokens_of_servers() -> None:

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 
 import pytest
+from django.core.management import call_command
 from django.db import connections, transaction
 
 from tasks_app.models import GroupLimit, LimitedTask, RecentClaim, Task
@@ -245,3 +246,11 @@ class TestInPython:
             Task.objects.set_limits(**{"name": "mail"} | asked)
         assert list(refused.value.fields) == [field]
         assert not GroupLimit.objects.exists()
+
+    def test_after_a_flush_there_are_none(self):
+        Task.objects.set_limits("mail", running=1)
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 2)
+        Task.objects.claim("mail", owner=BOB)
+        call_command("flush", "--no-input", verbosity=0)
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 2)
+        assert len(Task.objects.claim("mail", owner=BOB, limit=5)) == 2
