@@ -291,6 +291,23 @@ def no_limit_is_exceeded(history: History) -> Iterator[str]:
                 break
 
 
+def what_is_cancelled_never_runs_again(history: History) -> Iterator[str]:
+    """A cancelled task has ended without a successor, and nothing is made of it later."""
+    cancelled_s = {task_id: event.received_s for event in history.events for task_id in event.cancelled}
+    living = {row["origin"] for row in history.truth.living.values()}
+    later = {task["origin"]: event for event in history.done for task in event.made}  # The last one of each.
+    for task_id in cancelled_s:
+        if history.truth.ended.get(task_id, {}).get("ending") != "cancelled":
+            yield f"task {task_id} was answered to be cancelled and was not"
+    for row in history.truth.ended.values():
+        if row["ending"] != "cancelled":
+            continue
+        if row["successor"] is not None or row["origin"] in living:
+            yield f"task {row['id']} was cancelled and goes on"
+        elif (last := later.get(row["origin"])) and last.sent_s > cancelled_s.get(row["id"], NEVER_MS):
+            yield f"task {row['id']} was cancelled before client {last.client} got a successor"
+
+
 def reads_are_true(history: History) -> Iterator[str]:
     """A read returns the task as it was made, and no task that was removed before."""
     for event in history.events:
@@ -401,6 +418,7 @@ CHECKS = (
     refusals_are_true,
     nothing_means_nothing,
     no_limit_is_exceeded,
+    what_is_cancelled_never_runs_again,
     reads_are_true,
     listings_are_complete,
     commits_are_shown_whole,

@@ -59,7 +59,7 @@ class Client:
         self.must_end = False
 
     def run(self) -> None:
-        moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1}
+        moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1, self.cancel: 1}
         deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
@@ -123,6 +123,11 @@ class Client:
             adds=[self.keyed_task()] if self.chance.random() < 0.5 else [],
             depends=self.some_known(self.chance.randint(0, 2)),
         )
+
+    def cancel(self) -> None:
+        """Cancel a task, also one that another client holds."""
+        if ids := self.some_known(1):
+            self.ask("POST", "/cancel", {"ids": ids})
 
     def look(self) -> None:
         kind = self.chance.random()

@@ -59,6 +59,11 @@ class Event:
         return self.is_claim and self.is_done and not self.made
 
     @property
+    def cancelled(self) -> list[int]:
+        """The ids that it cancelled, according to its response."""
+        return list(self.answer["ids"]) if self.path == "/cancel" and self.status == 200 else []
+
+    @property
     def key(self) -> str:
         """The idempotency key; empty if a repetition would be another request."""
         return str(self.body.get("key", "")) if self.is_change else ""
@@ -98,7 +103,7 @@ class Event:
     @property
     def seen(self) -> list[Row]:
         """The tasks in the response, also those that hold the keys of adds."""
-        if self.status != 200 or self.path == "/stats":
+        if self.status != 200 or self.path in ("/stats", "/cancel"):
             return []
         tasks = self.answer["tasks"] if self.is_change else self.answer
         return [without_mark(task) if "duplicate" in task else task for task in tasks if task and "data" in task]
@@ -173,8 +178,9 @@ class History:
 
     @cached_property
     def deleter(self) -> dict[int, Event]:
-        """The acknowledged event that updated or deleted a task, by id."""
-        return {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
+        """The acknowledged event that updated, deleted or cancelled a task, by id."""
+        changed = {task_id: event for event in self.done if not event.is_claim for task_id in event.named}
+        return {task_id: event for event in self.events for task_id in event.cancelled} | changed
 
     @cached_property
     def rows(self) -> dict[int, Row]:

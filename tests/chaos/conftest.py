@@ -32,7 +32,8 @@ def record(tmp_path, monkeypatch):
         chance = random.Random(1)
         for _ in range(MOVES):
             someone = chance.choice(clients)
-            chance.choice([someone.add, someone.claim, someone.work, someone.interfere, someone.look])()
+            moves = [someone.add, someone.claim, someone.work, someone.interfere, someone.look]
+            chance.choice([*(5 * moves), someone.cancel])()
         for someone in clients:
             someone.notes.close()
         return History(list(events_in(files)), server.truth())

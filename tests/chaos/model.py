@@ -6,8 +6,8 @@ from msgspec import structs
 
 from lab.chaos.checker import limit_of
 from lab.chaos.history import Truth
-from tasks_app.core.operations import Claim, Commit, Duplicate
-from taskstore.types.tasks import Change, NewTask, Order, Refusal
+from tasks_app.core.operations import Claim, Commit, Duplicate, Operator
+from taskstore.types.tasks import Change, Ending, NewTask, Order, Refusal
 from tests.rules.model import NaiveStore
 
 
@@ -67,12 +67,20 @@ class Server(NaiveStore):
         """The status and the answer. Raises OSError when the connection breaks."""
         if path == "/stats":
             return 200, self.stats()
+        if path == "/cancel":
+            return 200, {"ids": self.cancel(body["ids"]), "after": ""}
         if path.startswith("/group/"):
             name = path.removeprefix("/group/").partition("?")[0]
             return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
         if path == "/tasks":
             return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
         return 200, self.do_once(path, body)
+
+    def cancel(self, ids):
+        living = tuple(task.id for task in self.tasks.values() if task.id in ids or task.origin in ids)
+        if living:
+            self.perform(Commit(owner=0, deletes=living, operator=Operator(name="ann", ending=Ending.CANCELLED)))
+        return list(living)
 
     def stats(self):
         groups = Counter(task.group for task in self.tasks.values())

@@ -46,6 +46,20 @@ class GivesOneTaskTwice(Server):
         return made
 
 
+class SaysCancelledAndDoesNothing(Server):
+    def cancel(self, ids):
+        return [task.id for task in self.tasks.values() if task.id in ids]
+
+
+class BringsBackWhatWasCancelled(Server):
+    def truth(self):
+        truth = super().truth()
+        [row, *_] = (row for row in self.ended.values() if row["ending"] == "cancelled")
+        new = self.last_id + 1
+        truth.living[new] = {**row, "id": new, "data": ""}
+        return truth
+
+
 class ExceedsALimit(Server):
     def within_limits(self, claim, claimable):
         return claimable
@@ -298,6 +312,8 @@ FAULTS = {
     ForgetsKeys: "one_living_task_holds_a_key",
     ForgetsTheGroupsOfKeys: "one_living_task_holds_a_key",
     ExceedsALimit: "no_limit_is_exceeded",
+    SaysCancelledAndDoesNothing: "what_is_cancelled_never_runs_again",
+    BringsBackWhatWasCancelled: "what_is_cancelled_never_runs_again",
     DeletesWhatIsGone: "no_task_is_removed_twice",
     HasTwoSuccessors: "chains_are_chains",
     IgnoresTheTime: "claims_are_right",
