@@ -73,7 +73,7 @@ class Dialect(ABC):
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     newest_commit: ClassVar[str]  # And for the largest number of a commit.
-    limits_version: ClassVar[str]  # A query for the number of changes of limits.
+    limits_changed: ClassVar[str]  # A statement: every transaction reads the limits again, if there ever were any.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
     later_of: ClassVar[str]  # A function: the greater of two numbers.

@@ -217,11 +217,10 @@ HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 LIMITS_LOCK = 0x7A5C_5705  # Shared by every transaction of the store; see limits.py.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
-COUNT_OF_LIMITS = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits"
 # An expression: how often limits have been changed. From then on nobody changes them until the transaction ends.
 LIMITS_VERSION = f"""
     (SELECT CASE WHEN pg_advisory_xact_lock_shared({LIMITS_LOCK})::text IS NOT NULL
-        THEN ({COUNT_OF_LIMITS}) END)
+        THEN (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits) END)
 """
 SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
@@ -244,7 +243,7 @@ class PostgreSQL(Candidates):
     newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
     label_value = "coalesce(labels ->> %s, '')"
     is_listed = IS_LISTED
-    limits_version = COUNT_OF_LIMITS
+    limits_changed = "SELECT nextval('tasks_app_limits') FROM tasks_app_limits WHERE is_called"
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"
     has_history_days = True

@@ -10,7 +10,7 @@ triggers of the old one are gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -20,11 +20,8 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import AddIndex, RunPython
 
-from taskstore.errors import StoreBusy
-
 from ..conf import retention
 from . import dialect_of, history_partitions
-from .limits import announce_change
 
 # Rows of these tables are inserted and deleted, never changed.
 UNCHANGEABLE = ("tasks_app_task", "tasks_app_payload", "tasks_app_endedtask", "tasks_app_auditentry")
@@ -59,9 +56,7 @@ def put_right(using: str, **_: Any) -> None:
                 cursor.execute(statement)
     dialect = dialect_of(using)
     with transaction.atomic(using=using):
-        if dialect.rows(dialect.limits_version) != [(0,)]:
-            with suppress(StoreBusy):
-                announce_change(dialect)  # It may have been `flush`, which has emptied the table of limits.
+        dialect.rows(dialect.limits_changed)  # It may have been `flush`, which has emptied the table of limits.
         if is_postgresql:
             dialect.drive(history_partitions.make_ahead(dialect))
 
