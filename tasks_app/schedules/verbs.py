@@ -178,12 +178,18 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
 
 @atomic()
 def run_now(name: str, actor: Actor = PROGRAM) -> Task | None:
-    """Add the task of a schedule at once, even while it is paused; its due times stay. None when there is none."""
+    """Add the task of a schedule at once, even while it is paused; its due times stay. None when there is none.
+
+    Raises InvalidInput about `name` when the unique key of its tasks is taken.
+    """
     found = _locked(name, actor)
     if found is None:
         return None
     record, now_ms = _valid(found), Task.objects.now_ms()
     [added] = Task.objects.commit(owner=0, adds=[record.due_task(name, now_ms)])
+    if added.duplicate:
+        why = f'must not be run now: another task holds the unique key "{record.adds.unique}"'
+        raise InvalidInput({"name": [why]})
     last = LastRun(due_ms=now_ms, at_ms=now_ms, origin=added.origin)
     _replaced(found, msgspec.structs.replace(record, last=last), "run schedule", actor, ids=[added.id])
     return added

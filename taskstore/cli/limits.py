@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import click
 
 from .. import endpoints
-from ..types.limits import GroupLimit, LimitUse, Rate
+from ..types.limits import MOST_RUNNING, GroupLimit, LimitUse, Rate
 from . import made, parameter_types
 from .base import Scope, Session, as_json, command
 from .tables import Column, facts, number, table
+
+RUNNING = parameter_types.Number(1, MOST_RUNNING)
 
 
 @click.group("limits")
@@ -71,7 +73,7 @@ def rate_in(text: str) -> Rate:
 
 @command("set", needs=Scope.OPERATE, below=limits)
 @parameter_types.group
-@click.option("--running", type=parameter_types.ID, metavar="N", help="How many tasks may be leased at once.")
+@click.option("--running", type=RUNNING, metavar="N", help="How many tasks may be leased at once.")
 @click.option("--rate", type=rate_in, metavar="N/TIME", help="How many may be claimed within a time, such as 100/1s.")
 @click.option("--by", default="", metavar="LABEL", help="Separately for each value of this label.")
 @parameter_types.reason

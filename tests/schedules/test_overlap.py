@@ -94,6 +94,14 @@ def test_nothing_is_added_while_its_key_is_taken(clock):
     assert there(schedules.schedule("digest")).last is None
 
 
+def test_it_is_not_run_while_its_key_is_taken(clock):
+    put(unique="digest")
+    Task.objects.commit(owner=7, adds=[NewTask(group="mail", unique="digest")])
+    with pytest.raises(InvalidInput, match='another task holds the unique key "digest"'):
+        schedules.run_now("digest", Actor("olaf"))
+    assert there(schedules.schedule("digest")).last is None
+
+
 @pytest.mark.parametrize("job", [False, True])
 def test_what_waits_for_too_long_is_cancelled(clock, job):
     put(job=job, expires_ms=90_000, overlap=Overlap.ALLOW)
