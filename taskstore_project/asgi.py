@@ -1,12 +1,29 @@
 """The application that daphne and uvicorn serve: pages and API over HTTP, live counts over a websocket."""
 
+import asyncio
 import os
 import warnings
+from typing import Any
 
-from django.core.asgi import get_asgi_application
+import django
+from django.core.handlers.asgi import ASGIHandler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "taskstore_project.settings")
-http = get_asgi_application()
+django.setup(set_prefix=False)
+
+
+class Handler(ASGIHandler):
+    """Django's own, which also ends a request well whose client leaves at a bad moment.
+
+    Where middleware changes between threads and coroutines, asgiref may leave an executor behind that has ended, and
+    the request could not say that it is finished: here it stays in a context of its own.
+    """
+
+    async def run_get_response(self, request: Any) -> Any:
+        return await asyncio.create_task(super().run_get_response(request))
+
+
+http = Handler()
 
 # Whitenoise passes files as synchronous iterators, which is fine for few and small ones.
 warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")

@@ -1,18 +1,24 @@
 """The API under the event loop that serves it: bodies in pieces, answers in pieces."""
 
+import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.current_thread_executor import CurrentThreadExecutor
+from asgiref.sync import AsyncToSync, async_to_sync
 from asgiref.testing import ApplicationCommunicator
 from django.core.asgi import get_asgi_application
+from django.core.handlers.asgi import ASGIHandler
+from django.core.signals import request_finished
 
 from tasks_app.reading.parts import PIECE_BYTES
 from tasks_app.rest_api import views
+from taskstore_project.asgi import application
 
 from .api import ANN, Api
 
@@ -101,3 +107,36 @@ def test_a_list_that_cannot_be_read_is_an_error_answer(api, monkeypatch):
     monkeypatch.setattr(views, "pieces_of", fail)
     answer = asked(api, "GET", b"/group/mail")
     assert (answer.status, answer.value.keys()) == (500, {"detail", "request_id"})
+
+
+def test_a_request_whose_client_leaves_is_finished_like_others(api, monkeypatch):
+    ends = []
+
+    def note(**_):
+        ends.append(threading.current_thread())
+
+    request_finished.connect(note)
+    try:
+        async_to_sync(leave)(monkeypatch)
+    finally:
+        request_finished.disconnect(note)
+    assert len(ends) == 1
+
+
+async def leave(monkeypatch):
+    is_begun = asyncio.Event()
+
+    async def left_amid_a_change_of_threads(*_):
+        # As asgiref leaves the context if it is cancelled while a thread goes on after its coroutine: rarely.
+        AsyncToSync.executors.current = CurrentThreadExecutor(None)
+        AsyncToSync.executors.current._broken = True
+        is_begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ASGIHandler, "run_get_response", left_amid_a_change_of_threads)
+    scope = {"type": "http", "method": "GET", "path": "/stats", "query_string": b"", "headers": [(b"host", b"a")]}
+    server = ApplicationCommunicator(application, scope)
+    await server.send_input({"type": "http.request"})
+    await asyncio.wait_for(is_begun.wait(), PATIENCE_S)
+    await server.send_input({"type": "http.disconnect"})
+    await server.wait(PATIENCE_S)
