@@ -8,7 +8,6 @@ SQL instead of the ORM, because row locks of two strengths in one order, ids tha
 are never used twice, and inserts of ten thousand rows at once can't be said in it.
 """
 
-from .batch import Decision, Done, Undecided
 from .dialect import ID_JUMP, PATIENCE_S, UNCONFIRMED, Dialect, is_opportunistic
 from .django_transaction import (
     DIALECTS,
@@ -32,6 +31,7 @@ from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
 from .sqlite import Each, SQLite
 from .transaction import transact
+from .transaction_values import Decision, Done, Undecided
 
 __all__ = [
     "COLUMNS",

@@ -17,7 +17,6 @@ from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import NOBODY
 
 from ..core.operations import HeldKey, Key, Operation, Query, Supply
-from .batch import Seen, Written
 from .claim_pools import CANDIDATES, NO_MARK_MS, Queried, queried_by
 from .group_patterns import BEARS_SOME
 from .limits import within_limits
@@ -36,6 +35,7 @@ from .rows import (
     quoted,
     record_of,
 )
+from .transaction_values import Seen, Written
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"

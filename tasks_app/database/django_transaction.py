@@ -19,13 +19,13 @@ from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable, TaskSto
 
 from ..core.meters import meters
 from ..core.operations import Apart, Operation, TaskRecord
-from .batch import Undecided
 from .dialect import UNCONFIRMED, Again, Dialect
 from .outage import is_away, reason_of, takes_no_changes
 from .postgresql import PostgreSQL
 from .rows import Row, record_of
 from .sqlite import SQLite
 from .transaction import transact
+from .transaction_values import Undecided
 
 PORTION_BYTES = 2 * 2**20
 

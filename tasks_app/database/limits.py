@@ -25,9 +25,9 @@ from taskstore.types.scalars import is_in_group
 
 from ..core.limits import Allowance, GroupLimit, Limits, groups_to_lease_in
 from ..core.operations import Operation, Supply
-from .batch import Seen
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
 from .rows import Row, Statement, Steps, quoted, record_of
+from .transaction_values import Seen
 
 if TYPE_CHECKING:
     from .dialect import Dialect

@@ -22,7 +22,6 @@ from taskstore.types.tasks import Order
 from ..core.limits import Limits
 from ..core.operations import Claim, Operation, Query, TaskRecord, Update
 from ..core.tally import COUNTERS
-from .batch import Seen, Written
 from .claim_pools import Demand, kept_by_key, keys_of
 from .limits import known as known_limits
 from .postgresql import LIMITS_VERSION, PostgreSQL
@@ -42,6 +41,7 @@ from .rows import (
     quoted,
     record_of,
 )
+from .transaction_values import Seen, Written
 
 MOST = 1_024  # Tasks that a plain batch names, and ids that it draws. Beyond it the statements count for little.
 

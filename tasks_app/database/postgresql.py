@@ -16,7 +16,6 @@ from taskstore.types.tasks import FIELDS, json_size
 from ..conf import retention
 from ..core.operations import Key, Operation
 from ..core.tally import COUNTERS
-from .batch import Seen, Written
 from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .limits import known as known_limits
@@ -43,6 +42,7 @@ from .rows import (
     record_of,
     row_of,
 )
+from .transaction_values import Seen, Written
 
 Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the parameter that holds them.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..core.operations import TaskRecord
-from .batch import Seen
 from .claim_pools import CANDIDATES, NO_MARK_MS, Demand, Pools, Queried, best_first, order_of
 from .dialect import IS_RUNNING, Dialect
 from .rows import Statement, Steps
+from .transaction_values import Seen
 
 
 class Candidates(Dialect):

@@ -16,7 +16,6 @@ from django.db import connections
 from taskstore.types.tasks import json_size
 
 from ..core.operations import Key, Operation, TaskRecord
-from .batch import Seen, Written
 from .claim_pools import (
     CANDIDATES,
     NO_MARK_MS,
@@ -48,6 +47,7 @@ from .rows import (
     record_of,
     row_of,
 )
+from .transaction_values import Seen, Written
 
 LARGEST_ID = 2**63 - 1
 # A condition: the key is one of those that the one parameter lists.

@@ -31,12 +31,12 @@ from ..core.operations import (
 )
 from ..core.room import LARGE_BYTES, Place, Told, answer_size, room
 from ..core.rules import World, decide, is_held
-from .batch import Decision, Done, Seen, Undecided, written_by
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
 from .limits import look_into
 from .new_groups import refuse_too_many
 from .rows import PAYLOAD_BYTES, Steps, with_id
+from .transaction_values import Decision, Done, Seen, Undecided, written_by
 
 LOOK_EVERY_S = 0.02
 MOST_BYTES, MOST_BYTES_TOGETHER = 64 * 2**20, 192 * 2**20

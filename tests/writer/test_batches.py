@@ -14,10 +14,10 @@ from django.db import connection, transaction
 
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import PostgreSQL, claim_pools, transact
-from tasks_app.database.batch import Done
 from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
+from tasks_app.database.transaction_values import Done
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
 from tasks_app.writer.waiting_claims import Awaited

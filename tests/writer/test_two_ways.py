@@ -14,10 +14,10 @@ from psycopg.sql import SQL, Identifier
 from tasks_app.core.limits import Limits
 from tasks_app.core.operations import EVERY_GROUP, Apart, Claim, Commit, GroupScope, Operation, ResendKey, Update
 from tasks_app.database import claim_pools, postgresql_claims, transact
-from tasks_app.database.batch import Done, Undecided
 from tasks_app.database.claim_pools import Demand, demands_of
 from tasks_app.database.plain import PlainPostgreSQL
 from tasks_app.database.rows import PAYLOAD_BYTES, Steps, record_of
+from tasks_app.database.transaction_values import Done, Undecided
 from tasks_app.writer.connection import PostgreSQLConnection, parameters_of
 from taskstore.errors import CommitRefused, TaskStoreError
 from taskstore.types.tasks import Change, NewTask, Order
