@@ -10,18 +10,21 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from contextlib import closing
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
+from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, BooleanField, Case, F, OuterRef, Q, Subquery, When
+from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Sum, When
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Length, Substr
+from django.db.models.functions import Coalesce, Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
+from taskstore.types.batches import Batch as BatchAnswer
+from taskstore.types.batches import NewBatch, Planned, plan_of
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import Limits
@@ -34,12 +37,14 @@ from .core.meters import meters
 from .core.operations import (
     EVERY_GROUP,
     Apart,
+    BatchStep,
     Claim,
     Commit,
     Duplicate,
     GroupScope,
     Operation,
     Operator,
+    Step,
     TaskRecord,
     as_seen,
 )
@@ -51,7 +56,7 @@ from .writer.peers import tell_once_committed
 from .writer.writer import running
 
 if TYPE_CHECKING:
-    from .models import Task
+    from .models import Batch, Task
 
 
 READ_AT_ONCE = 100
@@ -189,6 +194,33 @@ class TaskQuerySet(models.QuerySet["Task"]):
     aget_or_create = aupdate_or_create = _refuse
 
 
+class BatchQuerySet(models.QuerySet["Batch"]):
+    """Reading batches. They change by commits of tasks."""
+
+    def within(self, scope: GroupScope) -> Self:
+        """Batches of which the scope allows every group."""
+        from .models import BatchGroup  # It imports this module.
+
+        hidden = BatchGroup.objects.exclude(in_groups_of(scope)).filter(batch=OuterRef("pk"))
+        return self if scope.is_everything else self.exclude(Exists(hidden))
+
+    def counted(self) -> Self:
+        """With the numbers of their members."""
+        from .models import BatchCount
+
+        counts = BatchCount.objects.filter(batch=OuterRef("pk")).order_by().values("batch")
+        names = {"is_open": "open", "failed": "failed", "ended": "ended"}
+        return self.annotate(
+            **{
+                name: Coalesce(Subquery(counts.annotate(number=Sum(column)).values("number")), 0)
+                for name, column in names.items()
+            }
+        )
+
+    def still_open(self) -> Self:
+        return self.filter(closed_at_ms=0)
+
+
 class TaskManager(models.Manager["Task"]):
     """The verbs. Inside the caller's `transaction.atomic()` they join it: both happen or neither."""
 
@@ -265,6 +297,51 @@ class TaskManager(models.Manager["Task"]):
                     raise Forbidden(f"task {owned[0]} is leased: to cancel it takes the scope operate") from None
                 if time.monotonic() > end_s:
                     raise StoreBusy("workers keep changing these tasks: try again later") from None
+
+    def create_batch(
+        self,
+        *,
+        owner: int,
+        adds: Iterable[NewTask] = (),
+        name: str = "",
+        then: Planned = None,
+        on_failure: Planned = None,
+        parent: int = 0,
+        hold: bool = False,
+        failed_ends: bool = False,
+        scope: GroupScope = EVERY_GROUP,
+    ) -> tuple[BatchAnswer, list[Task]]:
+        """Create a batch with its first tasks. Returns it, and the tasks as `commit` does.
+
+        When its last task has ended, `then` is added once: a task, several, or a Plan; `on_failure` when the first one
+        has failed for good. `parent`: an open batch that stays open until this one closes. `hold`: it stays open until
+        it is released. `failed_ends`: what has failed for good counts as ended. A later commit may add tasks with
+        `batch=ID` while it is open.
+
+        Raises InvalidInput, and CommitRefused when the parent is not open. Source: contract.md section 9.
+        """
+        new = NewBatch(
+            name=name,
+            then=plan_of(then),
+            on_failure=plan_of(on_failure),
+            parent=parent,
+            hold=hold,
+            failed_ends=failed_ends,
+            mark=uuid4().hex,
+        )
+        tasks = self._models(self.perform(Commit(owner=owner, adds=tuple(adds), scope=scope, batch=new)))
+        return self.batch_marked(new.mark), tasks
+
+    def batch_marked(self, mark: str) -> BatchAnswer:
+        """Return the batch that was created with this mark last."""
+        from .models import Batch  # It imports this module.
+
+        batch: Batch = Batch.objects.using(self.writing_alias).counted().filter(mark=mark).latest("pk")
+        return batch.told()
+
+    def change_batch(self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP) -> None:
+        """Release a batch, have it take no more tasks, or open it again. Raises CommitRefused if it does not exist."""
+        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step)))
 
     def set_limits(
         self, name: str, *, running: int | None = None, rate: Rate | None = None, by: str = "", by_whom: str = ""

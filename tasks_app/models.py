@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import models
 
 from taskstore.errors import Immutable
+from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
@@ -19,7 +20,7 @@ from .core.operations import Duplicate, GroupScope, TaskRecord
 from .database import collation_of
 from .database.group_patterns import LabelIndex
 from .database.rows import whole_data
-from .managers import TaskManager, TaskQuerySet
+from .managers import BatchQuerySet, TaskManager, TaskQuerySet
 
 
 class IdField(models.BigIntegerField):  # type: ignore[type-arg]  # Not subscriptable at run time.
@@ -86,6 +87,7 @@ class Task(models.Model):
     payload = models.BigIntegerField(default=0)  # The number of its row in Payload; 0: the data is here.
     unique = models.TextField(default="")  # The key that its chain holds; empty: none. See UniqueKey.
     standing = models.SmallIntegerField(default=0)  # What it is by its content; see Standing.
+    batch = models.BigIntegerField(default=0)  # The one that its chain belongs to; 0: none.
 
     # Of a task that `commit` returns in the place of an add whose key was taken.
     duplicate: bool = False
@@ -127,6 +129,8 @@ class Task(models.Model):
             ),
             # Those that bear a label.
             LabelIndex(fields=["id", "labels"], name="task_labels"),
+            # The members of a batch.
+            models.Index(fields=["batch", "id"], name="task_batch", condition=~models.Q(batch=0)),
         ]
 
     def __str__(self) -> str:
@@ -441,6 +445,85 @@ class RecentClaim(models.Model):
         return f"{self.claims} of {self.group}"
 
 
+class Batch(models.Model):
+    """Tasks that end together, and what is added when they have; see core/batches.py."""
+
+    id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Given by the store.
+    name = models.CharField(max_length=255)
+    mark = models.CharField(max_length=400)  # By which whoever made it finds it.
+    parent = models.BigIntegerField()  # The batch that stays open while this one is; 0: none.
+    hold = models.SmallIntegerField()  # 1: it stays open until it is released.
+    failed_ends = models.SmallIntegerField()  # 1: dead letters count as ended.
+    refuses = models.SmallIntegerField(default=0)  # 1: it is being deleted, and takes no more tasks.
+    has_failed = models.SmallIntegerField(default=0)  # 1: what `on_failure` says has been added.
+    children = models.BigIntegerField(default=0)  # How many open batches have it as their parent.
+    created_at_ms = models.BigIntegerField()
+    closed_at_ms = models.BigIntegerField(default=0)  # 0: it is open.
+    then = models.TextField(default="")  # A plan as JSON, see taskstore.types.batches; empty: none.
+    on_failure = models.TextField(default="")
+
+    objects = BatchQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["mark"], name="batch_mark"),
+            models.Index(fields=["parent", "id"], name="batch_parent", condition=~models.Q(parent=0)),
+            # Those that are open, and those that closed long ago.
+            models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
+        ]
+
+    def __str__(self) -> str:
+        return f"batch {self.pk} {self.name}".rstrip()
+
+    def told(self) -> BatchAnswer:
+        """The batch as it is answered with. It was read by `counted`."""
+        is_open, failed, ended = (int(getattr(self, name)) for name in ("is_open", "failed", "ended"))
+        return BatchAnswer(
+            id=self.pk,
+            name=self.name,
+            total=is_open + failed + ended,
+            open=is_open,
+            failed=failed,
+            ended=ended,
+            created_at_ms=self.created_at_ms,
+            closed_at_ms=self.closed_at_ms or None,
+            parent=self.parent or None,
+            children=self.children,
+            hold=bool(self.hold),
+            failed_ends=bool(self.failed_ends),
+            deleted=bool(self.refuses),
+        )
+
+
+class BatchCount(models.Model):
+    """The numbers of a batch, in parts: so that transactions which change them don't wait for each other."""
+
+    batch = models.BigIntegerField()
+    part = models.SmallIntegerField()
+    open = models.BigIntegerField()  # Members that have not ended.
+    failed = models.BigIntegerField()  # Members that are dead letters, or jobs and commands that failed for good.
+    ended = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["batch", "part"], name="count_of_batch")]
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}: {self.open} open"
+
+
+class BatchGroup(models.Model):
+    """A group that is named in a batch: only those who may see all of them see the batch."""
+
+    batch = models.BigIntegerField()
+    group = NameField(max_length=255)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["batch", "group"], name="group_of_batch")]
+
+    def __str__(self) -> str:
+        return f"{self.group} in batch {self.batch}"
+
+
 class Client(models.Model):
     """A worker's last heartbeat."""
 
@@ -601,6 +684,7 @@ class BulkItem(models.Model):
     data = models.BinaryField(default=b"")  # Of a task that was purged.
     data_type = models.TextField()
     unique = models.TextField(default="")
+    batch = models.BigIntegerField(default=0)
     unique_group = models.TextField(default="")  # Of the key of a living task; see UniqueKey.
 
     class Meta:

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
+from taskstore.types.batches import NewBatch
 from taskstore.types.scalars import is_in_group
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import (
@@ -79,6 +80,20 @@ class ResendKey:
     digest: str  # Of the request: the same key with another request makes no sense.
 
 
+class Step(Enum):
+    RELEASE = "release"
+    DELETE = "delete"  # Take no more tasks, and add nothing at the end.
+    REOPEN = "reopen"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStep:
+    """What to do with a batch beside its members."""
+
+    id: int
+    step: Step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """One all-or-nothing change, on the condition that all `depends` exist."""
@@ -92,6 +107,7 @@ class Commit:
     operator: Operator | None = None  # Set: owners are overridden.
     key: ResendKey | None = None
     is_told: bool = False  # Whether an answer has all the new tasks, with their data, and so takes room.
+    batch: NewBatch | BatchStep | None = None  # New: its new tasks are the first members.
 
     @property
     def changed_ids(self) -> tuple[int, ...]:
@@ -222,6 +238,7 @@ class TaskRecord(NamedTuple):
     payload: int = 0  # Under which number the data is kept, where successors share it; see rows.py.
     unique: str = ""  # The key that the chain holds; empty: none. Its group is only in HeldKey.
     standing: int = 0  # What it is by its content, as in Standing.
+    batch: int = 0  # The batch that the chain belongs to; 0: none.
 
     @property
     def leased(self) -> bool:
@@ -309,9 +326,12 @@ class Effect(NamedTuple):
     places: tuple[int | Duplicate, ...] | None = None
     is_truncated: bool = False  # There was more to claim than an answer has room for.
     place: Any = None  # In the room for answers, if it is a large one; see room.py.
+    made: int = 0  # How many drafts batches have added. They come last, and are not answered.
 
     def answer(self, tasks: list[TaskRecord]) -> list[TaskRecord]:
         """The tasks to answer with; `tasks`: what has become of the drafts."""
+        if self.made:
+            tasks = tasks[: -self.made]
         return tasks if self.places is None else in_places(tasks, self.places)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from taskstore.types.tasks import (
     standing_of,
 )
 
+from .batches import Batches
 from .limits import Allowance, leases
 from .operations import (
     Apart,
@@ -56,8 +58,8 @@ class World:
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
     those that were locked for queries, the longest available first. `keys` holds the keys that adds name and that are
     held, or kept; `holders` the living tasks that hold them, by origin. `allowances` are those of the groups with
-    limits that the operations claim from, or lease tasks in. `fed_by` reads the data of a schedule: the
-    group that it adds tasks to, or nothing.
+    limits that the operations claim from, or lease tasks in; `batches` those that they concern. `fed_by` reads the
+    data of a schedule: the group that it adds tasks to, or nothing.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class World:
         keys: Mapping[Key, HeldKey] | None = None,
         holders: Mapping[int, TaskRecord] | None = None,
         allowances: Mapping[str, Allowance] | None = None,
+        batches: Batches | None = None,
         fed_by: Callable[[bytes], str],
         place_for: Callable[[int], Place | None] | None = None,
         most_bytes: int = 2**63,
@@ -83,6 +86,7 @@ class World:
         self._holders = holders or {}
         self._taken: set[Key] = set()  # By operations before this one.
         self.allowances = allowances or {}
+        self.batches = batches
         self.fed_by = fed_by
         self._place_for = place_for
         self._most_bytes = most_bytes
@@ -209,6 +213,8 @@ def decide(operations: Sequence[Operation], world: World) -> list[Answer]:
         if isinstance(answer, Effect) and operation.is_told and (answer.drafts or answer.places):
             answer = world.with_place(answer)
         if isinstance(answer, Effect):
+            if world.batches is not None and isinstance(operation, Commit):
+                answer = world.batches.follow(operation, answer, world.now_ms, partial(_planned, world))
             world.take(answer)
         answers.append(answer)
     return answers
@@ -248,6 +254,8 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     deletes = _missing(operation.deletes, operation.scope, world)
     owned = _owned_by_others(operation, world)
     bugs = (*_bugs(operation), *_beyond_limits(operation, world))
+    if world.batches is not None:
+        bugs += tuple(world.batches.problems(operation))
     forbidden = _forbidden(operation, world) if operation.scope.no_commands_because else ()
     if forbidden:
         return Prohibited(forbidden=forbidden)
@@ -327,7 +335,7 @@ def is_held(task: TaskRecord, now_ms: int) -> bool:
 
 
 def _bugs(commit: Commit) -> Iterable[str]:
-    if not (commit.adds or commit.updates or commit.deletes or isinstance(commit, Update)):
+    if not (commit.adds or commit.updates or commit.deletes or commit.batch or isinstance(commit, Update)):
         yield "nothing to do: name at least one add, update or delete"
     for place, add in enumerate(commit.adds):
         if not (add.group or isinstance(commit, Update)):
@@ -388,8 +396,8 @@ def _effect_of_claim(claim: Claim, world: World) -> Effect:
 
 def _leased(task: TaskRecord, now_ms: int, available_at_ms: int, owner: int) -> TaskRecord:
     # As `_successor` would make it, in a third of the time.
-    _, group, _, _, data, kind, error, labels, priority, origin, claims, _, created_ms, _, _, payload, key, is_ = task
-    kept = (data, kind, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload, key, is_)
+    _, group, _, _, data, kind, error, labels, priority, origin, claims, _, created_ms, _, _, payload, *rest = task
+    kept = (data, kind, error, labels, priority, origin, claims + 1, now_ms, created_ms, now_ms, 0, payload, *rest)
     return record_made_of((0, group, available_at_ms, owner, *kept))
 
 
@@ -512,6 +520,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
         made_by_commit=0,
         unique=add.unique or "" if replaces is None else _key_in(add.group, replaces),
         standing=standing_of(add.group, add.error, labels),
+        batch=add.batch if replaces is None else replaces.batch,
     )
     if replaces is not None and add.moving is not None:
         return _changed(replaces, add.moving, commit.owner, world.now_ms)
@@ -521,6 +530,11 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
     if add.origin is not None:
         return draft._replace(origin=add.origin.id, claims=add.origin.claims, created_at_ms=add.origin.created_at_ms)
     return draft
+
+
+def _planned(world: World, add: NewTask) -> TaskRecord:
+    """The draft of a task that a batch adds."""
+    return _added(add, Commit(owner=NOBODY), world, None)
 
 
 def _source_of_add(add: NewTask, replaces: TaskRecord | None) -> str:

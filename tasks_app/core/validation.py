@@ -11,7 +11,16 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.scalars import INT64_MAX, INT64_MIN, LATEST_MS, MOST_CLAIMED, MOST_WAIT_MS, Limits
+from taskstore.types.batches import MOST_DEPTH, MOST_PLANNED, NewBatch
+from taskstore.types.scalars import (
+    CLIENT_TEXT_LENGTH,
+    INT64_MAX,
+    INT64_MIN,
+    LATEST_MS,
+    MOST_CLAIMED,
+    MOST_WAIT_MS,
+    Limits,
+)
 from taskstore.types.sentences import group_name, is_utf8, text, unique_key
 from taskstore.types.tasks import (
     FAILED_FROM,
@@ -87,6 +96,8 @@ def _named_groups(operation: Operation) -> Iterator[str]:
         yield from () if isinstance(operation, Query) and operation.only_reads else operation.groups
         return
     yield from (add.group for add in operation.adds)
+    if isinstance(operation.batch, NewBatch):
+        yield from (add.group for _, add in operation.batch.planned)
     yield from (change.group or "" for change in operation.updates)
 
 
@@ -97,12 +108,14 @@ def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | C
         for place, item in enumerate(items):
             if not _is_surely_right(item, limits):
                 yield f"{kind}[{place}]", item
+    if isinstance(commit.batch, NewBatch):
+        yield from ((path, add) for path, add in commit.batch.planned if not _is_surely_right(add, limits))
 
 
 def _is_surely_right(item: NewTask | Change, limits: Limits) -> bool:
     if item.unique is not None or item.group == "" or not INT64_MIN <= item.id <= INT64_MAX:
         return False
-    if isinstance(item, NewTask) and item.unique_for_ms:
+    if isinstance(item, NewTask) and (item.unique_for_ms or not 0 <= item.batch <= INT64_MAX):
         return False
     for name, is_right, limit in QUICK_CHECKS:
         value = getattr(item, name)
@@ -142,8 +155,33 @@ def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator
     # Only the first add in the place of a task is its successor.
     firsts = {add.id: add for add in reversed(operation.adds)} if suspects else {}
     for path, item in suspects:
-        is_new = isinstance(item, NewTask) and not (item.id and firsts[item.id] is item)
+        is_new = isinstance(item, NewTask) and not (item.id and firsts.get(item.id) is item)
         yield from _wrong_item(path, item, is_new=is_new)
+    if isinstance(operation.batch, NewBatch):
+        yield from _wrong_batch(operation.batch, operation.adds)
+
+
+def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
+    yield from text("name", batch.name, CLIENT_TEXT_LENGTH)
+    if not 0 <= batch.parent <= INT64_MAX:
+        yield "parent", sentences.between(0, INT64_MAX, batch.parent)
+    if any(add.batch for add in adds):
+        yield "adds", "must not name a batch: the tasks belong to the new one"
+    waiting = [(name, plan, 1) for name, plan in batch.parts]
+    while waiting:
+        path, plan, depth = waiting.pop()
+        if depth > MOST_DEPTH:
+            yield path.partition(".")[0], f"must not nest deeper than {MOST_DEPTH} levels"
+            return
+        if not 1 <= len(plan.adds) <= MOST_PLANNED:
+            yield path, f"must have between 1 and {MOST_PLANNED} tasks, not {len(plan.adds)}"
+        waiting += [(f"{path}.{name}", part, depth + 1) for name, part in plan.parts]
+    for path, add in batch.planned:
+        if not add.group:
+            yield f"{path}.group", sentences.NOT_EMPTY
+        for name in ("unique", "batch", "id"):
+            if getattr(add, name):
+                yield f"{path}.{name}", "must be absent: the task is added later"
 
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
@@ -179,6 +217,8 @@ def _wrong_item(path: str, item: NewTask | Change, *, is_new: bool) -> Iterator[
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
     kept_ms = item.unique_for_ms if isinstance(item, NewTask) else 0
     yield from unique_key(f"{path}.", item.unique, kept_ms)
+    if isinstance(item, NewTask) and not 0 <= item.batch <= INT64_MAX:
+        yield f"{path}.batch", sentences.between(0, INT64_MAX, item.batch)
     if item.unique and is_new and item.group and holds_results(item.group):
         yield f"{path}.unique", f'must be absent: tasks of the group "{item.group}" have ended'
     if item.unique and kept_ms > 0 and item.id:

@@ -17,6 +17,7 @@ from taskstore.types.groups import LATE_MS
 from taskstore.types.tasks import NOBODY
 
 from ..core.operations import HeldKey, Key, Operation, Query, Supply
+from . import batches
 from .claim_pools import CANDIDATES, NO_MARK_MS, Queried, queried_by
 from .group_patterns import BEARS_SOME
 from .limits import within_limits
@@ -227,7 +228,7 @@ class Dialect(ABC):
             statements.append(self.keep_keys(written.freed))
         if written.taken:
             statements.append(self.drop_kept([(group, key) for group, key, *_ in written.taken]))
-        return [*statements, *self._limiting(written)]
+        return [*statements, *self._limiting(written), *batches.written(written, self)]
 
     def _limiting(self, written: Written) -> Iterator[Statement]:
         """What is kept for the limits of groups."""
@@ -283,8 +284,15 @@ class Dialect(ABC):
         """Wait until no other transaction has locked this number, and lock it until this one ends."""
 
     @abstractmethod
-    def lock_for_claims(self, number: int) -> Statement:
-        """Lock this number until the end of the transaction. One row: whether nobody else has it."""
+    def lock_each(self, numbers: Sequence[int], shared: Sequence[bool]) -> Statement:
+        """Lock these numbers until the end of the transaction, some shared with others. A row for each: whether it is.
+
+        Where this waits for locks, each of them is.
+        """
+
+    @abstractmethod
+    def batch_ids(self, number: int) -> Statement:
+        """So many ids for new batches, a row for each."""
 
     @abstractmethod
     def lock_tasks(self, ids: Iterable[int]) -> Statement:

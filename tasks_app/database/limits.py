@@ -125,7 +125,7 @@ def _lock(group: str, dialect: Dialect) -> Steps[bool]:
     digest = hashlib.blake2b(f"limit {group}".encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "big", signed=True)
     for _ in range(TRIES):
-        [[(is_locked,)]] = yield [dialect.lock_for_claims(number)]
+        [[(is_locked,)]] = yield [dialect.lock_each([number], [False])]
         if is_locked:
             return True
     return False

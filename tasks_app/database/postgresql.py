@@ -50,7 +50,7 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
     (
         *("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in"),
-        *("unique_group", "value", *COUNTERS),
+        *("unique_group", "value", "name", "mark", "then", "on_failure", *COUNTERS),
     ),
     "text",
 )
@@ -168,7 +168,8 @@ INSERTION = f"""
 def statement_of(written: Written, array: Array) -> Statement:
     """One statement, so that the ids cost no trip of their own and the trail knows them. It returns the ids."""
     parts = list(_parts(written, array))
-    sql = f"WITH {', '.join(sql for sql, _ in parts)} {INSERTION if written.drafts else 'SELECT WHERE false'}"
+    with_parts = f"WITH {', '.join(sql for sql, _ in parts)}" if parts else ""
+    sql = f"{with_parts} {INSERTION if written.drafts else 'SELECT WHERE false'}"
     return Statement(sql, [value for _, values in parts for value in values])
 
 
@@ -281,15 +282,20 @@ class PostgreSQL(Candidates):
         # Of a transaction, not of a session: a pooler in between may hand sessions round.
         return [Statement("SELECT pg_advisory_xact_lock(%s)", [number])]
 
-    def lock_for_claims(self, number: int) -> Statement:
+    def lock_each(self, numbers: Sequence[int], shared: Sequence[bool]) -> Statement:
+        lock = "CASE WHEN is_shared = 1 THEN pg{0}_advisory_xact_lock_shared(number){1} "
+        lock += "ELSE pg{0}_advisory_xact_lock(number){1} END"
         if self.waits:
-            return Statement("SELECT pg_advisory_xact_lock(%s)::text IS NOT NULL", [number])
-        # A moment later once more: whoever has it is about to commit.
-        sql = """
-            SELECT CASE WHEN pg_try_advisory_xact_lock(%s) THEN true
-                ELSE pg_sleep(0.002)::text IS NOT NULL AND pg_try_advisory_xact_lock(%s) END
-        """
-        return Statement(sql, [number, number])
+            is_locked = f"{lock.format('', '::text')} IS NOT NULL"
+        else:
+            # A moment later once more: whoever has it is about to commit.
+            attempt = lock.format("_try", "")
+            is_locked = f"CASE WHEN {attempt} THEN true ELSE pg_sleep(0.002)::text IS NOT NULL AND {attempt} END"
+        sql = f"SELECT {is_locked} FROM unnest(%s::bigint[], %s::smallint[]) AS each(number, is_shared)"
+        return Statement(sql, [self.list_of(numbers), self.array("smallint", [int(each) for each in shared])])
+
+    def batch_ids(self, number: int) -> Statement:
+        return Statement("SELECT nextval('tasks_app_batches') FROM generate_series(1, %s)", [number])
 
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
@@ -511,8 +517,10 @@ class PostgreSQL(Candidates):
             yield [
                 # The jump itself must not be lost in the next crash.
                 Statement("SET LOCAL synchronous_commit = on"),
-                Statement("SELECT setval('tasks_app_ids', nextval('tasks_app_ids') + %s::bigint)", [ID_JUMP]),
-                Statement("SELECT setval('tasks_app_commits', nextval('tasks_app_commits') + %s::bigint)", [ID_JUMP]),
+                *(
+                    Statement(f"SELECT setval('{name}', nextval('{name}') + %s::bigint)", [ID_JUMP])
+                    for name in ("tasks_app_ids", "tasks_app_commits", "tasks_app_batches")
+                ),
                 Statement("INSERT INTO tasks_app_log_intact VALUES (true)"),
             ]
 

@@ -110,8 +110,12 @@ class SQLite(Dialect):
     def lock(self, number: int) -> Sequence[Statement]:
         return ()  # One transaction writes at a time: who began to write has the lock, or is told to begin again.
 
-    def lock_for_claims(self, number: int) -> Statement:
-        return Statement("SELECT 1")  # As above.
+    def lock_each(self, numbers: Sequence[int], shared: Sequence[bool]) -> Statement:
+        return Statement("SELECT 1 FROM json_each(%s)", [self.list_of(numbers)])  # As above.
+
+    def batch_ids(self, number: int) -> Statement:
+        last = "SELECT value FROM tasks_app_counters WHERE name = 'batches'"
+        return Statement(f"SELECT ({last}) + value FROM json_each(%s)", [self.list_of(range(1, number + 1))])
 
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids)

@@ -31,9 +31,9 @@ from ..core.operations import (
 )
 from ..core.room import LARGE_BYTES, Place, Told, answer_size, room
 from ..core.rules import World, decide, is_held
+from . import batches, limits
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
-from .limits import look_into
 from .new_groups import refuse_too_many
 from .rows import PAYLOAD_BYTES, Steps, with_id
 from .transaction_values import Decision, Done, Seen, Undecided, written_by
@@ -70,10 +70,12 @@ MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is 
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
     seen = yield from dialect.look(operations)
-    yield from look_into(operations, seen, dialect)
+    yield from limits.look_into(operations, seen, dialect)
+    yield from batches.look_into(operations, seen, dialect)
     yield from _read_data(operations, seen, dialect)
     outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
-    if seen.kept or seen.first or seen.locked or seen.contended or seen.undecided:
+    is_uncertain = seen.undecided or seen.locked_batches or seen.contended_batches
+    if seen.kept or seen.first or seen.locked or seen.contended or is_uncertain:
         outcomes = [_known(operation, seen) for operation in operations]
     if any(operation.key for operation in operations):
         _put_off_repeated_keys(operations, outcomes)
@@ -87,6 +89,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
         keys=seen.keys,
         holders=seen.holders,
         allowances=seen.allowances,
+        batches=seen.batches,
         fed_by=fed_by,
         place_for=place_for,
         most_bytes=most_bytes(),
@@ -189,6 +192,12 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
         return Undecided.CONTENDED
     if seen.undecided and not seen.undecided.isdisjoint(_limited_groups(operation, seen)):
         return Undecided.CONTENDED
+    if seen.locked_batches or seen.contended_batches:
+        concerned = batches.concern(operation, seen.named)
+        if not seen.contended_batches.isdisjoint(concerned):
+            return Undecided.CONTENDED
+        if not seen.locked_batches.isdisjoint(concerned):
+            return Undecided.LOCKED
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
 
 

@@ -13,6 +13,7 @@ from taskstore.types.tasks import Ending, Refusal
 
 from ..conf import retention
 from ..core import idempotency
+from ..core.batches import Batch, Batches
 from ..core.limits import Allowance, Limits
 from ..core.operations import Claim, Commit, Duplicate, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
@@ -72,6 +73,10 @@ class Seen:
     limits: Limits = NO_LIMITS
     allowances: dict[str, Allowance] = field(default_factory=dict)
     undecided: set[str] = field(default_factory=set)
+    # The batches that the operations concern, and those of which the locks are not to be had now, or not enough.
+    batches: Batches | None = None
+    locked_batches: set[int] = field(default_factory=set)
+    contended_batches: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -96,11 +101,12 @@ class Written:
     next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
     claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
     forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
+    batches: list[Batch] = field(default_factory=list)  # That are new, or have changed.
     work: Work = NOTHING
     now_ms: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.drafts or self.kept)
+        return bool(self.removed or self.drafts or self.kept or self.batches)
 
     def keep_payload(self, payload: int, until_ms: int, *, gone: int) -> None:
         before_ms, was_gone = self.kept_payloads.get(payload, (0, 0))
@@ -139,17 +145,19 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
         if operation.key and operation.key.key not in seen.kept and _is_worth_keeping(operation, outcome):
             places = outcome.places if isinstance(outcome, Effect) else None
             is_truncated = isinstance(outcome, Effect) and outcome.is_truncated
-            told = outcome if isinstance(outcome, Refusal) else written.drafts[first:]
+            last = len(written.drafts) - (outcome.made if isinstance(outcome, Effect) else 0)
+            told = outcome if isinstance(outcome, Refusal) else written.drafts[first:last]
             text = idempotency.text_of(told, places, is_truncated=is_truncated)
             if isinstance(outcome, Effect):
                 holders = [place for place in places or () if isinstance(place, Duplicate)]
-                for task in (*written.drafts[first:], *holders):
+                for task in (*written.drafts[first:last], *holders):
                     if task.payload > 0:
                         written.keep_payload(task.payload, seen.now_ms + retention.key_ms(), gone=0)
             key, digest = operation.key.key, operation.key.digest
-            written.kept.append((key, digest, seen.now_ms, text, first, len(written.drafts)))
+            written.kept.append((key, digest, seen.now_ms, text, first, last))
     for allowance in seen.allowances.values():
         _note_claims(allowance, written)
+    written.batches = [batch for batch in seen.batches or () if batch.made or batch.is_changed or any(batch.more)]
     written.work = work_in(deltas.values(), commits)
     return written
 
@@ -220,7 +228,7 @@ def _items(effect: Effect, operation: int, commit: int) -> Iterator[Row]:
     replacing = {removal.successor for removal in effect.removals}
     for task, _, successor in effect.removals:
         yield _item(task, operation, commit, keeps_data=successor is None)
-    for place, draft in enumerate(effect.drafts):
+    for place, draft in enumerate(effect.drafts[: len(effect.drafts) - effect.made]):
         if place not in replacing:  # It comes back: there was nothing that it replaces.
             yield _item(draft, operation, commit, keeps_data=False)
 

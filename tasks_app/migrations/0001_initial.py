@@ -51,6 +51,7 @@ tasks = [
             ("payload", models.BigIntegerField(default=0)),
             ("unique", models.TextField(default="")),
             ("standing", models.SmallIntegerField(default=0)),
+            ("batch", models.BigIntegerField(default=0)),
         ],
         options={
             "permissions": [
@@ -80,6 +81,9 @@ tasks = [
                     fields=["standing", "id"], name="task_failed_newest", condition=models.Q(("standing__gte", 2))
                 ),
                 LabelIndex(fields=["id", "labels"], name="task_labels"),
+                models.Index(
+                    fields=["batch", "id"], name="task_batch", condition=models.Q(("batch", 0), _negated=True)
+                ),
             ],
         },
     ),
@@ -108,6 +112,7 @@ numbers = [
         [
             "CREATE SEQUENCE tasks_app_ids",
             "CREATE SEQUENCE tasks_app_commits",
+            "CREATE SEQUENCE tasks_app_batches",
             "CREATE SEQUENCE tasks_app_limits",  # How often limits have been changed.
             # PostgreSQL empties an unlogged table after a crash, a failover or a restore. The sequences may have
             # lost their last numbers then, so a server that finds this table empty skips ahead.
@@ -116,7 +121,7 @@ numbers = [
         ],
         [
             "DROP TABLE tasks_app_log_intact",
-            *[f"DROP SEQUENCE tasks_app_{name}" for name in ("limits", "commits", "ids")],
+            *[f"DROP SEQUENCE tasks_app_{name}" for name in ("limits", "batches", "commits", "ids")],
         ],
     ),
     OwnSQL(
@@ -124,7 +129,7 @@ numbers = [
         [
             # SQLite has no sequences. Its AUTOINCREMENT numbers a single table and can't be reserved ahead.
             "CREATE TABLE tasks_app_counters (name text PRIMARY KEY, value integer NOT NULL)",
-            "INSERT INTO tasks_app_counters VALUES ('ids', 0), ('commits', 0), ('limits', 0)",
+            "INSERT INTO tasks_app_counters VALUES ('ids', 0), ('commits', 0), ('batches', 0), ('limits', 0)",
         ],
         ["DROP TABLE tasks_app_counters"],
     ),
@@ -323,6 +328,53 @@ limits = [
     ),
 ]
 
+batches = [
+    migrations.CreateModel(
+        name="Batch",
+        fields=[
+            ("id", IdField(primary_key=True, serialize=False)),
+            ("name", models.CharField(max_length=255)),
+            ("mark", models.CharField(max_length=400)),
+            ("parent", models.BigIntegerField()),
+            ("hold", models.SmallIntegerField()),
+            ("failed_ends", models.SmallIntegerField()),
+            ("refuses", models.SmallIntegerField(default=0)),
+            ("has_failed", models.SmallIntegerField(default=0)),
+            ("children", models.BigIntegerField(default=0)),
+            ("created_at_ms", models.BigIntegerField()),
+            ("closed_at_ms", models.BigIntegerField(default=0)),
+            ("then", models.TextField(default="")),
+            ("on_failure", models.TextField(default="")),
+        ],
+        options={
+            "indexes": [
+                models.Index(fields=["mark"], name="batch_mark"),
+                models.Index(
+                    fields=["parent", "id"], name="batch_parent", condition=models.Q(("parent", 0), _negated=True)
+                ),
+                models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
+            ]
+        },
+    ),
+    migrations.CreateModel(
+        name="BatchCount",
+        fields=[
+            numbered(),
+            ("batch", models.BigIntegerField()),
+            ("part", models.SmallIntegerField()),
+            ("open", models.BigIntegerField()),
+            ("failed", models.BigIntegerField()),
+            ("ended", models.BigIntegerField()),
+        ],
+        options={"constraints": [models.UniqueConstraint(fields=("batch", "part"), name="count_of_batch")]},
+    ),
+    migrations.CreateModel(
+        name="BatchGroup",
+        fields=[numbered(), ("batch", models.BigIntegerField()), ("group", NameField(max_length=255))],
+        options={"constraints": [models.UniqueConstraint(fields=("batch", "group"), name="group_of_batch")]},
+    ),
+]
+
 # Claims slow down when dead rows collect at the head of a group, and rows of counts change twice a second. By default
 # PostgreSQL vacuums when a share of a table is dead, which is too late for a large one. So it starts at a number.
 autovacuum = [
@@ -344,6 +396,7 @@ autovacuum = [
                 "tasks_app_workdone",
                 "tasks_app_limitedtask",
                 "tasks_app_recentclaim",
+                "tasks_app_batchcount",
             )
         ],
     )
@@ -535,6 +588,7 @@ operating = [
             ("data", models.BinaryField(default=b"")),
             ("data_type", models.TextField()),
             ("unique", models.TextField(default="")),
+            ("batch", models.BigIntegerField(default=0)),
             ("unique_group", models.TextField(default="")),
         ],
         options={"constraints": [models.UniqueConstraint(fields=("operation", "origin"), name="item_of_operation")]},
@@ -573,4 +627,4 @@ class Migration(migrations.Migration):
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
         ("auth", "0002_alter_permission_name_max_length"),  # The names of our permissions are longer than before.
     ]
-    operations = [*tasks, *numbers, *trail, *counts, *limits, *autovacuum, *workers, *access, *operating]
+    operations = [*tasks, *numbers, *trail, *counts, *limits, *batches, *autovacuum, *workers, *access, *operating]

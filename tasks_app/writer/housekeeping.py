@@ -16,7 +16,7 @@ from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
-from ..core.operations import Commit, Operator
+from ..core.operations import BatchStep, Commit, Operator, Step
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.group_patterns import bounds_of
 from ..database.outage import HOUSEKEEPING, WRITER, outage
@@ -60,6 +60,7 @@ CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
 STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
+STEP_OF_BATCHES = 100
 STEP_OF_PAYLOADS, STEP_BYTES = 1_000, 64 * 2**20
 STEP_OF_TASKS = 1_000  # Each adds a row to the history.
 
@@ -142,6 +143,8 @@ def chores(dialect: Dialect) -> list[Chore]:
         OldProgress().forget,
         forget_undo,
         forget_operations,
+        close_batches,
+        *(partial(forget_batches, table, column) for table, column in BATCH_TABLES),
         OldTasks().delete,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
@@ -197,6 +200,40 @@ def forget_keys(dialect: Dialect) -> Steps[bool]:
     """Delete the keys that were kept for a time after their tasks had ended."""
     which = f"ended > 0 AND until_ms <= (SELECT {dialect.clock}) ORDER BY until_ms"
     return (yield from _forget("tasks_app_uniquekey", '"group", key', which, []))
+
+
+BATCH_TABLES = (("batchgroup", "batch"), ("batchcount", "batch"), ("batch", "id"))  # The batch itself comes last.
+
+
+def close_batches(dialect: Dialect) -> Steps[bool]:
+    """Close batches that have nothing to wait for any more.
+
+    Their last commits do that, unless more than a hundred transactions ended members at the same moment.
+    """
+    [rows] = yield [
+        Statement(
+            f"""
+            SELECT id FROM tasks_app_batch
+            WHERE closed_at_ms = 0 AND hold = 0 AND children = 0 AND NOT EXISTS (
+                SELECT 1 FROM tasks_app_batchcount WHERE batch = tasks_app_batch.id GROUP BY batch
+                HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
+            )
+            LIMIT {STEP_OF_BATCHES}
+            """
+        )
+    ]
+    if rows:
+        # A batch that is not held is only looked at.
+        commits = [Commit(owner=NOBODY, batch=BatchStep(batch, Step.RELEASE)) for (batch,) in rows]
+        yield from transact(commits, dialect)
+    return False
+
+
+def forget_batches(table: str, column: str, dialect: Dialect) -> Steps[bool]:
+    """Delete batches, or a part of them, that closed before the beginning of the history."""
+    before_ms = yield from _days_ago_ms(retention.days(), dialect)
+    closed = "SELECT id FROM tasks_app_batch WHERE closed_at_ms > 0 AND closed_at_ms < %s"
+    return (yield from _forget(f"tasks_app_{table}", "id", f"{column} IN ({closed})", [before_ms]))
 
 
 # ---- Rates: by the minute for a day, by ten minutes for a week, by the hour for thirty days

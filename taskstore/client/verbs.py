@@ -124,7 +124,13 @@ def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterato
 def add_on_the_wire(add: NewTask) -> AddOrMove:
     named = {name: value for name, value in _named(add).items() if value}  # The server's defaults are empty.
     return AddOrMove(
-        id=add.id, group=add.group, unique_for=add.unique_for_ms, **named, **_unique(add), **_data(add.data)
+        id=add.id,
+        group=add.group,
+        unique_for=add.unique_for_ms,
+        batch=add.batch,
+        **named,
+        **_unique(add),
+        **_data(add.data),
     )
 
 

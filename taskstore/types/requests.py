@@ -214,6 +214,7 @@ class Add(WithData, frozen=True, kw_only=True):
         ),
     ] = 0
     unique_for: UniqueFor = 0
+    batch: Annotated[Int64, Meta(description="The id of an open batch for the task to join.")] = 0
     unique_group: Annotated[
         str, Meta(description="The group of the key of an imported task, if it is not `group`. Ignored otherwise.")
     ] = ""
@@ -226,6 +227,7 @@ class Add(WithData, frozen=True, kw_only=True):
             timespec_ms=self.timespec_ms,
             unique=self.unique,
             unique_for_ms=self.unique_for,
+            batch=self.batch,
             **self.named,
         )
 
@@ -233,7 +235,7 @@ class Add(WithData, frozen=True, kw_only=True):
         """Return the task of a line of a file. A dead letter stays one, and a moved task takes its key where it was."""
         source = (self.labels or {}).get(FAILED_FROM, "") if self.error else ""
         source = source if source != self.group else ""
-        return replace(self.new_task(), failed_from=source, unique_group=self.unique_group)
+        return replace(self.new_task(), failed_from=source, unique_group=self.unique_group, batch=0)
 
 
 class AddOrMove(Add, frozen=True, kw_only=True):
@@ -287,6 +289,7 @@ class Update(WithData, frozen=True, kw_only=True):
     release: Annotated[bool, Meta(description="Give the task back: owner 0, not leased.")] = False
     group: ServerSet = None
     unique_group: ServerSet = None
+    batch: ServerSet = None
 
     def change(self) -> Change:
         data, named = self.given_data, self.named

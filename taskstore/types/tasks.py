@@ -193,6 +193,7 @@ FIELDS = (
         in_trail=False,
     ),
     TaskField(name="standing", type=Standing, column="smallint", in_trail=False),
+    TaskField(name="batch", type=Int64, wire="batch", kept=Kept.CHAIN, in_trail=False),
 )
 CONTENT = tuple(each.name for each in FIELDS if each.kept is Kept.CONTENT)
 # The fields that adds and updates set in the same way everywhere, unlike the group and the data.
@@ -217,7 +218,8 @@ class NewTask:
     since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL of data that is a
     protobuf Any. `id`: a task that the same commit deletes, whose successor this task becomes. `unique`: a key of 1 to
     255 characters. If another task of the group holds this key, nothing is added. `unique_for_ms`: how long
-    after the add the key stays reserved even if the task ends, up to 30 days. The other fields are set by the store.
+    after the add the key stays reserved even if the task ends, up to 30 days. `batch`: the id of an open batch that
+    the task joins; 0: none. The other fields are set by the store.
     """
 
     group: str
@@ -234,6 +236,7 @@ class NewTask:
     failed_from: str = ""  # The group in which a restored or imported dead letter failed.
     at_ms: int | None = None  # In place of `timespec_ms`: a time before 1970, as only messages of MassTasker have.
     unique_group: str = ""  # The group of the key of a restored or imported task, if it is not `group`.
+    batch: int = 0
     moving: Change | None = None  # The change of the task `id`, if this add is REST's form of a change of its group.
 
     @property
@@ -331,6 +334,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     unique_group: Annotated[
         str, Meta(description="The group of the key, which the add named. Only in exports, of tasks in other groups.")
     ] = ""
+    batch: Annotated[Int64, Meta(description="The batch that the task belongs to, if any.")] = 0
     duplicate: Annotated[
         bool,
         Meta(
@@ -387,6 +391,7 @@ def answer_of(
         created_at_ms=stored.created_at_ms,
         progress=progress,
         unique=stored.unique,
+        batch=stored.batch,
         duplicate=ending is not None,
         ending=ending or "",
     )

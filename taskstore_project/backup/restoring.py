@@ -30,6 +30,7 @@ TO_LOSE = {
     "ended tasks": "SELECT count(*) FROM tasks_app_endedtask",
     "paused groups": "SELECT count(*) FROM tasks_app_pausedgroup",
     "limits": "SELECT count(*) FROM tasks_app_grouplimit",
+    "batches": "SELECT count(*) FROM tasks_app_batch",
     "operations": "SELECT count(*) FROM tasks_app_bulkoperation",
     "entries of the audit log": (
         "SELECT count(*) FROM tasks_app_auditentry "
@@ -102,6 +103,8 @@ def jump(manifest: Manifest, session: Session) -> None:
     ahead = ID_JUMP + seconds * IDS_A_SECOND
     session.send(session.dialect.go_on_after("ids", manifest.ids + ahead))
     session.send(session.dialect.go_on_after("commits", manifest.commits + ahead))
+    newest_batch = session.number("SELECT coalesce(max(id), 0) FROM tasks_app_batch")
+    session.send(session.dialect.go_on_after("batches", newest_batch + ahead))
     session.send(session.dialect.change_limits(waits=True))  # So that they are read.
 
 

@@ -15,6 +15,9 @@ from django.db import models
 from tasks_app.access.people import Person
 from tasks_app.models import (
     AuditEntry,
+    Batch,
+    BatchCount,
+    BatchGroup,
     BulkItem,
     BulkOperation,
     Client,
@@ -113,7 +116,7 @@ TABLES = [
     for model in (
         *(Person, OneTimePassword, SavedSearch, Token, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
-        *(GroupLimit, LimitedTask, RecentClaim),
+        *(GroupLimit, LimitedTask, RecentClaim, Batch, BatchCount, BatchGroup),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

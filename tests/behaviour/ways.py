@@ -46,6 +46,7 @@ class Seen:
     claims: int
     created_at_ms: int
     unique: str
+    batch: int = 0
     duplicate: bool = False
     ending: str = ""
 
@@ -393,6 +394,7 @@ def seen_on_the_wire(task: dict[str, Any]) -> Seen:
         claims=task["claims"],
         created_at_ms=task["created"],
         unique=task.get("unique", ""),
+        batch=task.get("batch", 0),
         duplicate=task.get("duplicate", False),
     )
 

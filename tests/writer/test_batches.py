@@ -362,7 +362,7 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
 
 
 def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
-    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 110_000)
 
     async def scenario(writer):
         await writer.submit(adding(*[b"1"] * 400))
@@ -380,7 +380,7 @@ def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
 
 @only_sqlite
 def test_a_batch_is_answered_when_its_connection_can_not_be_replaced(play, monkeypatch, caplog):
-    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 100_000)
+    monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 110_000)
 
     async def scenario(writer):
         await writer.submit(adding(b"1"))

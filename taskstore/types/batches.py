@@ -1,0 +1,231 @@
+"""Batches: tasks that end together, and what is added when they have.
+
+Times are milliseconds since the Epoch. Source: contract.md section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from .requests import Add, Asked, AskedOperation
+from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize, Reason, prepare
+from .tasks import NewTask, Problem, Task
+
+MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
+PLANS = ("then", "on_failure")
+
+BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks to add when a batch has closed, or failed.
+
+    With `then` or `on_failure` they are a batch of their own, which adds those tasks when it closes or fails.
+    """
+
+    adds: tuple[NewTask, ...]
+    then: Plan | None = None
+    on_failure: Plan | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        return bool(self.then or self.on_failure)
+
+    @property
+    def parts(self) -> list[tuple[str, Plan]]:
+        """Return the plans within this one, with their names."""
+        return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
+
+    def every_add(self, path: str) -> Iterator[tuple[str, NewTask]]:
+        """Yield all tasks of the plan, with their paths below this one."""
+        waiting = [(path, self)]
+        while waiting:
+            path, plan = waiting.pop()
+            adds = f"{path}.adds" if plan.is_batch else path
+            yield from ((f"{adds}[{place}]", add) for place, add in enumerate(plan.adds))
+            waiting += [(f"{path}.{name}", part) for name, part in plan.parts]
+
+
+Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
+
+
+def plan_of(planned: Planned) -> Plan | None:
+    """Return the plan; None if there is nothing to add."""
+    if planned is None or isinstance(planned, Plan):
+        return planned
+    adds = (planned,) if isinstance(planned, NewTask) else tuple(planned)
+    return Plan(adds) if adds else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    """A batch to create, in the same commit as its first tasks.
+
+    `then`: what to add when its last task has ended; `on_failure`: what to add when the first one has failed for good.
+    `hold`: it stays open until it is released. `failed_ends`: what has failed for good counts as ended.
+    """
+
+    name: str = ""
+    then: Plan | None = None
+    on_failure: Plan | None = None
+    parent: int = 0  # The id of an open batch, which stays open until this one has closed; 0: none.
+    hold: bool = False
+    failed_ends: bool = False
+    mark: str = ""  # By which whoever creates it finds it.
+
+    @property
+    def parts(self) -> list[tuple[str, Plan]]:
+        """Return its plans, with their names."""
+        return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
+
+    @property
+    def planned(self) -> Iterator[tuple[str, NewTask]]:
+        """Yield the tasks of its plans, with their paths."""
+        for name, plan in self.parts:
+            yield from plan.every_add(name)
+
+
+# ---- On the wire
+
+
+class PlanOnTheWire(Asked, frozen=True, kw_only=True):
+    """Tasks to add later, which are a batch of their own."""
+
+    adds: tuple[Add, ...] = ()
+    then: tuple[Add, ...] | PlanOnTheWire | None = None
+    on_failure: tuple[Add, ...] | PlanOnTheWire | None = None
+
+
+Then = tuple[Add, ...] | PlanOnTheWire | None
+
+
+class BatchRequest(AskedOperation, frozen=True, kw_only=True):
+    """A batch, with its first tasks."""
+
+    name: BatchName = ""
+    adds: tuple[Add, ...] = ()
+    then: Annotated[
+        Then,
+        Meta(
+            description="Tasks to add once, when the last member has ended: a list of adds, or an object with `adds`, "
+            "`then` and `on_failure`, which makes them a batch."
+        ),
+    ] = None
+    on_failure: Annotated[
+        Then, Meta(description="The same, to add once, when the first member has failed for good.")
+    ] = None
+    parent: Annotated[Int64, Meta(description="The id of an open batch that stays open until this one closes.")] = 0
+    hold: Annotated[bool, Meta(description="Keep the batch open until it is released.")] = False
+    failed_ends: Annotated[bool, Meta(description="Count members that have failed for good as ended.")] = False
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        yield from _wrong_adds("adds", self.adds, limits)
+        waiting: list[tuple[str, Any, int]] = [(name, getattr(self, name), 1) for name in PLANS]
+        while waiting:
+            path, plan, depth = waiting.pop()
+            if depth > MOST_DEPTH:
+                yield path.partition(".")[0], f"must not nest deeper than {MOST_DEPTH} levels"
+                return
+            if isinstance(plan, PlanOnTheWire):
+                yield from _wrong_adds(f"{path}.adds", plan.adds, limits)
+                waiting += [(f"{path}.{name}", getattr(plan, name), depth + 1) for name in PLANS]
+            elif plan:
+                yield from _wrong_adds(path, plan, limits)
+
+
+def _wrong_adds(path: str, adds: tuple[Add, ...], limits: Limits) -> Iterator[Problem]:
+    for place, add in enumerate(adds):
+        yield from ((f"{path}[{place}].{name}", why) for name, why in add.problems(limits))
+
+
+def plan_from(asked: Then) -> Plan | None:
+    """Return the plan that a request describes; None if it is empty."""
+    if isinstance(asked, PlanOnTheWire):
+        adds = tuple(add.new_task() for add in asked.adds)
+        return Plan(adds, plan_from(asked.then), plan_from(asked.on_failure))
+    return Plan(tuple(add.new_task() for add in asked)) if asked else None
+
+
+class BatchById(Asked, frozen=True):
+    id: Int64
+
+
+class ReasonByBatch(Asked, frozen=True):
+    id: Int64
+    reason: Reason = ""
+
+
+class BatchesRequest(Asked, frozen=True, kw_only=True):
+    """Which batches to list."""
+
+    open: Annotated[bool | None, Meta(description="yes: only open ones; no: only closed ones.")] = None
+    after: NextAfterId | None = None
+    limit: PageSize = 100
+
+
+class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A batch. total = open + failed + ended."""
+
+    id: Int64
+    name: str
+    total: Annotated[int, Meta(description="The number of members.")]
+    open: Annotated[int, Meta(description="Members that have not ended.")]
+    failed: Annotated[int, Meta(description="Members that have failed for good.")]
+    ended: Annotated[int, Meta(description="Members that were deleted, cancelled or finished.")]
+    created_at_ms: At = msgspec.field(name="created")
+    closed_at_ms: Annotated[int | None, Meta(description="When it closed; null while it is open.")] = msgspec.field(
+        name="closed_at"
+    )
+    parent: Annotated[int | None, Meta(description="The batch that stays open until this one closes.")] = None
+    children: Annotated[int, Meta(description="The number of open batches whose parent this one is.")] = 0
+    hold: Annotated[bool, Meta(description="Whether it waits to be released.")] = False
+    failed_ends: bool = False
+    deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
+
+    @property
+    def state(self) -> str:
+        """Return why it is open, or how it closed, as a word."""
+        if self.deleted:
+            return "deleted"
+        if self.closed_at_ms is not None:
+            return "closed"
+        if self.open:
+            return "open"
+        if self.failed and not self.failed_ends:
+            return "failed"
+        return "waiting" if self.children else "held" if self.hold else "open"
+
+
+class BatchMade(Struct, frozen=True, kw_only=True):
+    """A new batch and its first tasks."""
+
+    batch: Batch
+    tasks: tuple[Task, ...]
+
+
+class BatchPage(Struct, frozen=True, kw_only=True):
+    """Batches, the newest first."""
+
+    batches: tuple[Batch, ...]
+    after: After = None
+
+
+def text_of(plan: Plan | None) -> str:
+    """Return the plan as the store keeps it; "" if there is none."""
+    return ENCODER.encode(plan).decode() if plan else ""
+
+
+def plan_in(text: str) -> Plan | None:
+    """Return the plan that the store keeps as this text."""
+    return DECODER.decode(text) if text else None
+
+
+ENCODER, DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Plan)
+
+prepare(BatchRequest, BatchesRequest, BatchMade, BatchPage)
