@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -85,10 +85,10 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     shared = {each for each in demand.ids if dialect.serves_many and _may_share(each, demand, guesses.get(each))}
     wanted, below = demand.ids, dict[int, set[int]]()  # Of parents: the batches because of which they are locked.
     while wanted:
-        locked = yield from _lock(sorted(wanted, reverse=True), shared, dialect)
+        with_groups = {*demand.named, *demand.changed}
+        locked, read = yield from _locked(sorted(wanted, reverse=True), shared, with_groups, dialect)
         for batch_id in wanted - locked:
             seen.locked_batches |= {batch_id, *below.get(batch_id, ())}
-        read = yield from _read(locked, {*demand.named, *demand.changed}, dialect)
         parents: set[int] = set()
         for batch in read:
             found[batch.id], batch.is_exact = batch, batch.id not in shared
@@ -127,62 +127,64 @@ def _may_end(batch: Batch, demand: Demand) -> bool:
     return batch.counts[Phase.OPEN] <= demand.ends[batch.id] or batch.id in demand.failing
 
 
-def _lock(ids: Sequence[int], shared: set[int], dialect: Dialect) -> Steps[set[int]]:
-    """Lock these batches, in this order. Returns those that are locked now."""
-    left = list(ids)
-    for _ in range(TRIES):
-        [rows] = yield [dialect.lock_each([_number_of(batch) for batch in left], [batch in shared for batch in left])]
-        left = [batch for batch, (is_locked,) in zip(left, rows, strict=True) if not is_locked]
-        if not left:
-            break
-    return {*ids} - {*left}
-
-
 def _number_of(batch: int) -> int:
     digest = hashlib.blake2b(f"batch {batch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
-def _read(ids: Collection[int], with_groups: Collection[int], dialect: Dialect) -> Steps[list[Batch]]:
-    if not ids:
-        return []
-    is_of_batch = dialect.is_listed.replace("id", "batch", 1)
+def _locked(
+    ids: Sequence[int], shared: Collection[int], with_groups: Collection[int], dialect: Dialect
+) -> Steps[tuple[set[int], list[Batch]]]:
+    """Lock these batches in this order, and read them. Returns which are locked now, and those that exist."""
+    numbers, are_shared = [_number_of(batch) for batch in ids], [batch in shared for batch in ids]
     named = [batch for batch in ids if batch in with_groups]
-    rows, counts, groups = yield [
-        Statement(
-            "SELECT id, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, "
-            f"CASE WHEN \"then\" = '' THEN 0 ELSE 1 END, CASE WHEN on_failure = '' THEN 0 ELSE 1 END "
-            f"FROM tasks_app_batch WHERE {dialect.is_listed}",
-            [dialect.list_of(ids)],
-        ),
+    is_of_batch = dialect.is_listed.replace("id", "batch", 1)
+    statements = [
+        dialect.lock_each(numbers, are_shared),
+        # By a statement of its own: it sees what was committed before the locks were there.
         Statement(
             f"""
-            SELECT batch, CAST(sum(open) AS bigint), CAST(sum(failed) AS bigint), CAST(sum(ended) AS bigint)
-            FROM tasks_app_batchcount WHERE {is_of_batch} GROUP BY batch
+            SELECT batch.id, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms,
+                CASE WHEN "then" = '' THEN 0 ELSE 1 END, CASE WHEN on_failure = '' THEN 0 ELSE 1 END,
+                CAST(coalesce(sum(open), 0) AS bigint), CAST(coalesce(sum(failed), 0) AS bigint),
+                CAST(coalesce(sum(ended), 0) AS bigint)
+            FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
+            WHERE batch.{dialect.is_listed} GROUP BY batch.id
             """,
             [dialect.list_of(ids)],
         ),
-        Statement(f'SELECT batch, "group" FROM tasks_app_batchgroup WHERE {is_of_batch}', [dialect.list_of(named)]),
     ]
-    counted = {batch: [*numbers] for batch, *numbers in counts}
-    return [
-        Batch(
-            id=batch,
-            parent=parent,
-            hold=bool(hold),
-            failed_ends=bool(failed_ends),
-            refuses=bool(refuses),
-            has_failed=bool(has_failed),
-            children=children,
-            closed_at_ms=closed_at_ms,
-            then=UNREAD if then else None,
-            on_failure=UNREAD if on_failure else None,
-            counts=counted.get(batch, [0, 0, 0]),
-            groups=(known := frozenset(group for of, group in groups if of == batch)),
-            known_groups=known,
-        )
-        for batch, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, then, on_failure in rows
-    ]
+    if named:
+        sql = f'SELECT batch, "group" FROM tasks_app_batchgroup WHERE {is_of_batch}'
+        statements.append(Statement(sql, [dialect.list_of(named)]))
+    for _ in range(TRIES):
+        locks, rows, *others = yield statements
+        if all(is_locked for (is_locked,) in locks):
+            break
+    locked = {batch for batch, (is_locked,) in zip(ids, locks, strict=True) if is_locked}
+    groups = defaultdict(set)
+    for batch, group in others[0] if named else ():
+        groups[batch].add(group)
+    return locked, [_batch_of(row, frozenset(groups[row[0]])) for row in rows if row[0] in locked]
+
+
+def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
+    batch, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, then, on_failure, *counts = row
+    return Batch(
+        id=batch,
+        parent=parent,
+        hold=bool(hold),
+        failed_ends=bool(failed_ends),
+        refuses=bool(refuses),
+        has_failed=bool(has_failed),
+        children=children,
+        closed_at_ms=closed_at_ms,
+        then=UNREAD if then else None,
+        on_failure=UNREAD if on_failure else None,
+        counts=counts,
+        groups=groups,
+        known_groups=groups,
+    )
 
 
 def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
