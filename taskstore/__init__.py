@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .jobs.registry import UnknownFunction as UnknownFunction
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
+    from .types.batches import Batch as Batch
+    from .types.batches import Plan as Plan
     from .types.command_record import CommandStatus as CommandStatus
     from .types.commands import Submission as Submission
     from .types.job_record import JobOptions as JobOptions
@@ -68,6 +70,7 @@ _NAMES_OF = {
     ".errors": "CommitRefused CommitUnknown InvalidInput JobUnfinished KeyReused "
     "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
     ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
+    ".types.batches": "Batch Plan",
     ".types.command_record": "CommandStatus",
     ".types.commands": "Submission",
     ".types.job_record": "JobOptions JobStatus",

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from msgspec import inspect
 
+from .types.batches import Batch, BatchById, BatchesRequest, BatchMade, BatchPage, BatchRequest, ReasonByBatch
 from .types.bulk import (
     BulkPreviewRequest,
     BulkRequest,
@@ -196,6 +197,7 @@ def written(value: Any) -> str:
 
 
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
+NO_BATCH = {404: "No batch has this id, or the token may not access all of its groups."}
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
@@ -275,6 +277,22 @@ PROGRESS = Endpoint("progress", "PUT /progress/{id}", ProgressRequest, Progress,
     also=NOT_FOUND | NOT_HELD)
 CLIENTS = Endpoint("clients", "GET /clients", Nothing, list[ClientStatus], Action.SEE,
     says="The workers that sent a heartbeat within the last day, most recent first.")
+
+# ---- Batches
+BATCHES = Endpoint("batches", "GET /batches", BatchesRequest, BatchPage, Action.SEE,
+    says="Batches whose groups the token may access, newest first.")
+CREATE_BATCH = Endpoint("create_batch", "POST /batches", BatchRequest, BatchMade, Action.WORK,
+    says="Create a batch with its first tasks. When the last of its tasks has ended, the tasks of `then` are added "
+         "once; when the first has failed for good, those of `on_failure`.\n\n"
+         "While the batch is open, any commit may add tasks to it with `batch`.",
+    also=KEY_REUSED, or_answer=Outcome, repeat=Repeat.BY_KEY)
+BATCH = Endpoint("batch", "GET /batches/{id}", BatchById, Batch, Action.SEE, also=NO_BATCH,
+    says="A batch, and how many of its tasks are open, have failed and have ended.")
+RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonByBatch, Batch, Action.WORK,
+    says="Let a batch that was created with `hold` close.", also=NO_BATCH)
+DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonByBatch, Operation, Action.OPERATE,
+    says="Delete a batch: it takes no more tasks and adds none, and a bulk operation purges its tasks. The undo of the "
+         "operation opens the batch again.", also=NO_BATCH)
 
 # ---- Jobs
 JOBS = Endpoint("jobs", "GET /jobs", JobsRequest, JobsPage, Action.SEE_PAYLOADS,
@@ -424,6 +442,11 @@ ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
     PROGRESS,
     CLIENTS,
     JOBS,
+    BATCHES,
+    CREATE_BATCH,
+    BATCH,
+    RELEASE_BATCH,
+    DELETE_BATCH,
     ENQUEUE,
     JOB,
     DELETE_JOB,

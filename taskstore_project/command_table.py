@@ -42,6 +42,7 @@ COMMANDS = {
     "pause": "change:pause",
     "resume": "change:resume",
     "limits": "limits:limits",
+    "batches": "batches:batches",
     "export": "files:export",
     "import": "files:import_",
     "job": "jobs:job",
@@ -76,7 +77,7 @@ LAB_COMMANDS = {
 SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
     "View the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
-    "Work with tasks": ("add", "claim", "update", "delete", "export", "import"),
+    "Work with tasks": ("add", "claim", "update", "delete", "batches", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "stop", "pause", "resume", "limits"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
     "Demo and development": ("demo", "bench", "chaos", "cluster", "docs", "faults", "test"),

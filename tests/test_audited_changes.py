@@ -87,6 +87,11 @@ def limited() -> Any:
     return Task.objects.set_limits("limited", running=1)
 
 
+def held_batch(adds: int) -> int:
+    batch, _ = Task.objects.create_batch(owner=ANN, adds=[NewTask(group="parts")] * adds, hold=True)
+    return batch.id
+
+
 def remove_limits(world: World) -> Any:
     limited()
     return world.operator.http.delete("/groups/limited/limits")
@@ -227,6 +232,8 @@ REST = {
         lambda world: world.operator.http.put("/groups/mail/limits", json.dumps({"running": 1}), "application/json"),
     ),
     "remove_limits": ("remove limits", remove_limits),
+    "release_batch": ("release batch", lambda world: world.operator.post(f"/batches/{held_batch(0)}/release", {})),
+    "delete_batch": ("purge", lambda world: world.operator.http.delete(f"/batches/{held_batch(1)}")),
     "pause": ("pause", lambda world: world.operator.post("/groups/mail/pause", {})),
     "resume": ("resume", lambda world: world.operator.post("/groups/paused/resume", {})),
     "bulk": ("requeue", bulk_over_rest),
@@ -275,6 +282,7 @@ NO_CHANGES = {"live", "theme", "save_search", "rename_search", "delete_search"}
 OF_WORKERS = {
     "update",
     "claim",
+    "create_batch",
     "import",
     "heartbeat",
     "progress",

@@ -202,6 +202,8 @@ class Purge(Action):
     ending = Ending.PURGED
     ends_tasks = True
 
+    batch: int = 0  # It is the end of this batch, which its undo opens again.
+
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
         return task.id
 
@@ -216,6 +218,7 @@ class Purge(Action):
             failed_from=item.labels.get(FAILED_FROM, ""),
             unique=item.unique or None,
             unique_group=item.unique_group,
+            batch=item.batch,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

@@ -22,7 +22,7 @@ from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import Commit, Duplicate, GroupScope, TaskRecord, why_forbidden
+from ..core.operations import BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_forbidden
 from ..core.portions import by_halves
 from ..database import atomic
 from ..database.outage import translated
@@ -388,6 +388,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
     """Commit the steps of all tasks that still exist. Raises the error of any of them."""
     actor = began_by(operation)
     ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
+    batch = BulkOperation.objects.get(pk=operation.undoes).parameters.get("batch") if operation.undoes else None
     left = {planned.task or -planned.origin: planned for planned in portion}
     answer: list[TaskRecord] = []
     while left:
@@ -399,6 +400,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             deletes=tuple(step for step in steps if isinstance(step, int)),
             scope=actor.scope,
             operator=actor.operator(ending, bulk=operation.pk),
+            batch=BatchStep(batch, Step.REOPEN) if batch else None,
         )
         try:
             answer = Task.objects.perform(commit)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 from django.db import IntegrityError
 
-from taskstore.errors import Forbidden, KeyReused, refuse
-from taskstore.types.bulk import UNDO, BulkAction
+from taskstore.errors import CommitRefused, Forbidden, KeyReused, refuse
+from taskstore.types.bulk import PURGE, UNDO, BulkAction
 from taskstore.types.tasks import Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
 from ..core.actors import PROGRAM, Actor
-from ..core.operations import ResendKey
+from ..core.operations import ResendKey, Step
 from ..database import atomic
 from ..models import BulkOperation, KeptAnswer, Task
-from .actions import Action
+from .actions import Action, Purge
 from .running import run, why_not, why_not_into
 from .selection import Preview, Selection, preview
 
@@ -91,6 +91,21 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
             return begun
         raise
     return _run_at_once(operation)
+
+
+def delete_batch(batch_id: int, actor: Actor = PROGRAM) -> BulkOperation | None:
+    """Have a batch take no more tasks, and purge its tasks in the background. Its plans are not carried out.
+
+    Returns the operation, whose undo opens the batch again; None if there is no such batch.
+    """
+    refuse(actor.problems())
+    try:
+        Task.objects.change_batch(batch_id, Step.DELETE, actor.scope)
+    except CommitRefused:
+        return None
+    action = Purge(takes_claimed=True, batch=batch_id)
+    seen = preview(Selection(q=f"batch:{batch_id}", scope=actor.scope), action)
+    return start(Asked(action=action, selection=seen.selection, expected=seen.count, typed=to_type(PURGE, seen)), actor)
 
 
 def refuse_forbidden(seen: Preview, action: Action, actor: Actor) -> None:

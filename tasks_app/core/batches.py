@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from taskstore.types.batches import NewBatch, Plan
+from taskstore.types.batches import AFTER_BATCH, NewBatch, Plan
 from taskstore.types.tasks import Change, NewTask, Standing, holds_results, standing_of
 
 from .operations import BatchStep, Commit, Effect, GroupScope, Step, TaskRecord
@@ -63,7 +63,7 @@ class Batch:
 
     @property
     def may_close(self) -> bool:
-        is_waiting = self.counts[Phase.OPEN] or self.children or self.hold
+        is_waiting = self.counts[Phase.OPEN] or self.children or (self.hold and not self.refuses)
         return not (is_waiting or self.closed_at_ms or (self.counts[Phase.FAILED] and not self.failed_ends))
 
     def is_seen(self, scope: GroupScope) -> bool:
@@ -183,31 +183,35 @@ class Batches:
                     parent.is_changed = True
                 batch.refuses, batch.closed_at_ms = False, 0
 
-    def _settle(self, touched: dict[int, Batch], failing: set[int], now_ms: int, draft: Draft) -> list[TaskRecord]:
+    def _settle(self, touched: dict[int, Batch], failing: set[int], now_ms: int, planned: Draft) -> list[TaskRecord]:
         """Close what has nothing left to wait for, children first. Returns what is added."""
         added: list[TaskRecord] = []
         while touched:
             batch = touched.pop(max(touched))
             if batch.id in failing and batch.on_failure and not batch.has_failed:
                 batch.has_failed = batch.is_changed = True
-                added += self._add(batch.on_failure, batch.parent, now_ms, draft)
+                added += self._add(batch.on_failure, batch, planned)
             if not (batch.may_close and batch.is_exact):
                 continue
             batch.closed_at_ms, batch.is_changed = now_ms, True
             if batch.then and not batch.refuses:
-                added += self._add(batch.then, batch.parent, now_ms, draft)
+                added += self._add(batch.then, batch, planned)
             if parent := self._batches.get(batch.parent):
                 parent.children -= 1
                 parent.is_changed = True
                 touched[parent.id] = parent
         return added
 
-    def _add(self, plan: Plan, parent: int, now_ms: int, draft: Draft) -> list[TaskRecord]:
-        """Return the tasks of a plan: members of a new batch, or of the parent if there is one."""
-        batch = self._batches.get(parent)
+    def _add(self, plan: Plan, ended: Batch, planned: Draft) -> list[TaskRecord]:
+        """Return the tasks of a plan of a batch: members of a new batch, or of its parent if there is one."""
+        batch = self._batches.get(ended.parent)
+        if batch and batch.closed_at_ms:  # A batch that was deleted and opened again may outlive its parent.
+            batch = None
         if plan.is_batch:
+            parent = batch.id if batch else 0
             batch = self._make(NewBatch(then=plan.then, on_failure=plan.on_failure, parent=parent))
-        tasks = [draft(add)._replace(batch=batch.id if batch else 0) for add in plan.adds]
+        tasks = [planned(add)._replace(batch=batch.id if batch else 0) for add in plan.adds]
+        tasks = [task._replace(labels={**task.labels, AFTER_BATCH: str(ended.id)}) for task in tasks]
         if batch:
             for task in tasks:
                 batch.move(None, phase_of(task))

@@ -118,11 +118,11 @@ BYTES_AT_ONCE = 2**20
 Body = bytes | AsyncGenerator[bytes]
 
 
-async def outcome_of(tasks: Sequence[TaskRecord]) -> Body:
-    """The answer to a claim or an update."""
+async def outcome_of(tasks: Sequence[TaskRecord], before: bytes = b"") -> Body:
+    """The answer to a claim or an update; `before`: other members of it."""
     if not is_long(tasks):
-        return encoded(tasks)
-    pieces = _outcome(tasks)
+        return encoded(tasks).replace(b"{", b"{" + before, 1)
+    pieces = _outcome(tasks, before)
     if not isinstance(tasks, Told):
         return await in_a_database_thread(lambda: b"".join(pieces))
     # What goes wrong with the first piece can be told.
@@ -147,10 +147,10 @@ def encoded(tasks: Sequence[TaskRecord]) -> bytes:
     return ENCODER.encode(Outcome(tasks=tuple(map(answer_in_place_of, _each_once(tasks)))))
 
 
-def _outcome(tasks: Sequence[TaskRecord]) -> Iterator[bytes]:
+def _outcome(tasks: Sequence[TaskRecord], before: bytes) -> Iterator[bytes]:
     is_truncated = isinstance(tasks, Told) and tasks.is_truncated
     end = b'],"error":null%b}' % (b',"truncated":true' if is_truncated else b"")
-    return pieces_of(b'{"tasks":[', _each_once(tasks), end)
+    return pieces_of(b'{%b"tasks":[' % before, _each_once(tasks), end)
 
 
 def _each_once(tasks: Sequence[TaskRecord]) -> Iterator[TaskRecord]:

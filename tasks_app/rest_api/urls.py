@@ -10,7 +10,7 @@ from django.urls import path, register_converter
 
 from taskstore.endpoints import Endpoint
 
-from . import commands, health, hot_path, jobs, operations, schema, views  # noqa: F401 - handlers.
+from . import batches, commands, health, hot_path, jobs, operations, schema, views  # noqa: F401 - handlers.
 from .base import HANDLERS, View
 
 

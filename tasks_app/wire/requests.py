@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
+from uuid import uuid4
 
 from taskstore.errors import InvalidInput
+from taskstore.types.batches import BatchRequest, NewBatch, plan_from
 from taskstore.types.job_record import new_task
 from taskstore.types.jobs import JobRequest
 from taskstore.types.requests import Add, Asked, AskedOperation, ClaimRequest, UpdateRequest
@@ -39,6 +41,25 @@ def update_of(asked: UpdateRequest, scope: GroupScope, key: ResendKey | None) ->
         depends=asked.depends,
         scope=scope,
         is_told=True,
+    )
+
+
+def batch_of(asked: BatchRequest, scope: GroupScope, key: ResendKey | None) -> Commit:
+    return Commit(
+        key=key,
+        owner=asked.clientid,
+        adds=tuple(add.new_task() for add in asked.adds),
+        scope=scope,
+        is_told=True,
+        batch=NewBatch(
+            name=asked.name,
+            then=plan_from(asked.then),
+            on_failure=plan_from(asked.on_failure),
+            parent=asked.parent,
+            hold=asked.hold,
+            failed_ends=asked.failed_ends,
+            mark=key.key if key else uuid4().hex,
+        ),
     )
 
 
@@ -98,6 +119,12 @@ def _(asked: ClaimRequest) -> Iterator[Problem]:
 def _(asked: JobRequest) -> Iterator[Problem]:
     # Arguments that are not JSON make no task to look at.
     yield from list(asked.problems(limits())) or problems_of(enqueue_of(asked, EVERY_GROUP, key=None))
+
+
+@every_problem.register
+def _(asked: BatchRequest) -> Iterator[Problem]:
+    # Plans that nest too deep are looked into no further.
+    yield from list(asked.problems(limits())) or problems_of(batch_of(asked, EVERY_GROUP, key=None))
 
 
 @every_problem.register

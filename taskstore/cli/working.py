@@ -50,6 +50,7 @@ data_type = click.option(
 @data_type
 @parameter_types.unique
 @parameter_types.unique_for
+@click.option("--batch", type=parameter_types.ID, default=None, metavar="ID", help="An open batch that the task joins.")
 @parameter_types.client
 def add(
     session: Session, /, group: str, data: str | None, file: IO[bytes] | None, by_line: bool, at: int, **fields: Any
@@ -59,7 +60,8 @@ def add(
     The task's data is an argument: --data selects the server's data directory.
     """
     check_data_option(f"add {shlex.quote(group)}", data, file)
-    made = NewTask(group=group, timespec_ms=at, labels=dict(fields.pop("labels")), **fields)
+    labels, batch = dict(fields.pop("labels")), fields.pop("batch") or 0
+    made = NewTask(group=group, timespec_ms=at, labels=labels, batch=batch, **fields)
     if by_line:
         if made.unique is not None:
             raise click.UsageError("give either --unique or --lines: only one of the tasks could hold the key")

@@ -18,6 +18,7 @@ from ..types.history import ExportRequest
 from ..types.requests import GroupByQuery
 from ..types.tasks import Task
 from . import transport
+from .batches import AsyncBatches, AsyncNewBatch, Batches, NewBatch
 from .calls import Call
 from .commands import AsyncCommands, Commands
 from .jobs import AsyncJobs, AsyncSchedules, Jobs, Schedules
@@ -48,6 +49,18 @@ class Client(Verbs):
     def for_claims(self) -> ClaimingClient:
         """Return a client in the same name whose waiting claim can be broken off, for a worker that stops."""
         return ClaimingClient(self)
+
+    @property
+    def batches(self) -> Batches:
+        """Tasks that end together, and what is added when they have."""
+        return Batches(self)
+
+    def batch(self, name: str = "", **options: Any) -> NewBatch:
+        """Collect the tasks of a new batch: `with store.batch("import 42", then=NewTask(...)) as batch`.
+
+        In the block, `batch.add` takes each. They are added when it ends. The options are those of `batches.create`.
+        """
+        return NewBatch(self, name, options)
 
     @property
     def jobs(self) -> Jobs:
@@ -194,6 +207,15 @@ class AsyncClient(Verbs):
         mine: httpx.AsyncHTTPTransport | None = self._connections.pop(transport.id_of_this_process(), None)
         if mine:
             await mine.aclose()
+
+    @property
+    def batches(self) -> AsyncBatches:
+        """Tasks that end together, and what is added when they have."""
+        return AsyncBatches(self)
+
+    def batch(self, name: str = "", **options: Any) -> AsyncNewBatch:
+        """Collect the tasks of a new batch, as `Client.batch` does: `async with store.batch(...) as batch`."""
+        return AsyncNewBatch(self, name, options)
 
     @property
     def jobs(self) -> AsyncJobs:

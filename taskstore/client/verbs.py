@@ -296,6 +296,7 @@ class Verbs(BaseClient):
         priority: int = 0,
         unique: str | None = None,
         unique_for_ms: int = 0,
+        batch: int = 0,
     ) -> Call[Task]:
         """Add a task and return it.
 
@@ -306,7 +307,7 @@ class Verbs(BaseClient):
 
         `timespec_ms`: when the task becomes available, in milliseconds. 0: now; negative: its absolute value from
         now; positive: that time since the Epoch. `priority`: -100 to 100, larger first. `data_type`: the type URL
-        of data that is a protobuf Any. Raises InvalidInput.
+        of data that is a protobuf Any. `batch`: an open batch that the task joins. Raises InvalidInput.
         """
         new = NewTask(
             group=group,
@@ -318,6 +319,7 @@ class Verbs(BaseClient):
             priority=priority,
             unique=unique,
             unique_for_ms=unique_for_ms,
+            batch=batch,
         )
         return self._one(adds=[new])
 

@@ -18,6 +18,7 @@ from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
 PLANS = ("then", "on_failure")
+AFTER_BATCH = "after_batch"  # The label of a task that a batch has added, with the id of the batch.
 
 BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
 
@@ -210,7 +211,7 @@ class BatchMade(Struct, frozen=True, kw_only=True):
 
 
 class BatchPage(Struct, frozen=True, kw_only=True):
-    """Batches, the newest first."""
+    """Batches, newest first."""
 
     batches: tuple[Batch, ...]
     after: After = None

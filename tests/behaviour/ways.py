@@ -345,6 +345,7 @@ def add_on_the_wire(add: NewTask) -> dict[str, Any]:
         "labels": add.labels,
         "priority": add.priority,
         "id": add.id,
+        "batch": add.batch,
         **fields_on_the_wire(add),
     } | ({"unique_for": add.unique_for_ms} if add.unique_for_ms else {})
 

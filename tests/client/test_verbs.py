@@ -43,7 +43,7 @@ class Calls(Client):
     pieces = send
 
 
-NOT_CALLS = {"close", "for_claims", "pieces", "send"}
+NOT_CALLS = {"batch", "close", "for_claims", "pieces", "send"}
 CALLS = {
     name: call
     for name, call in inspect.getmembers(Calls, inspect.isfunction)
@@ -88,7 +88,7 @@ MADE_OF_COMMITS = {"add", "renew", "release", "move", "delete"}
 # The same in other words, and what is for people.
 OTHER_WAYS = {"group", "tasks"}
 # They have clients of their own.
-ELSEWHERE = ("/commands", "/jobs", "/schedules")
+ELSEWHERE = ("/batches", "/commands", "/jobs", "/schedules")
 
 
 @pytest.mark.once

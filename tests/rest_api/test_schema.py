@@ -26,7 +26,7 @@ def test_it_says_which_fields_an_answer_has(schema, db):
     task = Api().add(data_base64="/w==", data_type="t/T")
     described = schema["components"]["schemas"]["Task"]
     assert described["properties"].keys() == task.keys() | {
-        *("progress", "unique", "unique_group", "duplicate", "ending")
+        *("progress", "unique", "unique_group", "batch", "duplicate", "ending")
     }
     assert set(described["required"]) == task.keys() - {"data_type", "data_base64"}
 

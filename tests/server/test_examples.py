@@ -231,6 +231,13 @@ def test_no_two_calls_for_a_customer_overlap(of_each_way, rest):
         assert name != next_name or float(ended_s) <= float(began_s)
 
 
+def test_squares_are_added_up_once_when_all_are_there(of_each_way, rest):
+    batch = {"adds": [{"group": "sums", "data": "10"}], "then": [{"group": "totals", "data": "10"}]}
+    rest._ask("POST", "/batches", json={"clientid": rest.client_id, **batch})
+    assert of_each_way["rest"].run("batch", times=3) == ["10 385"]
+    assert rest.groups() == []
+
+
 def test_what_is_cancelled_ends_though_its_lease_lasts(of_each_way, rest):
     add(rest, "movies", "1000")
     with of_each_way["rest"].started("cancel") as worker:

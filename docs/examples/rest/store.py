@@ -57,6 +57,10 @@ class Store:
         """Return the task that has been available longest, without claiming it; None if there is none."""
         return next(iter(self._answer("GET", "/group", params={"name": group, "limit": 1})), None)
 
+    def all(self, group):
+        """Return the available tasks of a group, without claiming them."""
+        return self._answer("GET", "/group", params={"name": group})
+
     def stats(self, group):
         """Return the counts of the group; None if it is empty."""
         return next((each for each in self._answer("GET", "/stats")["groups"] if each["group"] == group), None)

@@ -131,6 +131,11 @@ def _unique(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     return Condition('"unique" = %s', (str(term.value),))
 
 
+def _batch(term: Term, now_ms: int, dialect: Dialect) -> Condition:
+    # The first condition in the words of the index, which SQLite would not recognize else.
+    return Condition('NOT ("batch" = 0) AND "batch" = %s', (term.value,))
+
+
 def _data(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     if term.name and (term.is_excluded or not is_written_one_way(str(term.value))):
         return Condition("FALSE" if term.is_excluded else "TRUE")
@@ -173,6 +178,7 @@ BY_KEY: dict[Key, Callable[[Term, int, Dialect], Condition]] = {
     Key.AVAILABLE: _available,
     Key.FAILED_FROM: _failed_from,
     Key.UNIQUE: _unique,
+    Key.BATCH: _batch,
 }
 
 

@@ -45,6 +45,7 @@ class Key(StrEnum):
     AVAILABLE = "available"
     FAILED_FROM = "failed_from"
     UNIQUE = "unique"
+    BATCH = "batch"
 
 
 HINTS = {
@@ -287,4 +288,5 @@ READERS: dict[Key, Callable[[str], Value]] = {
     Key.AVAILABLE: _available,
     Key.FAILED_FROM: _group,
     Key.UNIQUE: _unique,
+    Key.BATCH: _id,
 }

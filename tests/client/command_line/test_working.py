@@ -186,3 +186,18 @@ def test_what_makes_no_sense_is_told(command):
     told = command("schedule", "put", "nightly", "0 3 * *", "--group", "mail")
     assert (told.code, "cron" in told.err) == (2, True)
     assert command("schedule", "list").code == 1
+
+
+def test_a_batch_is_filled_released_and_deleted(command, ann):
+    batch = command("batches", "create", "import", "--then", "report=now").out.strip()
+    assert command("add", "mail", "--lines", "--batch", batch, stdin="1\n2\n").code == 0
+    assert [task.batch for task in tasks_in(ann, "mail")] == [int(batch)] * 2
+    assert "import" in command("batches", "list").out
+    assert command("batches", "release", batch).out == f"batch {batch} is open\n"
+    ann.delete(*tasks_in(ann, "mail"))
+    [task] = tasks_in(ann, "report")
+    assert (task.text, command("batches", "show", batch).out.split()[:2]) == ("now", ["batch", batch])
+    other = command("batches", "create").out.strip()
+    assert "deletes 0 tasks: operation " in command("batches", "delete", other).out
+    missing = command("batches", "show", "99")
+    assert (missing.code, "batch 99 does not exist" in missing.err) == (1, True)
