@@ -6,15 +6,17 @@ doubt: it may explain a change, but proves nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from taskstore.types.batches import AFTER_BATCH
 from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import FIELDS, Kept
 
-from .client import LIMITS
+from .client import LIMITS, THEN
 from .history import UNAVAILABLE, Event, History, Row
 
 # All inherited fields but the count of claims, which a claim increases.
@@ -54,7 +56,7 @@ def keys_have_one_answer(history: History) -> Iterator[str]:
         if not event.key or event.status != 200 or event.is_nothing:
             continue
         first = answers.setdefault((event.client, event.key), event)
-        if first.answer != event.answer:
+        if first.lasting_answer != event.lasting_answer:
             yield f"key {event.key} of client {event.client} was answered {first.answer}, then {event.answer}"
 
 
@@ -115,7 +117,7 @@ def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
     """Each commit in the tables was acknowledged, or is a request in doubt."""
     unexplained: dict[int, set[int]] = defaultdict(set)
     for row in history.rows.values():
-        if row["id"] not in history.made:
+        if row["id"] not in history.made and row["group"] != THEN:
             unexplained[client_of(row, history)].add(row["made_by_commit"])
     doubts = Counter(event.client for event in history.in_doubt)
     for client, commits in unexplained.items():
@@ -134,7 +136,7 @@ def commits_are_whole(history: History) -> Iterator[str]:
     """A commit in doubt was applied whole or not at all."""
     shown = {task["data"] for event in history.requests for task in event.seen}
     shown |= {row["data"] for row in history.truth.living.values()}
-    made = Counter(row["made_by_commit"] for row in history.rows.values())
+    made = Counter(row["made_by_commit"] for row in history.rows.values() if row["group"] != THEN)
     for event in history.in_doubt:
         left = [task_id for task_id in event.named if task_id in history.truth.living]
         if left and any(add["data"] in shown for add in event.body.get("adds", [])):
@@ -308,6 +310,32 @@ def what_is_cancelled_never_runs_again(history: History) -> Iterator[str]:
             yield f"task {row['id']} was cancelled before client {last.client} got a successor"
 
 
+def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
+    """What a batch adds is there once when its last task has ended, and not before."""
+    living = Counter(row["batch"] for row in history.truth.living.values())
+    thens = Counter(int(labels_of(row)[AFTER_BATCH]) for row in history.rows.values() if row["group"] == THEN)
+    for batch in history.truth.batches.values():
+        is_open, added = living[batch["id"]], thens[batch["id"]]
+        if batch["open"] != is_open:
+            yield f"batch {batch['id']} counts {batch['open']} open tasks and has {is_open}"
+        if added != (not is_open):
+            yield f"batch {batch['id']} has {is_open} open tasks and added its task {added} times"
+    yield from (f"batch {batch} does not exist" for batch in thens.keys() - history.truth.batches.keys())
+    shown_s: dict[int, float] = {}
+    for event in history.events:
+        for task in event.seen if event.listed_group == THEN else ():
+            shown_s.setdefault(int(task["labels"][AFTER_BATCH]), event.received_s)
+    for task in history.made.values():
+        shown_at_s = shown_s.get(task.get("batch", 0), NEVER_MS)
+        if (remover := history.remover(task["id"])) and remover.sent_s > shown_at_s:
+            yield f"batch {task['batch']} added its task before task {task['id']} ended"
+
+
+def labels_of(row: Row) -> Row:
+    labels: Row = json.loads(row["labels"]) if isinstance(row["labels"], str) else row["labels"]
+    return labels
+
+
 def reads_are_true(history: History) -> Iterator[str]:
     """A read returns the task as it was made, and no task that was removed before."""
     for event in history.events:
@@ -419,6 +447,7 @@ CHECKS = (
     nothing_means_nothing,
     no_limit_is_exceeded,
     what_is_cancelled_never_runs_again,
+    a_then_is_added_once_and_never_early,
     reads_are_true,
     listings_are_complete,
     commits_are_shown_whole,

@@ -24,6 +24,7 @@ LIMITS: dict[str, dict[str, Any]] = {
     "each/*": {"running": 1, "by": "tenant"},
 }
 KEYS = [None, None, None, "Ann", "Bob", "Cid"]  # Unique keys. Few, so that most of them are taken.
+THEN = "then"  # The group of what batches add when they close. Clients only look at it.
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
 AWAY_S = 0.05  # The pause before the next attempt on an unavailable server.
@@ -59,7 +60,15 @@ class Client:
         self.must_end = False
 
     def run(self) -> None:
-        moves = {self.add: 3, self.claim: 6, self.work: 5, self.interfere: 3, self.look: 1, self.cancel: 1}
+        moves = {
+            self.add: 3,
+            self.claim: 6,
+            self.work: 5,
+            self.interfere: 3,
+            self.look: 1,
+            self.cancel: 1,
+            self.batch: 1,
+        }
         deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
@@ -80,6 +89,11 @@ class Client:
     def add(self) -> None:
         self.post("/update", adds=[self.keyed_task() for _ in range(self.chance.randint(1, 3))])
 
+    def batch(self) -> None:
+        """Add tasks that are a batch, which adds another one at its end."""
+        adds = [self.keyed_task() for _ in range(self.chance.randint(1, 4))]
+        self.post("/batches", adds=adds, then=[{"group": THEN, "data": self.unique()}])
+
     def claim(self) -> None:
         asked: dict[str, Any] = {
             "group": self.chance.choice(GROUPS),
@@ -97,6 +111,7 @@ class Client:
         if not self.held:
             return
         task = self.held.pop(self.chance.randrange(len(self.held)))
+        fellows = [{**self.new_task(), "batch": task["batch"]}] if "batch" in task else []
         asked = self.chance.choice(
             [
                 {"deletes": [task["id"]]},
@@ -105,6 +120,7 @@ class Client:
                 {"updates": [{"id": task["id"], "keep": True, "timespec": -self.chance.randint(1, 2_000)}]},
                 {"updates": [{"id": task["id"], "keep": True, "release": True}]},
                 {},
+                {"deletes": [task["id"]], "adds": fellows},
             ]
         )
         if asked:
@@ -132,8 +148,8 @@ class Client:
     def look(self) -> None:
         kind = self.chance.random()
         if kind < 0.5:
-            listed = self.ask("GET", f"/group/{self.chance.choice(GROUPS)}?owned=yes")
-            self.learn(task["id"] for task in listed or [])
+            listed = self.ask("GET", f"/group/{self.chance.choice([*GROUPS, THEN])}?owned=yes")
+            self.learn(task["id"] for task in listed or [] if task["group"] != THEN)
         elif kind < 0.9:
             self.ask("POST", "/tasks", {"ids": self.some_known(5)})
         else:

@@ -33,7 +33,7 @@ class Event:
 
     @property
     def is_change(self) -> bool:
-        return self.path in ("/update", "/claim")
+        return self.path in ("/update", "/claim", "/batches")
 
     @property
     def is_claim(self) -> bool:
@@ -77,6 +77,11 @@ class Event:
         """The adds with unique keys, each with the task in its place."""
         adds = self.body.get("adds", []) if self.is_done and not self.is_claim else []
         return [pair for pair in zip(adds, self.answer["tasks"], strict=False) if "unique" in pair[0]] if adds else []
+
+    @property
+    def lasting_answer(self) -> Any:
+        """The answer without what changes later."""
+        return {**self.answer, "batch": self.answer["batch"]["id"]} if "batch" in self.answer else self.answer
 
     @property
     def refusal(self) -> Row:
@@ -127,6 +132,7 @@ class Truth:
     living: dict[int, Row]
     ended: dict[int, Row]
     counts: Mapping[str, int] = field(default_factory=dict)
+    batches: dict[int, Row] = field(default_factory=dict)  # With the number of their open members.
 
 
 @dataclass(frozen=True)

@@ -30,17 +30,22 @@ FILE = "taskstore.sqlite3"
 TABLES = (
     f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",  # noqa: S608 - no part of it comes from outside.
     "SELECT * FROM tasks_app_endedtask",
+    """
+    SELECT id, (SELECT coalesce(sum(open), 0) FROM tasks_app_batchcount WHERE batch = tasks_app_batch.id) AS open
+    FROM tasks_app_batch
+    """,
 )
 
 
 def truth_of(folder: Path, database_url: str, server_url: str, token: str) -> Truth:
     """Read the tables, of SQLite or of the PostgreSQL at the address, and the server's counts."""
     read = read_postgresql(database_url) if database_url else read_sqlite(folder / FILE)
-    living, ended = ({row["id"]: row for row in rows} for rows in read)
+    living, ended, batches = ({row["id"]: row for row in rows} for rows in read)
     for row in living.values():
         row["data"] = bytes(row.pop("whole_data")).decode()
     counts = partial(counts_of, server_url, token)
-    return Truth(living=living, ended=ended, counts=settled(counts, Counter(row["group"] for row in living.values())))
+    found = settled(counts, Counter(row["group"] for row in living.values()))
+    return Truth(living=living, ended=ended, counts=found, batches=batches)
 
 
 def settled(read: Callable[[], T], expected: object) -> T:

@@ -33,7 +33,7 @@ def record(tmp_path, monkeypatch):
         for _ in range(MOVES):
             someone = chance.choice(clients)
             moves = [someone.add, someone.claim, someone.work, someone.interfere, someone.look]
-            chance.choice([*(5 * moves), someone.cancel])()
+            chance.choice([*(5 * moves), someone.cancel, someone.batch])()
         for someone in clients:
             someone.notes.close()
         return History(list(events_in(files)), server.truth())

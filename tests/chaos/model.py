@@ -1,6 +1,7 @@
 """A store behind the wire, with a trail as the database has it: plain, and quick."""
 
 from collections import Counter
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -20,6 +21,37 @@ class Server(NaiveStore):
         self.answers = 0
         self.kept = {}
         self.claimed_at = []
+        self.batches = {}  # The data of what comes then, by id; None: it was added.
+        self.batch_of = {}  # By origin.
+
+    def perform(self, operation, claimable=None):
+        done = super().perform(operation, claimable)
+        if isinstance(operation, Commit) and not isinstance(done, Refusal):
+            for add, task in zip(operation.adds, done, strict=False):
+                if add.batch and not isinstance(task, Duplicate):
+                    self.batch_of[task.origin] = add.batch
+            self.close_batches()
+        return done
+
+    def close_batches(self):
+        are_open = {self.batch_of.get(task.origin) for task in self.tasks.values()}
+        for batch, then in self.batches.items():
+            if then is not None and batch not in are_open:
+                self.batches[batch] = None
+                self.add_then(batch, then)
+
+    def add_then(self, batch, data):
+        nothing = {"data_type": "", "error": "", "priority": 0, "claims": 0, "leased_since_ms": 0, "unique": ""}
+        times = {"available_at_ms": self.now_ms, "created_at_ms": self.now_ms}
+        labels = {"after_batch": str(batch)}
+        self.keep(group="then", owner=0, data=data.encode(), labels=labels, origin=None, **times, **nothing)
+
+    def create_batch(self, body):
+        batch = len(self.batches) + 1
+        self.batches[batch] = body["then"][0]["data"]
+        commit = commit_of(body)
+        made = self.perform(replace(commit, adds=tuple(replace(add, batch=batch) for add in commit.adds)))
+        return {"batch": {"id": batch, "open": len(made)}, **outcome(made, self.batch_of)}
 
     def claim(self, claim, claimable):
         return super().claim(claim, self.within_limits(claim, claimable))
@@ -71,9 +103,10 @@ class Server(NaiveStore):
             return 200, {"ids": self.cancel(body["ids"]), "after": ""}
         if path.startswith("/group/"):
             name = path.removeprefix("/group/").partition("?")[0]
-            return 200, [on_the_wire(task) for task in self.tasks.values() if task.group == name]
+            return 200, [on_the_wire(task, self.batch_of) for task in self.tasks.values() if task.group == name]
         if path == "/tasks":
-            return 200, [on_the_wire(self.tasks[number]) if number in self.tasks else None for number in body["ids"]]
+            found = map(self.tasks.get, body["ids"])
+            return 200, [on_the_wire(task, self.batch_of) if task else None for task in found]
         return 200, self.do_once(path, body)
 
     def cancel(self, ids):
@@ -89,10 +122,15 @@ class Server(NaiveStore):
 
     def do_once(self, path, body):
         key = body["clientid"], body.get("key")
-        answer = self.kept.get(key) or outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)))
+        answer = self.kept.get(key) or self.do(path, body)
         if "key" in body and (path != "/claim" or answer["tasks"] or answer["error"]):
             self.kept[key] = answer
         return answer
+
+    def do(self, path, body):
+        if path == "/batches":
+            return self.create_batch(body)
+        return outcome(self.perform(claim_of(body) if path == "/claim" else commit_of(body)), self.batch_of)
 
     def end(self, task, ending, successor, asked):
         super().end(task, ending, successor, asked)
@@ -107,11 +145,17 @@ class Server(NaiveStore):
         del self.ended[task.id]["data"]
 
     def truth(self):
-        living = {task.id: {**task._asdict(), "data": task.whole_data.decode()} for task in self.tasks.values()}
-        return Truth(living=living, ended=self.ended, counts=Counter(row["group"] for row in living.values()))
+        living = {
+            task.id: {**task._asdict(), "data": task.whole_data.decode(), "batch": self.batch_of.get(task.origin, 0)}
+            for task in self.tasks.values()
+        }
+        open_ones = Counter(row["batch"] for row in living.values())
+        batches = {batch: {"id": batch, "open": open_ones[batch]} for batch in self.batches}
+        counts = Counter(row["group"] for row in living.values())
+        return Truth(living=living, ended=self.ended, counts=counts, batches=batches)
 
 
-def on_the_wire(task):
+def on_the_wire(task, batch_of):
     return {
         "id": task.id,
         "group": task.group,
@@ -125,15 +169,16 @@ def on_the_wire(task):
         "claims": task.claims,
         "created": task.created_at_ms,
         **({"unique": task.unique} if task.unique else {}),
+        **({"batch": batch_of[task.origin]} if task.origin in batch_of else {}),
         **({"duplicate": True} if isinstance(task, Duplicate) else {}),
     }
 
 
-def outcome(result):
+def outcome(result, batch_of):
     if isinstance(result, Refusal):
         names = ("changes", "deletes", "depends", "owned", "bugs")
         return {"tasks": [], "error": {name: list(getattr(result, name)) for name in names}}
-    return {"tasks": [on_the_wire(task) for task in result], "error": None}
+    return {"tasks": [on_the_wire(task, batch_of) for task in result], "error": None}
 
 
 def claim_of(body):
@@ -159,6 +204,7 @@ def commit_of(body):
                 id=add.get("id", 0),
                 unique=add.get("unique"),
                 labels=add["labels"],
+                batch=add.get("batch", 0),
             )
             for add in body.get("adds", ())
         ),

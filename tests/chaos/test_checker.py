@@ -60,6 +60,25 @@ class BringsBackWhatWasCancelled(Server):
         return truth
 
 
+class ClosesABatchEarly(Server):
+    def close_batches(self):
+        self.tasks, before = dict(list(self.tasks.items())[len(self.tasks) // 2 :]), self.tasks
+        super().close_batches()
+        self.tasks = before | self.tasks
+
+
+class ForgetsABatch(Server):
+    def add_then(self, batch, data):
+        if batch % 2:
+            super().add_then(batch, data)
+
+
+class ClosesABatchTwice(Server):
+    def add_then(self, batch, data):
+        super().add_then(batch, data)
+        super().add_then(batch, data)
+
+
 class ExceedsALimit(Server):
     def within_limits(self, claim, claimable):
         return claimable
@@ -197,7 +216,7 @@ class ShowsWhatIsGone(Server):
 
     def keep(self, **columns):
         task = super().keep(**columns)
-        self.all[task.id] = on_the_wire(task)
+        self.all[task.id] = on_the_wire(task, self.batch_of)
         return task
 
     def answer(self, path, body):
@@ -311,6 +330,9 @@ FAULTS = {
     SplitsACommit: "commits_are_whole",
     ForgetsKeys: "one_living_task_holds_a_key",
     ForgetsTheGroupsOfKeys: "one_living_task_holds_a_key",
+    ClosesABatchEarly: "a_then_is_added_once_and_never_early",
+    ForgetsABatch: "a_then_is_added_once_and_never_early",
+    ClosesABatchTwice: "a_then_is_added_once_and_never_early",
     ExceedsALimit: "no_limit_is_exceeded",
     SaysCancelledAndDoesNothing: "what_is_cancelled_never_runs_again",
     BringsBackWhatWasCancelled: "what_is_cancelled_never_runs_again",
