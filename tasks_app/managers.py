@@ -134,6 +134,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """The living tasks of several chains."""
         return self.filter(Q(id__in=origins) | (Q(origin__in=origins) & ~Q(origin=F("id"))))
 
+    def in_batch(self, batch: int) -> Self:
+        """The tasks of a batch, with the records of those that have ended."""
+        # The first condition in the words of the index, which SQLite would not recognize else.
+        return self.exclude(batch=0).filter(batch=batch)
+
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
 

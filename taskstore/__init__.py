@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .errors import StoreBusy as StoreBusy
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import TaskStoreError as TaskStoreError
+    from .jobs.batches import JobGroup as JobGroup
+    from .jobs.batches import chain as chain
+    from .jobs.batches import group as group
     from .jobs.registry import JobContext as JobContext
     from .jobs.registry import JobFunction as JobFunction
     from .jobs.registry import UnknownFunction as UnknownFunction
@@ -69,6 +72,7 @@ _NAMES_OF = {
     ".client.errors": "NotAllowed NotFound TooOften UnexpectedAnswer",
     ".errors": "CommitRefused CommitUnknown InvalidInput JobUnfinished KeyReused "
     "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
+    ".jobs.batches": "JobGroup chain group",
     ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
     ".types.batches": "Batch Plan",
     ".types.command_record": "CommandStatus",

@@ -23,7 +23,8 @@ from .pairs import Pair
 from .rivals import ALONE, Connection, Duel, MakeDialect, Rival, Tally, Way, connected, performed
 from .truth import TABLES
 
-EMPTYING = b"DELETE FROM tasks_app_task; DELETE FROM tasks_app_endedtask; DELETE FROM tasks_app_countdelta"
+EMPTIED = ("task", "endedtask", "countdelta", "batch", "batchcount", "batchgroup")
+EMPTYING = "; ".join(f"DELETE FROM tasks_app_{table}" for table in EMPTIED).encode()  # noqa: S608 - the names are ours
 COUNTS = """
     SELECT "group", sum(tasks)::bigint AS tasks, sum(leases)::bigint AS leases, sum(claimed)::bigint AS claimed
     FROM tasks_app_countdelta
@@ -43,6 +44,7 @@ class Told:
     living: Any
     ended: Any
     counts: Any
+    batches: Any
 
 
 class Arena:
@@ -94,7 +96,7 @@ class Arena:
         return make
 
     async def _told(self, names: Names) -> Told:
-        living, ended, counts = await self._rows(*TABLES, COUNTS)
+        living, ended, batches, counts = await self._rows(*TABLES, COUNTS)
         ann, bob = (told(rival, names) for rival in self.duel.rivals)
         makers = {row["id"]: row["made_by_commit"] for row in (*living, *ended)}
         return Told(
@@ -102,6 +104,7 @@ class Arena:
             living=sorted(told_of(row, names) for row in living),
             ended=sorted(told_of_ended(row, names, makers) for row in ended),
             counts=[tuple(row.values()) for row in counts],
+            batches=[(row["open"], row["closed_at_ms"] > 0) for row in batches],
         )
 
     async def _rows(self, *queries: str) -> list[list[Row]]:

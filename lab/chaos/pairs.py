@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tasks_app.core.operations import Claim, Commit, Operation
 from tasks_app.database.claim_pools import NO_LIMITS
 from tasks_app.database.plain import asked_by
+from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.tasks import Change, NewTask
 
 NOBODY, ANN, BOB = 1, 2, 3
@@ -24,6 +25,7 @@ class Pair:
     ann: Make
     bob: Make
     groups: Sequence[str] = ("mail", "reports", "reports")
+    are_batch: bool = False  # The prepared tasks are the members of one.
 
     @property
     def is_plain(self) -> bool:
@@ -34,7 +36,8 @@ class Pair:
     def preparation(self) -> Commit:
         """The commit that adds the prepared tasks."""
         tasks = [NewTask(group=group, data=f"task {place}".encode()) for place, group in enumerate(self.groups)]
-        return Commit(owner=NOBODY, adds=tuple(tasks))
+        then = Plan((NewTask(group="then"),))
+        return Commit(owner=NOBODY, adds=tuple(tasks), batch=NewBatch(then=then) if self.are_batch else None)
 
     def operations(self, ids: Sequence[int]) -> tuple[Operation, Operation]:
         first, second, third = ids
@@ -115,5 +118,11 @@ PAIRS = (
         name="one claims, depending on what the other updates, which depends on what is claimed",
         ann=lambda a, b, c: claim(ANN, depends=[b]),
         bob=lambda a, b, c: commit(BOB, updates=[b], depends=[a]),
+    ),
+    Pair(
+        name="each ends one of the last two tasks of a batch",
+        ann=lambda a, b, c: commit(ANN, deletes=[a]),
+        bob=lambda a, b, c: commit(BOB, deletes=[b, c]),
+        are_batch=True,
     ),
 )

@@ -31,8 +31,9 @@ TABLES = (
     f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",  # noqa: S608 - no part of it comes from outside.
     "SELECT * FROM tasks_app_endedtask",
     """
-    SELECT id, (SELECT coalesce(sum(open), 0) FROM tasks_app_batchcount WHERE batch = tasks_app_batch.id) AS open
-    FROM tasks_app_batch
+    SELECT batch.id, closed_at_ms, coalesce(sum(open), 0) AS open
+    FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
+    GROUP BY batch.id
     """,
 )
 

@@ -54,6 +54,7 @@ class Wanted:
     queue: str = ""
     status: JobStatus | None = None
     function: str = ""
+    batch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,8 @@ def _queries(wanted: Wanted, scope: GroupScope, now_ms: int) -> Iterator[TaskQue
                     tasks = tasks.claimed(now_ms)
                 case JobStatus.PENDING:
                     tasks = tasks.available(now_ms)
+            if wanted.batch:
+                tasks = tasks.in_batch(wanted.batch)
             yield tasks.bearing(FUNCTION_LABEL, wanted.function) if wanted.function else tasks
 
 

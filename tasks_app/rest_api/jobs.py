@@ -28,7 +28,9 @@ from .base import Who, serves
 
 @serves(endpoints.JOBS)
 def jobs(asked: JobsRequest, who: Who) -> JobsPage:
-    wanted = queues.Wanted(queue=asked.queue or "", status=asked.status, function=asked.function)
+    wanted = queues.Wanted(
+        queue=asked.queue or "", status=asked.status, function=asked.function, batch=asked.batch or 0
+    )
     page = queues.list_jobs(wanted, after=Cursor.read(asked.after), limit=asked.limit, scope=who.scope)
     return JobsPage(jobs=tuple(page.jobs), after=str(page.after) if page.after else None)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from ..errors import CommitRefused, InvalidInput
+from ..types.batches import AFTER_BATCH
 from ..types.command_record import Output
 from ..types.job_record import (
     DEFAULT_QUEUE,
@@ -177,7 +178,9 @@ class Jobs:
             kill_after_s=self._setup.kill_after_s,
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
         )
-        return limits, (packed(assigned(work.record, work.job_id, self._place.worker)),)
+        return limits, (
+            packed(assigned(work.record, work.job_id, self._place.worker, work.task.labels.get(AFTER_BATCH, ""))),
+        )
 
     def outcome(self, work: Work, over: Over) -> Outcome:
         took_ms = round(over.took_s * 1_000)

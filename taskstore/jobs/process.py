@@ -38,6 +38,7 @@ class Assignment:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 1
     is_last: bool = False
+    after_batch: int | None = None
     worker: str = ""
     backoff_ms: int = 0
     has_limit: bool = False  # Of time: otherwise what it leaves running has EXIT_S.
@@ -92,6 +93,7 @@ def answer_to(
                 attempt=assigned.attempt,
                 is_last=assigned.is_last,
                 worker=assigned.worker,
+                after_batch=assigned.after_batch,
                 report=report,
             )
             enter(context)

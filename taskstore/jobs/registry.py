@@ -85,6 +85,7 @@ class JobContext:
     attempt: int  # Starts at 1.
     is_last: bool  # Whether the job fails for good if this attempt fails.
     worker: str  # The worker's name.
+    after_batch: int | None = None  # The id of the batch that has added the job at its end; None: none did.
     report: Report = field(default=unreported, repr=False, compare=False)
 
     def progress(self, done: float, text: str = "") -> None:
@@ -243,6 +244,8 @@ class JobFunction(Generic[P, R]):
             unique=self.unique,
             unique_for_ms=self.unique_for_ms,
         )
+
+    s = call  # As it is called in Celery.
 
     def enqueue(self, client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job that calls the function with these arguments, which must be JSON. Raises InvalidInput."""

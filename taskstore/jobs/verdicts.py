@@ -113,7 +113,7 @@ def after(record: JobRecord, attempt: Attempt, outcome: Outcome | None = None) -
     return Verdict(record=kept, in_ms=min(record.options.filled().backoff_ms << doublings, LONGEST_BACKOFF_MS))
 
 
-def assigned(record: JobRecord, job_id: int, worker: str) -> dict[str, Any]:
+def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "") -> dict[str, Any]:
     """Return what the process of a job is told about it; see process.Assignment."""
     options = record.options.filled()
     return {
@@ -124,6 +124,7 @@ def assigned(record: JobRecord, job_id: int, worker: str) -> dict[str, Any]:
         "attempt": record.next_attempt,
         "is_last": is_over(record, Attempt(how=How.FAILED)),
         "worker": worker,
+        "after_batch": int(after_batch) if after_batch.isdecimal() else None,
         "backoff_ms": options.backoff_ms,
         "has_limit": options.timeout_ms is not None,
     }

@@ -163,6 +163,7 @@ class JobsRequest(Asked, frozen=True, kw_only=True):
     queue: Annotated[QueueName, Meta(description="Only jobs of this queue.")] | None = None
     status: Annotated[JobStatus, Meta(description="Only jobs with this status.")] | None = None
     function: Annotated[str, Meta(description="Only jobs of this function: its full dotted path.")] = ""
+    batch: Annotated[Int64, Meta(description="Only jobs of this batch, by its id.")] | None = None
     after: NextAfter | None = None
     limit: PageSize = 50
 

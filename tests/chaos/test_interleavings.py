@@ -61,6 +61,19 @@ def named(name):
     return pair
 
 
+class WithoutLocksOfBatches(PostgreSQL):
+    def lock_each(self, numbers, shared):
+        return Statement("SELECT true FROM unnest(%s::bigint[])", [self.list_of(numbers)])
+
+
+@only_postgresql
+@pytest.mark.parametrize("way", [ALONE, BY_THE_WRITER], ids=str)
+def test_it_is_found_when_the_end_of_a_batch_is_missed(tried, way):
+    pair = named("each ends one of the last two tasks of a batch")
+    assert tried([pair], way, 100)[0] == []
+    assert tried([pair], way, 40, WithoutLocksOfBatches)[0]
+
+
 @only_postgresql
 @pytest.mark.parametrize("way", [ALONE, BY_THE_WRITER], ids=str)
 def test_it_is_found_when_nothing_is_locked(tried, way):

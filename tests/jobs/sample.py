@@ -24,6 +24,18 @@ def add(a, b=0):
 
 
 @job
+def add_up(address, token):
+    """The sum of the results of the batch that this job follows."""
+    with Client(address, token=token) as store:
+        total, after = 0, None
+        while True:
+            page = store.jobs.list(batch=current_job().after_batch, limit=2, after=after)
+            total += sum(each.result for each in page.jobs)
+            if (after := page.after) is None:
+                return total
+
+
+@job
 async def add_later(a, b):
     return a + b
 
