@@ -200,6 +200,8 @@ CONSOLE = {
         "requeue",
         lambda world: world.ada.post(f"/console/jobs/{failed()}/requeue", PARAMETERS | {"confirmed": "1"}),
     ),
+    "release_batch": ("release batch", lambda world: world.ada.post(f"/console/batches/{held_batch(0)}/release")),
+    "delete_batch": ("purge", lambda world: world.ada.post(f"/console/batches/{held_batch(1)}/delete")),
     "delete_job": ("delete", lambda world: world.ada.post(f"/console/jobs/{failed()}/delete")),
     "add_schedule": ("put schedule", console("add_schedule", name="weekly", **SCHEDULE)),
     "edit_schedule": ("put schedule", of_schedule("edit", **SCHEDULE | {"cron": "@weekly"})),

@@ -37,6 +37,7 @@ export class Counts {
   #groups = new Map(); // By name; null: the group is gone.
   #folders = new Map();
   #progress = new Map(); // By the first id of the task; null: it has none.
+  #parts = new Map(); // By the name of a part of the page: what it was when it was last made.
   #total = null;
   #holding = null; // In how many groups there is a task; a ready one, and so on.
   #found = null; // How many groups the filter finds.
@@ -51,7 +52,8 @@ export class Counts {
     const filter = folders.length || document.querySelector("[data-live-list]") ? searched() : "";
     const progress = namesOf("liveProgress", "[data-live-progress]").slice(0, MOST_PROGRESS);
     const named = first(groups, folders, MOST_WATCHED - progress.length);
-    const more = progress.length ? { progress } : {};
+    const shown = namesOf("livePart", "[data-live-part]");
+    const more = { ...(progress.length && { progress }), ...(shown.length && { shown }) };
     return { ...named, filter, totals: document.querySelector(OF_ALL) !== null, ...more };
   }
 
@@ -63,15 +65,26 @@ export class Counts {
     this.change(content, atMs);
   }
 
-  change({ groups = {}, folders = {}, progress = {}, total, holding, found, summed }, atMs) {
+  change({ groups = {}, folders = {}, progress = {}, shown = {}, total, holding, found, summed }, atMs) {
     for (const [name, numbers] of Object.entries(groups)) this.#groups.set(name, numbers);
     for (const [name, numbers] of Object.entries(folders)) this.#folders.set(name, numbers);
     for (const [id, reported] of Object.entries(progress)) this.#progress.set(id, reported);
+    for (const [name, mark] of Object.entries(shown)) this.#renew(name, mark);
     this.#total = total ?? this.#total;
     this.#holding = holding ?? this.#holding;
     this.#found = found ?? this.#found;
     this.#summedMs = summed ?? this.#summedMs;
     this.show(atMs);
+  }
+
+  // The server makes the part again. What it showed first may be as old as the page.
+  #renew(name, mark) {
+    const before = this.#parts.get(name);
+    this.#parts.set(name, mark);
+    if (before === mark) return;
+    for (const part of document.querySelectorAll("[data-live-part]")) {
+      if (part.dataset.livePart === name) part.dispatchEvent(new Event("live-part"));
+    }
   }
 
   // Once for all messages that come before the page is drawn again.

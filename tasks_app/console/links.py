@@ -129,6 +129,7 @@ def example(request: HttpRequest, what: str, *, group: str = "mail", project: st
         "report a worker": ("work", "-X PUT ", "/clients/1", {"name": "try", "groups": [group]}),
         "schedule": ("operate", "-X PUT ", "/schedules/nightly", plan),
         "limits": ("operate", "-X PUT ", f"/groups/{quote(group)}/limits", {"running": 20}),
+        "batch": ("work", "", "/batches", {"clientid": 1, "adds": [task], "then": [{"group": "report"}]}),
         "submit": (
             "commands",
             "",

@@ -6,6 +6,7 @@ from taskstore.types.bulk import ACTIONS
 
 from . import (
     accounts,
+    batches,
     command_changes,
     command_lists,
     files,
@@ -42,6 +43,8 @@ urlpatterns = [
     path("group/facts", groups.facts, name="facts"),
     path("limits", group_limits.limits, name="group_limits"),
     path("limits/group", group_limits.limit, name="group_limit"),
+    path("batches", batches.batches, name="batches"),
+    path("batches/<int:batch_id>", batches.batch, name="batch"),
     path("failed", search.failed, name="failed"),
     path("jobs", jobs.jobs, name="jobs"),
     path("jobs/<int:job_id>", jobs.job, name="job"),
@@ -75,6 +78,8 @@ urlpatterns = [
     path("resume", groups.resume, name="resume"),
     path("limits/set", group_limits.set_limit, name="set_limit"),
     path("limits/remove", group_limits.remove_limit, name="remove_limit"),
+    path("batches/<int:batch_id>/release", batches.release, name="release_batch"),
+    path("batches/<int:batch_id>/delete", batches.delete, name="delete_batch"),
     path("task/<int:task_id>/give-back", tasks.give_back, name="give_back"),
     path("task/<int:task_id>/cancel", tasks.cancel, name="cancel_task"),
     path("task/<int:task_id>/edit", tasks.edit, name="edit"),

@@ -21,6 +21,7 @@ from ..writer.background import BackgroundLoop
 from ..writer.totals import Part, Summary, numbers_of_each, summary
 from . import messages
 from .messages import Content, Snapshot, Watch
+from .parts import marks_of
 
 TICK_S = 0.25
 SHORTEST_REST_S = 0.05  # While many different pages are opened.
@@ -155,10 +156,12 @@ class Broadcaster:
         read: Callable[[Collection[str]], Snapshot] = read_snapshot,
         add_up: Callable[[Part], Summary] = summary,
         read_progress: Callable[[Collection[int]], Mapping[int, Progress]] = progress_of_origins,
+        read_shown: Callable[[Collection[str]], Mapping[str, str]] = marks_of,
     ) -> None:
         self._read = read
         self._add_up = add_up
         self._read_progress = read_progress
+        self._read_shown = read_shown
         self._topics: dict[Watch, Topic] = {}
         self._loops: list[BackgroundLoop] = []
         self._snapshot: Snapshot | None = None
@@ -220,16 +223,19 @@ class Broadcaster:
         started_s = time.monotonic()
         groups = set().union(*(watch.groups for watch in self._topics))
         origins = set().union(*(watch.progress for watch in self._topics))
+        shown = set().union(*(watch.shown for watch in self._topics))
         snapshot = await self._reading.aside(self._read, groups)
         if origins:
             progress = await self._reading.aside(self._read_progress, origins)
             snapshot = replace(snapshot, progress=progress)
+        if shown:
+            snapshot = replace(snapshot, shown=await self._reading.aside(self._read_shown, shown))
         took_s = time.monotonic() - started_s
         self._snapshot = snapshot
         for watch, topic in list(self._topics.items()):
             # A page that was opened during the reading may need what was not read.
-            if watch.groups <= groups and watch.progress <= origins:
-                content = messages.content_of(watch, snapshot.groups, self._sums, snapshot.progress)
+            if watch.groups <= groups and watch.progress <= origins and watch.shown <= shown:
+                content = messages.content_of(watch, snapshot.groups, self._sums, snapshot.progress, snapshot.shown)
                 await topic.publish(snapshot, content)
         return max(TICK_S - took_s, took_s * REST_PER_READING)
 

@@ -254,12 +254,12 @@ def word_of(text: str | None) -> Watch | Word | None:
         return None
     groups, folders = message.get("groups", []), message.get("folders", [])
     searched, totals = message.get("filter", ""), message.get("totals", False)
-    progress = message.get("progress", [])
-    if not all(isinstance(each, list) for each in (groups, folders, progress)):
+    progress, shown = message.get("progress", []), message.get("shown", [])
+    if not all(isinstance(each, list) for each in (groups, folders, progress, shown)):
         return None
-    if len(groups) + len(folders) + len(progress) > MOST_WATCHED:
+    if len(groups) + len(folders) + len(progress) + len(shown) > MOST_WATCHED:
         return None
-    if not all(map(_is_text, [*groups, *folders, searched])) or len(searched) > LONGEST_FILTER or "" in folders:
+    if not all(map(_is_text, [*groups, *folders, *shown, searched])) or len(searched) > LONGEST_FILTER or "" in folders:
         return None
     if not isinstance(totals, bool) or not all(map(_is_id, progress)):
         return None
@@ -269,6 +269,7 @@ def word_of(text: str | None) -> Watch | Word | None:
         searched=searched,
         totals=totals,
         progress=frozenset(map(int, progress)),
+        shown=frozenset(shown),
     )
 
 

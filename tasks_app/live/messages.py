@@ -2,7 +2,8 @@
 
 A page names its groups, and gets the counts of these alone:
 
-{"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true, "progress": ["17"]}
+{"type": "full", "groups": ["mail"], "folders": ["mail/"], "filter": "in", "totals": true, "progress": ["17"],
+    "shown": ["batch 17"]}
 
 {"seq": 7, "at": <ms>, "age": <ms>, "full": {
     "groups": {"mail": [ready, claimed, ..., errors]},     the states as in State, then the tasks with an error in any
@@ -13,6 +14,7 @@ A page names its groups, and gets the counts of these alone:
     "found": 17,                                                                  groups that match the filter
     "summed": <ms>                                                                the time of the last three
     "progress": {"17": [0.42, "page 7 of 20", <ms>]}                              null: the task has none
+    "shown": {"batch 17": "3f2a"}                          other parts: another text says that one has changed
 }}
 {"seq": 8, "at": <ms>, "age": <ms>, "delta": {"groups": {"mail": [...]}}}         the changes
 {"seq": 8, "at": <ms>, "age": <ms>}                                               a heartbeat
@@ -49,6 +51,7 @@ class Watch:
     searched: str = ""
     totals: bool = False
     progress: frozenset[int] = frozenset()  # The origins of tasks.
+    shown: frozenset[str] = frozenset()  # What else the page shows; see tasks_app/live/parts.py.
     with_texts: bool = False  # Whether the person may see what the tasks say of their progress.
 
     @property
@@ -68,6 +71,7 @@ class Snapshot:
     read_at_s: float  # By this process's monotonic clock.
     groups: Mapping[str, Numbers]
     progress: Mapping[int, Progress] = field(default_factory=dict)  # By origin.
+    shown: Mapping[str, str] = field(default_factory=dict)  # By the name of a part: another text when it has changed.
 
 
 def content_of(
@@ -75,6 +79,7 @@ def content_of(
     groups: Mapping[str, Numbers],
     sums: Mapping[Part, Summary],
     progress: Mapping[int, Progress] | None = None,
+    shown: Mapping[str, str] | None = None,
 ) -> Content:
     """Return the content for a page, without sums that are not known yet."""
     content: Content = {
@@ -96,6 +101,8 @@ def content_of(
             reported.text if watch.with_texts else "",
             reported.at_ms,
         ]
+    for name in sorted(watch.shown):
+        content["shown", name] = (shown or {}).get(name, "")
     return content
 
 
@@ -120,7 +127,7 @@ def difference(before: Content, after: Content) -> Content:
 def _nested(content: Content) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for (kind, name), value in content.items():
-        if kind in ("groups", "folders", "progress"):
+        if kind in ("groups", "folders", "progress", "shown"):
             nested.setdefault(kind, {})[name] = value
         else:
             nested[kind] = value

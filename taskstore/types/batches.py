@@ -190,6 +190,15 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
 
     @property
+    def search(self) -> str:
+        """Return the search for its tasks."""
+        return f"batch:{self.id}"
+
+    @property
+    def failed_search(self) -> str:
+        return f"{self.search} state:failed"
+
+    @property
     def state(self) -> str:
         """Return why it is open, or how it closed, as a word."""
         if self.deleted:

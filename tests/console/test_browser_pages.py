@@ -11,6 +11,7 @@ from tasks_app.core.actors import Actor
 from tasks_app.models import Scope, Task
 from tasks_app.reading import saved_searches
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
+from taskstore.types.batches import Plan
 from taskstore.types.command_record import CommandStatus, Output
 from taskstore.types.job_record import JobError
 from taskstore.types.limits import Rate
@@ -79,6 +80,9 @@ def pages(person, settings) -> dict[str, str]:
     enqueued(at_ms=-60_000)
     failed("shop." + "x" * 200, queue="y" * 200, args=["x" * 200], error=TROUBLE)
     jobs = {"begun": begun(), "failed": failed(error=TROUBLE, queue="other")}
+    later = Plan((NewTask(group=LONG),), then=Plan((NewTask(group="mail"),)))
+    batch, _ = Task.objects.create_batch(owner=1, name="x" * 255, then=later, on_failure=later, hold=True)
+    Task.objects.create_batch(owner=1, name="Part", adds=[NewTask(group="part")], parent=batch.id)
     Task.objects.set_limits(LONG, running=1, rate=Rate(10_000, 3_600_000), by="x" * 255)
     settings.TASKSTORE_COMMANDS = True
     odd = Output.of(b"x" * 200 + bytes(range(256)), cut_at=300, missing=5_000)
@@ -113,6 +117,10 @@ def pages(person, settings) -> dict[str, str]:
         "operation": f"/console/operations/{operation.pk}",
         "no more operations": "/console/operations?after=1",
         "pause": "/console/pause?name=mail",
+        "batches": "/console/batches",
+        "no more batches": "/console/batches?open=no",
+        "batch": f"/console/batches/{batch.id}",
+        "delete a batch": f"/console/batches/{batch.id}/delete",
         "limits of groups": "/console/limits",
         "limit": f"/console/limits/group?name={LONG}",
         "new limit": "/console/limits/set?name=mail",

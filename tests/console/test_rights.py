@@ -7,7 +7,7 @@ from django.test import Client
 from tasks_app.access import tokens
 from tasks_app.access.policy import Action, may
 from tasks_app.console.urls import urlpatterns
-from tasks_app.models import AuditEntry, BulkOperation, EndedTask, Scope, Task, Token
+from tasks_app.models import AuditEntry, Batch, BulkOperation, EndedTask, Scope, Task, Token
 
 from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
@@ -31,6 +31,10 @@ CALLS = {
     "group_limit": ("GET", EVERYBODY, {"name": "reports"}),
     "set_limit": ("POST", OPERATORS, {"name": "mail", "running": "1"}),
     "remove_limit": ("POST", OPERATORS, {"name": "reports"}),
+    "batches": ("GET", EVERYBODY, {}),
+    "batch": ("GET", EVERYBODY, {}),
+    "release_batch": ("POST", OPERATORS, {}),
+    "delete_batch": ("POST", OPERATORS, {}),
     "failed": ("GET", EVERYBODY, {}),
     "jobs": ("GET", EVERYBODY, {}),
     "job": ("GET", EVERYBODY, {}),
@@ -110,7 +114,7 @@ ASKS_FIRST = {
     "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
     "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
     "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
-    "reopen_list", "set_limit", "remove_limit",
+    "reopen_list", "set_limit", "remove_limit", "delete_batch",
 }  # fmt: skip
 
 
@@ -126,6 +130,7 @@ def task(settings) -> Task:
     succeeded(queue="mail")
     running_list("1_0")
     Task.objects.set_limits("reports", running=1)
+    Task.objects.create_batch(owner=1, hold=True)
     completed("2_0")
     return add("mail")[0]
 
@@ -133,7 +138,7 @@ def task(settings) -> Task:
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
     path = "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
-    path = path.replace("<int:operation_id>", "1")
+    path = path.replace("<int:operation_id>", "1").replace("<int:batch_id>", str(Batch.objects.latest("pk").pk))
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
     path = path.replace("<int:search_id>", "1")
     path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")

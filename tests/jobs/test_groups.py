@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskstore import chain, group
+from taskstore import Plan, chain, group
 
 from . import sample
 from .workers import eventually
@@ -47,7 +47,8 @@ def test_a_job_that_fails_for_good_calls_what_was_said_and_nothing_else(queue):
 @pytest.mark.once
 def test_then_goes_on_at_the_end():
     steps = group(sample.add.s(1)).then(sample.add.s(2)).then(sample.add.s(3), sample.add.s(4))
-    found, plan = [], steps.plan
+    found: list[int] = []
+    plan: Plan | None = steps.plan
     while plan:
         found.append(len(plan.adds))
         plan = plan.then

@@ -1,0 +1,91 @@
+"""Batches in the console: the list, a batch among others, and its changes."""
+
+import html
+import re
+
+import pytest
+
+from tasks_app.live.parts import marks_of
+from tasks_app.models import AuditEntry, BulkOperation, Task
+from taskstore.types.batches import Plan
+from taskstore.types.tasks import NewTask
+
+from .store import ANN
+
+pytestmark = pytest.mark.django_db
+
+
+def text(response):
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", response.content.decode())).split())
+
+
+def made(name="", adds=1, **more):
+    return Task.objects.create_batch(owner=ANN, name=name, adds=[NewTask(group="mail")] * adds, **more)
+
+
+def end(tasks):
+    Task.objects.commit(owner=ANN, deletes=[task.id for task in tasks])
+
+
+def test_batches_are_listed_by_whether_they_are_open(operator):
+    assert "No batches yet" in text(operator.get("/console/batches"))
+    closed, tasks = made("January", 2)
+    end(tasks)
+    made("February", 3)
+    both = text(operator.get("/console/batches"))
+    assert both.index("February") < both.index("January")
+    assert "January" not in text(operator.get("/console/batches?open=yes"))
+    assert "February" not in text(operator.get("/console/batches?open=no"))
+    assert f"January # {closed.id}".replace(" # ", " #") in both
+
+
+def test_the_newest_come_first_a_page_at_a_time(operator, monkeypatch):
+    monkeypatch.setattr("tasks_app.console.batches.PAGE", 2)
+    for name in ("one", "two", "three"):
+        made(name)
+    page = operator.get("/console/batches").content.decode()
+    [after] = re.findall(r'href="\?after=(\d+)" rel="next"', page)
+    assert "one" in text(operator.get(f"/console/batches?after={after}"))
+    assert operator.get("/console/batches?after=x").status_code == 400
+
+
+def test_a_batch_is_shown_among_those_around_it(operator):
+    later = Plan((NewTask(group="bind"), NewTask(group="bind")), then=Plan((NewTask(group="send"),)))
+    top, _ = made("Book", then=later, on_failure=NewTask(group="tell"))
+    part, tasks = made("<Chapter>", 4, parent=top.id)
+    end(tasks[:1])
+    for batch in (top, part):
+        page = text(operator.get(f"/console/batches/{batch.id}"))
+        for words in ("then: 2 tasks in bind, and more", "on failure: tell", "<Chapter>", "open, 1 of 4", "Book"):
+            assert words in page
+    assert "3 tasks to go" in page
+    assert operator.get("/console/batches/999").status_code == 404
+
+
+def test_it_is_released_and_deleted(operator, viewer):
+    batch, tasks = made("Book", 2, hold=True)
+    end(tasks[:1])
+    url = f"/console/batches/{batch.id}"
+    assert "Release" in text(operator.get(url))
+    assert "Release" not in text(viewer.get(url))
+    assert "Released batch" in text(operator.post(f"{url}/release", follow=True))
+    assert "Delete batch" in text(operator.get(f"{url}/delete"))
+    answer = operator.post(f"{url}/delete", {"reason": "the wrong book"})
+    operation = BulkOperation.objects.get()
+    assert (answer.url, operation.done) == (f"/console/operations/{operation.pk}", 1)
+    assert "It was deleted, and adds nothing." in text(operator.get(url))
+    operator.post(f"/console/operations/{operation.pk}/undo")
+    assert "1 task to go" in text(operator.get(url))
+    assert set(AuditEntry.objects.values_list("action", flat=True)) == {"release batch", "purge", "undo"}
+
+
+def test_a_part_of_a_page_has_another_mark_when_it_has_changed():
+    batch, tasks = made("Book", 2)
+    names = ["batches", f"batch {batch.id} ", "limits", "limit mail", "batch x", "nothing"]
+    before = marks_of(names)
+    assert marks_of(names) == before
+    end(tasks[:1])
+    now = marks_of(names)
+    assert [name for name in names if now[name] != before[name]] == names[:2]
+    Task.objects.set_limits("mail", running=1)
+    assert [name for name in names if marks_of(names)[name] != now[name]] == names[2:4]
