@@ -7,17 +7,16 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from taskstore.errors import Forbidden
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import REASON_LENGTH
 
-from ..access.policy import Action, actor_of, may
+from ..access.policy import actor_of
 from ..control import limits
 from ..models import GroupLimit
-from .keyset import nothing_more
+from .operated import OperatedAdmin
 
 FIELDS = {"rate.claims": "claims", "rate.per": "per_ms"}
 
@@ -62,28 +61,11 @@ class LimitForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(GroupLimit)
-class GroupLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class GroupLimitAdmin(OperatedAdmin):
     form = LimitForm
     list_display = ("name", "running", "claims", "per_ms", "by", "set_by", "at")
     ordering = ("name",)
     search_fields = ("name",)
-    # The audit log replaces Django's own log.
-    log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.SEE)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Action.SEE)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.OPERATE)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Action.OPERATE)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Action.OPERATE)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         return ("name",) if obj else ()
@@ -101,7 +83,3 @@ class GroupLimitAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             limits.remove(obj.name, actor_of(request.user, ""))
         except Forbidden as forbidden:
             raise PermissionDenied(str(forbidden)) from None
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for limit in queryset:
-            self.delete_model(request, limit)

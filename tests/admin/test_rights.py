@@ -18,6 +18,7 @@ CHANGED_BY_OPERATORS = dict.fromkeys(("add/", "<path:object_id>/delete/"), OPERA
 MODELS = {
     "tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS,
     "tasks_app/grouplimit/": OF_ALL | CHANGED_BY_OPERATORS,
+    "tasks_app/batch/": OF_ALL | CHANGED_BY_OPERATORS | {"add/": NOBODY},
     "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY,
 }
 PAGES = {
@@ -43,7 +44,8 @@ def ids(people) -> dict[str, int | str]:
     ended = add("mail")
     claim("mail")
     Task.objects.set_limits("mail", running=1)
-    return {"task": add("reports").id, "endedtask": ended.id, "grouplimit": "mail"}
+    batch, _ = Task.objects.create_batch(owner=1, hold=True)
+    return {"task": add("reports").id, "endedtask": ended.id, "grouplimit": "mail", "batch": batch.id}
 
 
 def addresses():

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 INDEX = "/admin/"
 
-PAGES = ["/admin/tasks_app/task/", "/admin/tasks_app/grouplimit/", "/admin/tasks_app/endedtask/"]
+PAGES = [f"/admin/tasks_app/{model}/" for model in ("task", "grouplimit", "batch", "endedtask")]
 
 
 def test_it_shows_each_role_its_pages_and_no_others(viewer, operator, administrator):

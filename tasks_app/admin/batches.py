@@ -1,0 +1,83 @@
+"""Batches in Django's admin: operators release and delete them; programs create them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from taskstore.types.scalars import REASON_LENGTH
+
+from ..access.policy import actor_of
+from ..bulk.starting import delete_batch
+from ..control import batches
+from ..models import Batch
+from .keyset import moment
+from .operated import OperatedAdmin
+
+NUMBERS = {"total": "total", "are_open": "open", "failed": "failed", "ended": "ended"}
+
+
+class BatchForm(forms.ModelForm):  # type: ignore[type-arg]
+    hold = forms.BooleanField(required=False, help_text="Clear it to let the batch close.")
+    reason = forms.CharField(required=False, max_length=REASON_LENGTH, help_text="Recorded in the audit log.")
+
+    class Meta:
+        model = Batch
+        fields = ("hold",)
+
+    def clean_hold(self) -> bool:
+        hold: bool = self.cleaned_data["hold"]
+        if hold and not self.instance.hold:
+            raise forms.ValidationError("A batch that was released can't be held again.")
+        return hold
+
+
+def number(name: str) -> Any:
+    """Return a column with a number of the members."""
+
+    @admin.display(description=name)
+    def shown(_: admin.ModelAdmin[Batch], batch: Batch) -> int:
+        return int(getattr(batch.told(), name))
+
+    return shown
+
+
+@admin.register(Batch)
+class BatchAdmin(OperatedAdmin):
+    form = BatchForm
+    list_display = ("id", "name", "state", *NUMBERS, "created")
+    search_fields = ("name",)
+    ordering = ("-id",)
+    show_full_result_count = False
+    created = moment("created_at_ms", "created")
+    total, are_open, failed, ended = map(number, NUMBERS.values())
+    readonly_fields = ("id", "name", "state", *NUMBERS, "parent", "children", "created", "closed", "then", "on_failure")
+    fields = (*readonly_fields, "hold", "reason")
+
+    @admin.display
+    def state(self, batch: Batch) -> str:
+        return batch.told().state
+
+    @admin.display
+    def closed(self, batch: Batch) -> datetime | None:
+        return datetime.fromtimestamp(batch.closed_at_ms / 1_000, UTC) if batch.closed_at_ms else None
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        found: QuerySet[Any] = Batch.objects.counted()
+        return found
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if "hold" in form.changed_data:
+            batches.release(obj.pk, actor_of(request.user, form.cleaned_data["reason"]))
+        obj.refresh_from_db(fields=["hold", "closed_at_ms"])
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        delete_batch(obj.pk, actor_of(request.user, ""))
