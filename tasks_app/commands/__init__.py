@@ -4,7 +4,7 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 """
 
 from .bundling import ListMaker, make_lists, process_closed
-from .changes import archive, new_commands, reopen, retry, stash, submit, unstash
+from .changes import archive, new_commands, reopen, retry, stash, submission_of, submit, unstash
 from .summaries import projects
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "reopen",
     "retry",
     "stash",
+    "submission_of",
     "submit",
     "unstash",
 ]

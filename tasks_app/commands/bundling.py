@@ -50,9 +50,10 @@ class Waiting:
     since_ms: int  # When it became new.
     size: int  # Bytes.
     command: Command
+    batch: int  # That it belongs to; a list has commands of one alone.
 
 
-Batch = Sequence[Waiting]
+Bundle = Sequence[Waiting]
 
 
 def make_lists(project: str) -> int:
@@ -81,13 +82,14 @@ def make_lists(project: str) -> int:
         return 0  # Another process was faster, and continues.
 
 
-def batches_of(waiting: Sequence[Waiting], rule: ListRule) -> Iterator[Batch]:
+def batches_of(waiting: Sequence[Waiting], rule: ListRule) -> Iterator[Bundle]:
     """Yield the commands of each list, in order. All batches but the last are as full as the rule allows."""
     batch: list[Waiting] = []
     duration = size = 0
     for each in waiting:
         duration, size = duration + each.command.expected_duration, size + each.size
-        if batch and (len(batch) == rule.count or duration > rule.duration_s or size > LONGEST_LIST):
+        is_other = bool(batch) and each.batch != batch[0].batch
+        if batch and (is_other or len(batch) == rule.count or duration > rule.duration_s or size > LONGEST_LIST):
             yield batch
             batch, duration, size = [], each.command.expected_duration, each.size
         batch.append(each)
@@ -95,7 +97,7 @@ def batches_of(waiting: Sequence[Waiting], rule: ListRule) -> Iterator[Batch]:
         yield batch
 
 
-def _is_due(batch: Batch, rule: ListRule, now_ms: int) -> bool:
+def _is_due(batch: Bundle, rule: ListRule, now_ms: int) -> bool:
     duration = sum(each.command.expected_duration for each in batch)
     is_old = now_ms - min(each.since_ms for each in batch) >= rule.age_ms
     return is_old or len(batch) >= rule.count or duration >= rule.duration_s
@@ -111,7 +113,8 @@ def _waiting(project: str) -> tuple[list[Waiting], bool]:
         for task in tasks_with(ids):
             if command := decoded(task, named_rightly):
                 size += len(task.data)
-                found.append(Waiting(task=task.id, since_ms=task.made_at_ms, size=len(task.data), command=command))
+                about = {"since_ms": task.made_at_ms, "size": len(task.data), "batch": task.batch}
+                found.append(Waiting(task=task.id, command=command, **about))
     return found, True
 
 
@@ -123,10 +126,10 @@ def named_rightly(data: bytes) -> Command:
     return command
 
 
-def _change_valid(project: str, batches: Sequence[Batch], change: Callable[[str, Sequence[Batch]], None]) -> None:
+def _change_valid(project: str, batches: Sequence[Bundle], change: Callable[[str, Sequence[Bundle]], None]) -> None:
     """Change all commands but invalid ones, which are found by halving and skipped: they must not block the others."""
 
-    def alone(batch: Batch, problem: Exception) -> None:
+    def alone(batch: Bundle, problem: Exception) -> None:
         if len(batch) > 1:
             _change_valid(project, list(portions(batch, (len(batch) + 1) // 2)), change)
         else:
@@ -136,14 +139,14 @@ def _change_valid(project: str, batches: Sequence[Batch], change: Callable[[str,
         pass
 
 
-def _fail(project: str, batches: Sequence[Batch]) -> None:
+def _fail(project: str, batches: Sequence[Bundle]) -> None:
     late = [each for batch in batches for each in batch]
-    failed = [new_command_task(project, each.command, CommandStatus.FAILED_TIME) for each in late]
+    failed = [new_command_task(project, each.command, CommandStatus.FAILED_TIME, batch=each.batch) for each in late]
     Task.objects.commit(owner=NOBODY, adds=failed, deletes=[each.task for each in late])
 
 
 @atomic()
-def _make(project: str, batches: Sequence[Batch]) -> None:
+def _make(project: str, batches: Sequence[Bundle]) -> None:
     """Make all lists in one commit. A list is named for the creation of its oldest command."""
     lock_names(project)
     groups = [group_of(project, status) for status in WITH_NAMES]
@@ -153,7 +156,7 @@ def _make(project: str, batches: Sequence[Batch]) -> None:
     for batch in batches:
         name = names.take(str(min(each.command.created for each in batch)))
         commands = tuple(each.command for each in batch)
-        lists.append(new_list_task(project, CommandList(name=name, commands=commands)))
+        lists.append(new_list_task(project, CommandList(name=name, commands=commands), batch=batch[0].batch))
     Task.objects.commit(owner=NOBODY, adds=lists, deletes=[each.task for batch in batches for each in batch])
 
 
@@ -200,7 +203,9 @@ def process_closed(project: str, *, limit: int = MOST_AT_ONCE) -> int:
         now = Task.objects.now_ms() // 1_000
         why = "" if closed.finished else task.error  # No worker has closed it: it was cancelled.
         results = [
-            new_command_task(project, command, status, why if status is CommandStatus.CANCELLED else "")
+            new_command_task(
+                project, command, status, why if status is CommandStatus.CANCELLED else "", batch=task.batch
+            )
             for status, command in settled(closed, now, is_cancelled=bool(why))
         ]
         try:

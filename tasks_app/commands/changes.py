@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from uuid import uuid4
 
 from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
+from taskstore.types.batches import NewBatch, plan_of
 from taskstore.types.checks import MOST
 from taskstore.types.command_record import (
     FINAL,
@@ -22,16 +24,18 @@ from taskstore.types.command_record import (
     new_command_task,
     why_no_project,
 )
-from taskstore.types.commands import Submission, wrong_submissions
+from taskstore.types.commands import Submission, SubmitRequest, wrong_submissions
+from taskstore.types.scalars import LATEST_MS
 from taskstore.types.sentences import is_utf8
-from taskstore.types.tasks import NOBODY, Change, Ending, State
+from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
+from ..core.operations import Commit, GroupScope, ResendKey
 from ..core.portions import by_halves, portions
 from ..core.validation import task_ids
 from ..database import atomic
-from ..models import Task
+from ..models import Batch, Task
 from .summaries import available, decoded, pages_of, tasks_with
 
 PIECE = 100  # Tasks of a commit.
@@ -201,15 +205,17 @@ def retry(
 
 
 def _retry(project: str, archive: CommandStatus, ids: Sequence[int]) -> int:
-    found = {task.id: command for task in tasks_with(ids) if (command := decoded(task, Command.decode))}
+    found = {task.id: (task, command) for task in tasks_with(ids) if (command := decoded(task, Command.decode))}
     if not found:
         return 0
     adds = []
-    for command in found.values():
+    named = Batch.objects.still_open().filter(pk__in={task.batch for task, _ in found.values()})
+    still_open = set(named.values_list("pk", flat=True))
+    for task, command in found.values():
         now = Task.objects.now_ms() // 1_000
         until = min(now + (command.until - command.created if command.until > command.created else KEPT_S), MOST)
         new = replace(command, id=new_id(), created=now, until=until, fails=0, run=None, list="")
-        adds.append(new_command_task(project, new))
+        adds.append(new_command_task(project, new, batch=task.batch if task.batch in still_open else 0))
     moves = [Change(id=task_id, group=group_of(project, archive), release=True) for task_id in found]
     Task.objects.commit(owner=NOBODY, adds=adds, updates=moves)
     return len(adds)
@@ -226,6 +232,22 @@ def submit(
     status = CommandStatus.NEW_STASHED if stashed else CommandStatus.NEW
     Task.objects.commit(owner=owner, adds=[new_command_task(project, command, status) for command in commands])
     return commands
+
+
+def submission_of(asked: SubmitRequest, scope: GroupScope, key: ResendKey | None) -> Commit:
+    """Return the commit of a request. What comes then may be started at any time. Raises InvalidInput."""
+
+    adds = _tasks_of(asked.project, asked.commands, asked.status, asked.batch)
+    later = [replace(each, until=each.until or LATEST_MS // 1_000) for each in asked.then]
+    then = _tasks_of(asked.project, later, CommandStatus.NEW) if later else ()
+    batch = NewBatch(then=plan_of(then), hold=asked.hold, mark=uuid4().hex) if then or asked.hold else None
+    return Commit(key=key, owner=asked.clientid, adds=tuple(adds), scope=scope, batch=batch)
+
+
+def _tasks_of(
+    project: str, submissions: Sequence[Submission], status: CommandStatus, batch: int = 0
+) -> Sequence[NewTask]:
+    return [new_command_task(project, command, status, batch=batch) for command in new_commands(project, submissions)]
 
 
 def new_commands(project: str, submissions: Sequence[Submission]) -> list[Command]:

@@ -168,6 +168,7 @@ def seen_as(command: Command, task: Task | TaskRecord, project: str, status: Com
         project=project,
         status=status,
         task=task.id,
+        batch=task.batch,
         is_whole=True,
         at_ms=task.made_at_ms,
         place=str(Cursor.of(task)),

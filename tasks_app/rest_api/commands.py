@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
-from taskstore.types.command_record import Command, CommandStatus, group_of, new_command_task
+from taskstore.types.command_record import Command, CommandStatus, group_of
 from taskstore.types.commands import (
     ChangedCommands,
     CommandProjects,
@@ -35,9 +35,8 @@ from taskstore.types.commands import (
 from taskstore.types.requests import Nothing
 
 from .. import commands as verbs
-from ..commands import looking, new_commands
+from ..commands import looking, submission_of
 from ..commands.paging import seen_as
-from ..core.operations import Commit
 from ..models import Task
 from ..offload.threads import in_a_database_thread
 from .base import Who, serves
@@ -63,9 +62,7 @@ def status(asked: ProjectRequest, who: Who) -> ProjectStatus:
 @serves(endpoints.SUBMIT_COMMANDS)
 async def submit(asked: SubmitRequest, who: Who) -> SubmittedCommands:
     must_reach_project(who, asked.project, [asked.status])
-    commands = await sync_to_async(new_commands)(asked.project, asked.commands)
-    adds = tuple(new_command_task(asked.project, command, asked.status) for command in commands)
-    operation = Commit(key=who.key_of(asked), owner=asked.clientid, adds=adds, scope=who.scope)
+    operation = await sync_to_async(submission_of)(asked, who.scope, who.key_of(asked))
     added = await Task.objects.aperform(operation)
     records = await in_a_database_thread(lambda: list(Task.objects.with_data(added)))
     # From the records: when the request was sent again, they are what the first one added.

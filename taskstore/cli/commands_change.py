@@ -362,6 +362,8 @@ def seconds(text: str) -> int:
     help="Give up on a command after this many failures [default: 3].",
 )
 @click.option("--stashed", is_flag=True, help="Don't run them until `commands unstash`.")
+@click.option("--then", multiple=True, metavar="LINE", help="A command to submit once when all these have succeeded.")
+@click.option("--batch", type=parameter_types.ID, default=None, metavar="ID", help="An open batch that they join.")
 def submit(
     session: Session,
     /,
@@ -370,6 +372,8 @@ def submit(
     from_line: int,
     project: str,
     stashed: bool,
+    then: Sequence[str],
+    batch: int | None,
     **how: Any,
 ) -> None:
     """Submit each LINE as a shell command for the workers of the project; - reads lines from standard input.
@@ -383,16 +387,20 @@ def submit(
         raise click.UsageError("give either LINEs or --file FILE, with - for standard input")
     if lines and from_line > 1:
         raise click.UsageError("--from-line needs --file FILE, or - for standard input")
+    if then and batch:
+        raise click.UsageError("give either --then or --batch")
+    kept = {"stashed": stashed, "then": then, "batch": batch or 0}
     if file is None:
-        tell_submitted(session, project, submitted(session, project, enumerate(lines, 1), stashed, how))
+        tell_submitted(session, project, submitted(session, project, enumerate(lines, 1), kept, how))
     else:
-        submit_file(session, file, from_line, project, stashed, how)
+        submit_file(session, file, from_line, project, kept, how)
 
 
 def submit_file(
-    session: Session, file: IO[bytes], from_line: int, project: str, stashed: bool, how: Mapping[str, Any]
+    session: Session, file: IO[bytes], from_line: int, project: str, kept: dict[str, Any], how: Mapping[str, Any]
 ) -> None:
     """Submit a file in requests of up to 1 000 lines, each applied whole or not at all."""
+    has_more = bool(kept["then"])  # A batch that is held until the end of the file.
     count, newest = 0, list[CommandSeen]()
     wanted = (line for place, line in enumerate(without_mark(file), 1) if place >= from_line)
     with session.progress() as progress:
@@ -401,13 +409,17 @@ def submit_file(
             begin = first + from_line - 1
             so_far = f"{number(count)} commands were submitted; continue with --from-line {begin}"
             with telling(session, count, so_far):
-                newest = submitted(session, project, numbered(piece, begin), stashed, how)
+                newest = submitted(session, project, numbered(piece, begin), {**kept, "hold": bool(kept["then"])}, how)
+            kept = {"stashed": kept["stashed"], "then": (), "batch": newest[-1].batch}
             count += len(newest)
             progress.update(bar, completed=count)
             session.tell(map(as_json, newest))
     if count == 0:
         raise click.UsageError("the file must have at least one line that is neither blank nor begins with #")
+    if has_more:
+        session.store.batches.release(newest[-1].batch)
     session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
+    tell_batch(session, newest)
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
@@ -421,7 +433,7 @@ def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
 
 
 def submitted(
-    session: Session, project: str, lines: Iterable[Numbered], stashed: bool, how: Mapping[str, Any]
+    session: Session, project: str, lines: Iterable[Numbered], kept: Mapping[str, Any], how: Mapping[str, Any]
 ) -> list[CommandSeen]:
     """Submit up to MOST_LINES lines. Raises InvalidInput, which names lines by their numbers."""
     given = list(lines)
@@ -429,7 +441,7 @@ def submitted(
         raise click.UsageError(f"must have at most {MOST_LINES} LINEs; use --file for more")
     wanted = [Submission(cmd=cmd, **how) for _, cmd in given]
     try:
-        return session.store.commands.submit(project, wanted, stashed=stashed)
+        return session.store.commands.submit(project, wanted, **kept)
     except InvalidInput as wrong:
         fields = {
             FIELD.sub(lambda at: f"line {given[int(at[1])][0]}: ", path): texts for path, texts in wrong.fields.items()
@@ -441,3 +453,9 @@ def tell_submitted(session: Session, project: str, made: Sequence[CommandSeen]) 
     session.tell(map(as_json, made))
     for each in made:
         session.say(f"submitted command {each.id} to project {project}")
+    tell_batch(session, made)
+
+
+def tell_batch(session: Session, made: Sequence[CommandSeen]) -> None:
+    if batch := made[-1].batch:
+        session.say(f"they belong to batch {batch}: `{session.typed(f'batches show {batch}')}` shows it")

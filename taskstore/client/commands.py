@@ -28,18 +28,40 @@ class CommandVerbs(AnyPart):
     archive = verb(endpoints.ARCHIVE_COMMANDS)
 
     @calls
-    def submit(self, project: str, commands: Iterable[str | Submission], *, stashed: bool = False) -> Call[Commanded]:
+    def submit(
+        self,
+        project: str,
+        commands: Iterable[str | Submission],
+        *,
+        stashed: bool = False,
+        then: Iterable[str | Submission] = (),
+        hold: bool = False,
+        batch: int = 0,
+    ) -> Call[Commanded]:
         """Submit up to 1 000 command lines, all or none, and return them in the same order.
 
-        `stashed`: hold them back until `unstash`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
+        `stashed`: hold them back until `unstash`. `then`: command lines to submit once when these have succeeded; these
+        are a batch, whose id each has as its `batch`. `hold`: that batch stays open until it is released, so that more
+        commands can join it as their `batch`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
         """
-        if isinstance(commands, str | bytes):
-            raise InvalidInput({"commands": ["must be a list of command lines, not a string"]})
-        added = tuple(Submission(cmd=one) if isinstance(one, str) else one for one in commands)
-        asked = SubmitRequest(project=project, clientid=self.id, commands=added, stashed=stashed)
+        asked = SubmitRequest(
+            project=project,
+            clientid=self.id,
+            commands=_lines("commands", commands),
+            stashed=stashed,
+            then=_lines("then", then),
+            hold=hold,
+            batch=batch,
+        )
         return Call.of(
             endpoints.SUBMIT_COMMANDS, asked, read=lambda content: [*decoder(SubmittedCommands)(content).commands]
         )
+
+
+def _lines(field: str, lines: Iterable[str | Submission]) -> tuple[Submission, ...]:
+    if isinstance(lines, str | bytes):
+        raise InvalidInput({field: ["must be a list of command lines, not a string"]})
+    return tuple(Submission(cmd=one) if isinstance(one, str) else one for one in lines)
 
 
 class Commands(Part, CommandVerbs):

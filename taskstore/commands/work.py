@@ -216,7 +216,7 @@ class Work(Attempt):
         adds = self._closed()
         if rest:
             named = CommandList(name=str(min(each.created for each in rest)), commands=rest)
-            adds = [*adds, new_list_task(self.project, named)]
+            adds = [*adds, new_list_task(self.project, named, batch=self.task.batch)]
         self.is_recorded = not self.may_be_unrecorded
         recorded = made if self.is_recorded else replace(made, begun=0)
         left_s = self.lease_s if self.is_renewed else max(self.lease_left_s(), 0.001)
@@ -255,7 +255,10 @@ class Work(Attempt):
             finished=self.clock.now_s(),
         )
         parts = [*([self.lost] if self.lost else []), *([own] if self.ended else [])]
-        return [new_list_task(self.project, replace(part, done=0, begun=0), CommandStatus.CLOSED) for part in parts]
+        return [
+            new_list_task(self.project, replace(part, done=0, begun=0), CommandStatus.CLOSED, batch=self.task.batch)
+            for part in parts
+        ]
 
     def live(self) -> tuple[Command, LiveOutput]:
         """Return the running command and its live output."""

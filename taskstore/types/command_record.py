@@ -318,16 +318,18 @@ def why_misplaced(status: CommandStatus, command: Command) -> str | None:
 
 
 def new_command_task(
-    project: str, command: Command, status: CommandStatus = CommandStatus.NEW, error: str = ""
+    project: str, command: Command, status: CommandStatus = CommandStatus.NEW, error: str = "", *, batch: int = 0
 ) -> NewTask:
     """Return a new task for a command in this status. `error`: who has cancelled it, and why."""
     labels = {COMMAND_LABEL: command.first_id, **({LIST_LABEL: command.list} if command.list else {})}
-    return NewTask(group=group_of(project, status), data=command.encode(), labels=labels, error=error)
+    return NewTask(group=group_of(project, status), data=command.encode(), labels=labels, error=error, batch=batch)
 
 
-def new_list_task(project: str, made: CommandList, status: CommandStatus = CommandStatus.OPEN) -> NewTask:
-    """Return a new task for a list in this status."""
-    return NewTask(group=group_of(project, status), data=made.encode(), labels=list_labels(made))
+def new_list_task(
+    project: str, made: CommandList, status: CommandStatus = CommandStatus.OPEN, *, batch: int = 0
+) -> NewTask:
+    """Return a new task for a list in this status. `batch`: the one that all its commands belong to."""
+    return NewTask(group=group_of(project, status), data=made.encode(), labels=list_labels(made), batch=batch)
 
 
 def live_labels(live: LiveOutput, command: Command) -> Mapping[str, str]:

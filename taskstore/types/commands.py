@@ -150,6 +150,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     at_ms: Since = field(name="at")
     place: Place
     excused: Annotated[int, Meta(description="Attempts that were not counted, because of the worker.")] = 0
+    batch: Annotated[Int64, Meta(description="The batch that it belongs to; 0 if none.")] = 0
     progress: Annotated[
         Progress | None,
         Meta(description="The progress that the command reported; null if none. Only for a single command."),
@@ -245,6 +246,12 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     stashed: Annotated[
         bool, Meta(description="Stash the commands: workers do not run them until they are unstashed.")
     ] = False
+    then: Annotated[
+        tuple[Submission, ...],
+        Meta(description="Commands to submit once when these have succeeded: these are a new batch."),
+    ] = ()
+    hold: Annotated[bool, Meta(description="Keep the new batch open until it is released.")] = False
+    batch: Annotated[Int64, Meta(description="The id of an open batch for the commands to join.")] = 0
     clientid: Int64 = 0
     key: Key = ""
 
@@ -254,6 +261,9 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         yield from wrong_submissions(self.commands)
+        yield from wrong_submissions(self.then, "then", least=0)
+        if self.batch and (self.then or self.hold):
+            yield "batch", sentences.not_together("then", "hold")
 
 
 class ListsRequest(Asked, frozen=True):
@@ -317,16 +327,18 @@ class RetryRequest(IdsRequest, frozen=True):
     status: Annotated[FinalStatus, Meta(description="Only commands with this status.")] | None = None
 
 
-def wrong_submissions(submissions: Sequence[Submission]) -> Iterator[Problem]:
+def wrong_submissions(
+    submissions: Sequence[Submission], field: str = "commands", *, least: int = 1
+) -> Iterator[Problem]:
     """Yield the errors of the submissions, by the path of the field."""
-    if not 1 <= len(submissions) <= MOST_COMMANDS:
-        yield "commands", f"must have between 1 and {MOST_COMMANDS} commands, not {len(submissions)}"
+    if not least <= len(submissions) <= MOST_COMMANDS:
+        yield field, f"must have between {least} and {MOST_COMMANDS} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_COMMANDS]):
         if why := why_no_line(asked.cmd):
-            yield f"commands[{place}].cmd", why
+            yield f"{field}[{place}].cmd", why
         # A program may have made them.
         for name, why in wrong_members(asked, "expected_duration", "until", "max_fails"):
-            yield f"commands[{place}].{name}", why
+            yield f"{field}[{place}].{name}", why
 
 
 def why_no_line(cmd: str) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tasks_app.commands import make_lists
-from tasks_app.models import Scope, Task
+from tasks_app.models import Batch, Scope, Task
 from taskstore.cli import commands_read
 from taskstore.cli.made import all_of
 from taskstore.types.command_record import CommandList, CommandStatus
@@ -50,6 +50,19 @@ def test_each_line_of_a_file_is_a_command_unless_it_is_blank_or_a_comment(comman
     made = commands_in("default", CommandStatus.NEW)
     assert [each.cmd for each in made] == ["echo 1", "  # 2", "echo ä"]
     assert told.out == f"submitted 3 commands to project default, the last one as {made[-1].id}\n"
+
+
+def test_what_comes_then_waits_for_all_lines_of_a_file(commands, monkeypatch):
+    monkeypatch.setattr("taskstore.cli.files.MOST_LINES", 2)
+    told = commands("submit", "-", "--then", "echo all", stdin="true\n" * 5)
+    assert told.code == 0
+    [batch] = Batch.objects.counted()
+    assert "they belong to batch" in told.out
+    assert (batch.told().open, batch.told().hold, bool(batch.then)) == (5, False, True)
+    commands("submit", "true", "true", "--batch", str(batch.pk))
+    assert Batch.objects.counted().get().told().open == 7
+    assert commands("submit", "true", "--batch", str(batch.pk), "--then", "true").code == 2
+    assert "batch 99 does not exist" in commands("submit", "true", "--batch", "99").err
 
 
 def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands):
