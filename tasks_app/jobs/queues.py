@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ def enqueue(
     priority: int = 0,
     unique: str | None = None,
     unique_for_ms: int = 0,
+    batch: int = 0,
 ) -> Task:
     """Add a job: available now (0), after so many ms (negative), or at a time. Joins the caller's transaction.
 
@@ -86,7 +88,7 @@ def enqueue(
     """
     refuse([*problems_of(queue, record), *unique_key("", unique, unique_for_ms)])
     new = new_task(record, queue=queue, at_ms=at_ms, priority=priority, unique=unique, unique_for_ms=unique_for_ms)
-    [task] = Task.objects.commit(owner=NOBODY, adds=[new])
+    [task] = Task.objects.commit(owner=NOBODY, adds=[dataclasses.replace(new, batch=batch)])
     return task
 
 

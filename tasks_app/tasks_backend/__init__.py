@@ -5,5 +5,6 @@ this package imports models only when a job is enqueued or searched for.
 """
 
 from .backend import TaskStoreBackend
+from .batches import batch, planned
 
-__all__ = ["TaskStoreBackend"]
+__all__ = ["TaskStoreBackend", "batch", "planned"]

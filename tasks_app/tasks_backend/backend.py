@@ -13,10 +13,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
 from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options
-from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, why_no_queue
+from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, new_task, why_no_queue
 from taskstore.types.jobs import Job
+from taskstore.types.tasks import NewTask
 
 from . import results
+from .batches import current_batch
 from .framework import (
     BaseTaskBackend,
     InvalidTask,
@@ -112,6 +114,24 @@ class TaskStoreBackend(BaseTaskBackend):
 
         Raises InvalidTask, and TypeError or ValueError for parameters that are not JSON.
         """
+        record, where = self._call_of(task, args, kwargs)
+        try:
+            job = self._add(record, where)
+        except InvalidInput as problem:
+            if problem.fields.keys().isdisjoint(("unique", "unique_for")):
+                raise
+            raise InvalidTask(f"{problem}.") from None
+        result = results.of(job, task)
+        if not job.duplicate:
+            task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def planned(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
+        """Return the job that a batch adds later. Raises as `enqueue` does."""
+        record, where = self._call_of(task, args, kwargs)
+        return new_task(record, queue=where["queue"], at_ms=where["at_ms"], priority=where["priority"])
+
+    def _call_of(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JobRecord, Where]:
         self.validate_task(task)
         record = JobRecord(
             function=task.module_path,
@@ -128,16 +148,7 @@ class TaskStoreBackend(BaseTaskBackend):
             unique=getattr(task, "unique", None),
             unique_for_ms=length // MILLISECOND,
         )
-        try:
-            job = self._add(record, where)
-        except InvalidInput as problem:
-            if problem.fields.keys().isdisjoint(("unique", "unique_for")):
-                raise
-            raise InvalidTask(f"{problem}.") from None
-        result = results.of(job, task)
-        if not job.duplicate:
-            task_enqueued.send(type(self), task_result=result)
-        return result
+        return record, where
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
         # In the thread of the caller's connection, and thus in its transaction.
@@ -171,7 +182,7 @@ class TaskStoreBackend(BaseTaskBackend):
         """Add the job, or return the one that holds its key, as a duplicate. Raises InvalidInput."""
         from ..jobs import queues
 
-        stored = queues.enqueue(record, **where)
+        stored = queues.enqueue(record, batch=current_batch(), **where)
         if stored.duplicate:
             return queues.holder_of_key(stored.origin)
         return queues.job_from(stored, record, stored.made_at_ms)

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from .. import endpoints
 from ..errors import InvalidInput
 from ..types.commands import CommandSeen, Submission, SubmitRequest, SubmittedCommands
+from ..types.tasks import Outcome
 from .calls import AnyPart, AsyncPart, Call, Part, calls, decoder, verb, verb_or_none
+from .verbs import tasks_of
 
 Commanded = list[CommandSeen]
 
@@ -42,7 +44,8 @@ class CommandVerbs(AnyPart):
 
         `stashed`: hold them back until `unstash`. `then`: command lines to submit once when these have succeeded; these
         are a batch, whose id each has as its `batch`. `hold`: that batch stays open until it is released, so that more
-        commands can join it as their `batch`. Raises InvalidInput, which names fields such as `commands[3].cmd`.
+        commands can join it as their `batch`. Raises InvalidInput, which names fields such as `commands[3].cmd`;
+        CommitRefused if `batch` is not open.
         """
         asked = SubmitRequest(
             project=project,
@@ -53,9 +56,13 @@ class CommandVerbs(AnyPart):
             hold=hold,
             batch=batch,
         )
-        return Call.of(
-            endpoints.SUBMIT_COMMANDS, asked, read=lambda content: [*decoder(SubmittedCommands)(content).commands]
-        )
+        return Call.of(endpoints.SUBMIT_COMMANDS, asked, read=_submitted)
+
+
+def _submitted(answer: bytes) -> Commanded:
+    """Return the new commands. Raises CommitRefused if they can't join their batch."""
+    tasks_of(decoder(Outcome)(answer))
+    return [*decoder(SubmittedCommands)(answer).commands]
 
 
 def _lines(field: str, lines: Iterable[str | Submission]) -> tuple[Submission, ...]:

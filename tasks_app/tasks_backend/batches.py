@@ -1,0 +1,55 @@
+"""Tasks of Django's task framework that end together, and those that are added when they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from taskstore.types.tasks import NOBODY, NewTask
+
+from .framework import Task
+
+if TYPE_CHECKING:
+    from taskstore.types.batches import Batch, Planned
+
+_current: ContextVar[int] = ContextVar("taskstore_batch", default=0)
+
+
+def current_batch() -> int:
+    """Return the id of the batch of the block that this code runs in; 0 outside of such a block."""
+    return _current.get()
+
+
+@contextmanager
+def batch(
+    name: str = "", *, then: Planned = None, on_failure: Planned = None, failed_ends: bool = False
+) -> Iterator[Batch]:
+    """Make the tasks that the block enqueues a batch, in the caller's transaction.
+
+    `then`: what to add once when all of them have succeeded: `planned(...)`, several of these, or a Plan. `on_failure`:
+    what to add once when the first one has failed for good. `failed_ends`: what has failed for good counts as ended.
+    Only for tasks of backends of Task Store.
+    """
+    from ..core.operations import Step
+    from ..database import atomic
+    from ..models import Task as StoredTask
+
+    with atomic():
+        made, _ = StoredTask.objects.create_batch(
+            owner=NOBODY, name=name, then=then, on_failure=on_failure, failed_ends=failed_ends, hold=True
+        )
+        token = _current.set(made.id)
+        try:
+            yield made
+        finally:
+            _current.reset(token)
+        StoredTask.objects.change_batch(made.id, Step.RELEASE)
+
+
+def planned(task: Task[..., Any], *args: Any, **kwargs: Any) -> NewTask:
+    """Return a call of the task for `then` and `on_failure`. Raises InvalidTask as `enqueue` does."""
+    from .backend import of_alias  # It imports this module.
+
+    return of_alias(task.backend).planned(task, args, kwargs)
