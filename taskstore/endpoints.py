@@ -29,6 +29,7 @@ from .types.bulk import (
     Preview,
 )
 from .types.commands import (
+    CancelCommandsRequest,
     ChangedCommands,
     CommandProjects,
     CommandRequest,
@@ -337,6 +338,10 @@ RETRY_COMMANDS = Endpoint("retry_commands", "POST /commands/{project}/retry", Re
     Action.COMMANDS,
     says="Run finished commands again, as new commands without failures.",
     repeat=Repeat.NEVER)
+CANCEL_COMMANDS = Endpoint("cancel_commands", "POST /commands/{project}/cancel", CancelCommandsRequest, ChangedCommands,
+    Action.COMMANDS,
+    says="Cancel commands that have not ended. A running one is ended by its worker within 2 s; the other commands of "
+         "its list go on.")
 STASH_COMMANDS = Endpoint("stash_commands", "POST /commands/{project}/stash", IdsRequest, ChangedCommands,
     Action.COMMANDS,
     says="Stash new commands and open lists: workers do not run them until they are unstashed.",
@@ -460,6 +465,7 @@ ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
     COMMAND_RESULTS,
     COMMAND,
     RETRY_COMMANDS,
+    CANCEL_COMMANDS,
     STASH_COMMANDS,
     UNSTASH_COMMANDS,
     ARCHIVE_COMMANDS,

@@ -247,6 +247,12 @@ REST = {
         "retry",
         lambda world: (completed(), world.commander.post("/commands/default/retry", {"status": "completed"})),
     ),
+    "cancel_commands": (
+        "cancel",
+        lambda world: world.commander.post(
+            "/commands/default/cancel", {"commands": [running_list()[1].commands[0].id]}
+        ),
+    ),
     "stash_commands": ("stash", lambda world: (submitted(1), world.commander.post("/commands/default/stash", {}))),
     "unstash_commands": (
         "unstash",

@@ -4,12 +4,14 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 """
 
 from .bundling import ListMaker, make_lists, process_closed
+from .cancelling import cancel
 from .changes import archive, new_commands, reopen, retry, stash, submission_of, submit, unstash
 from .summaries import projects
 
 __all__ = [
     "ListMaker",
     "archive",
+    "cancel",
     "make_lists",
     "new_commands",
     "process_closed",

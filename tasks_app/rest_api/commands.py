@@ -14,6 +14,7 @@ from rest_framework.exceptions import NotFound
 from taskstore import endpoints
 from taskstore.types.command_record import Command, CommandStatus, group_of
 from taskstore.types.commands import (
+    CancelCommandsRequest,
     ChangedCommands,
     CommandProjects,
     CommandRequest,
@@ -109,6 +110,12 @@ def command(asked: CommandRequest, who: Who) -> CommandWhole:
 @serves(endpoints.RETRY_COMMANDS)
 def retry(asked: RetryRequest, who: Who) -> ChangedCommands:
     return changed(verbs.retry, asked, who, status=CommandStatus(asked.status) if asked.status else None)
+
+
+@serves(endpoints.CANCEL_COMMANDS)
+def cancel(asked: CancelCommandsRequest, who: Who) -> ChangedCommands:
+    must_reach_project(who, asked.project)
+    return ChangedCommands(changed=verbs.cancel(asked.project, asked.commands, who.actor.because(asked.reason)))
 
 
 @serves(endpoints.STASH_COMMANDS)

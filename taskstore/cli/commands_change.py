@@ -280,6 +280,18 @@ _changing("unstash", "unstashed", "Release stashed commands and lists.", lists)
 _changing("archive", "archived", "Archive completed commands.")
 
 
+@command("cancel", needs=Scope.COMMANDS, below=commands)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@project
+@parameter_types.reason
+def cancel(session: Session, /, ids: tuple[str, ...], project: str, reason: str) -> None:
+    """Cancel commands that have not ended, by their ids. The other commands of their lists go on."""
+    changed = session.store.commands.cancel(project, ids, reason)
+    if not changed.changed:
+        raise Failure(f"no such command of the project {project} is waiting or running")
+    tell(session, changed, "cancelled", "command")
+
+
 @command("reopen", needs=Scope.COMMANDS, below=commands)
 @click.argument("task", type=parameter_types.ID)
 @project

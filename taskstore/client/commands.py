@@ -25,6 +25,7 @@ class CommandVerbs(AnyPart):
     results = verb(endpoints.COMMAND_RESULTS)
     get = verb_or_none(endpoints.COMMAND)
     retry = verb(endpoints.RETRY_COMMANDS)
+    cancel = verb(endpoints.CANCEL_COMMANDS)
     stash = verb(endpoints.STASH_COMMANDS)
     unstash = verb(endpoints.UNSTASH_COMMANDS)
     archive = verb(endpoints.ARCHIVE_COMMANDS)

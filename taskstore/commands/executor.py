@@ -212,12 +212,16 @@ class Lists:
                 work.undo()
                 break
             child = work.child = work.child or self._new_child()
+            if work.made.commands[:1] != (command,):  # It was cancelled meanwhile.
+                work.undo()
+                continue
             over = self._wait(work, child, child.run(self._order(command)))
             self._engine.reports.forget(work.current.origin)  # The next command must not get it.
             if over is None or over.others:
                 self._children.discard(child)
                 child = work.child = self._new_child()
-            self._end(work, command, over, child)
+            if work.made.begun:
+                self._end(work, command, over, child)
 
     def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> None:
         """Record how a command ended, unless the worker is to blame. Raises Trouble."""
@@ -298,7 +302,7 @@ class Lists:
             now = time.monotonic()
             if is_stopping:
                 continue
-            if self._is_to_stop(work):
+            if self._is_to_stop(work) or not work.made.begun:  # Or the command was cancelled.
                 child.stop(number)
                 is_stopping = True
             elif work.rest() or not work.is_recorded:
@@ -312,7 +316,7 @@ class Lists:
             elif now > shows_at and work.shown != work.news:
                 shows_at = now + SHOW_EVERY_S
                 self._show(work)
-            elif now > checks_at:
+            elif now > checks_at or self._engine.keeper.was_cancelled(work.current):
                 checks_at = now + CHECK_EVERY_S
                 self._check(work)
 
@@ -414,8 +418,8 @@ class Lists:
         if isinstance(problem, InvalidInput):
             logger.error("list %s of %s can't be written: %s", work.made.name, work.project, problem)
             work.is_lost = True
-        else:
-            self._not_done(work, problem)
+        elif not self._not_done(work, problem) and work.made.commands:
+            return self._entry(work, plan)
         return None
 
     def _renew(self, work: Work) -> bool:
@@ -456,10 +460,26 @@ class Lists:
     def _check(self, work: Work) -> None:
         try:
             if self._engine.store.tasks([work.current.id]) == [None]:
-                _say_lost(work, "it was claimed or changed")
-                work.is_lost = True
+                self._lose(work, "it was claimed or changed")
         except AWAY as problem:
             self._engine.keeper.outage.begin(problem)
+
+    def _lose(self, work: Work, why: object) -> bool:
+        """Note that the list has changed: it is lost, unless only some of its commands were cancelled.
+
+        Returns whether it is lost.
+        """
+        try:
+            found = self._engine.store.history(work.current.id)
+            [task] = self._engine.store.tasks([found.steps[-1].id]) if found and found.steps else [None]
+            if task and work.adopt(task):
+                logger.info("list %s of %s: commands were cancelled", work.made.name, work.project)
+                return False
+        except (*AWAY, NotACommand) as problem:
+            logger.debug("can't look after list %s: %s", work.made.name, problem)
+        _say_lost(work, why)
+        work.is_lost = True
+        return True
 
     def _settle(self, commit: Result) -> None:
         """Commit without retries: otherwise the end of the lease does the same."""
@@ -469,11 +489,11 @@ class Lists:
         if not isinstance(problem, (*AWAY, CommitRefused)):
             self._engine.fail(problem)
 
-    def _not_done(self, work: Work, problem: Exception) -> None:
-        if isinstance(problem, CommitRefused):
-            _say_lost(work, problem)
-            work.is_lost = True
+    def _not_done(self, work: Work, problem: Exception) -> bool:
+        """Note why a list was not written. Returns whether that is the end of it."""
+        is_over = self._lose(work, problem) if isinstance(problem, CommitRefused) else True
         self._not_settled(problem)
+        return is_over
 
 
 def list_of(task: Task) -> CommandList:

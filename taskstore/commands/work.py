@@ -181,6 +181,21 @@ class Work(Attempt):
         runs = [command.run for command in self.ended if command.run]
         return sum(len(run.out.kept) + len(run.err.kept) for run in runs) < TOGETHER_BYTES
 
+    def adopt(self, task: Task) -> bool:
+        """Go on with a successor that an operator has made, without commands that were cancelled.
+
+        Returns whether it is one: otherwise somebody else has the list.
+        """
+        before, after = (CommandList.decode(each.data).commands for each in (self.current, task))
+        gone = {command.id for command in before} - {command.id for command in after}
+        if not gone or task.group != self.current.group or task.owner != self.current.owner or not task.claims:
+            return False
+        self.current = task
+        first, self.ended = self.made.commands[:1], [command for command in self.ended if command.id not in gone]
+        left = tuple(command for command in self.made.commands if command.id not in gone)
+        self.made = replace(self.made, commands=left, begun=self.made.begun if left[:1] == first else 0)
+        return True
+
     def undo(self) -> None:
         """Note that the first command is to be run by another worker, without counting this attempt."""
         self.made = replace(self.made, begun=0)

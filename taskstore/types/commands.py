@@ -321,6 +321,18 @@ class IdsRequest(Asked, frozen=True):
             yield "ids", f"must have between 1 and {MOST_IDS} ids, not {len(self.ids)}"
 
 
+class CancelCommandsRequest(Asked, frozen=True):
+    """The commands to cancel."""
+
+    project: ProjectName
+    commands: Annotated[tuple[str, ...], Meta(description="Their ids, with or without the number of failures.")]
+    reason: Reason = ""
+
+    def problems(self, limits: Limits) -> Iterator[Problem]:
+        if not 1 <= len(self.commands) <= MOST_IDS:
+            yield "commands", f"must have between 1 and {MOST_IDS} ids, not {len(self.commands)}"
+
+
 class RetryRequest(IdsRequest, frozen=True):
     """The finished commands to run again. Without `ids` and `status`, those in `failed_count` and `failed_time`."""
 
@@ -363,5 +375,6 @@ prepare(
     SubmitRequest,
     ReopenRequest,
     IdsRequest,
+    CancelCommandsRequest,
     RetryRequest,
 )

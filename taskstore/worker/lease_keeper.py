@@ -99,6 +99,10 @@ class Keeper:
             held.is_cancelled = True
             held.lose()
 
+    def was_cancelled(self, task: Task) -> bool:
+        """Return whether the store has said of this id that it was cancelled."""
+        return task.id in self._cancelled
+
     def let_go(self, held: Held) -> Task:
         """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""
         with self._change:

@@ -95,6 +95,7 @@ NEEDED = {
     "POST /commands/{project}": "commands",
     "POST /commands/{project}/lists/{task}/reopen": "commands",
     "POST /commands/{project}/retry": "commands",
+    "POST /commands/{project}/cancel": "commands",
     "POST /commands/{project}/stash": "commands",
     "POST /commands/{project}/unstash": "commands",
     "POST /commands/{project}/archive": "commands",

@@ -1,0 +1,79 @@
+"""Cancel commands, also single ones of a list that a worker runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from taskstore.errors import CommitRefused, StoreBusy
+from taskstore.types.cancelling import error_of
+from taskstore.types.command_record import CommandList, CommandStatus, list_labels, new_command_task
+from taskstore.types.commands import CommandSeen
+from taskstore.types.tasks import Change, Ending
+
+from ..core.actors import PROGRAM, Actor
+from ..database import atomic
+from ..managers import PATIENCE_S
+from ..models import Task
+from .changes import must_change, record
+from .looking import command
+from .summaries import decoded
+
+ALONE = (CommandStatus.NEW, CommandStatus.NEW_STASHED)
+IN_LISTS = (CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING)
+
+
+def cancel(project: str, command_ids: Iterable[str], actor: Actor = PROGRAM) -> int:
+    """Cancel commands. A running one is ended by its worker; the other commands of its list go on.
+
+    Returns how many were cancelled; the others have ended already, or do not exist. Raises Forbidden, and StoreBusy
+    when workers keep changing their lists.
+    """
+    must_change(project, actor)
+    done = sum(_cancel(project, command_id, actor) for command_id in dict.fromkeys(command_ids))
+    record(actor, "cancel", project, done)
+    return done
+
+
+def _cancel(project: str, command_id: str, actor: Actor) -> bool:
+    end_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end_s:
+        found = command(project, command_id, actor.scope)
+        if found is None or found.newest.status not in (*ALONE, *IN_LISTS) or found.newest.run:
+            return False
+        try:
+            with atomic():
+                return _take_out(project, found.newest, actor)
+        except CommitRefused:
+            pass  # Its worker has just written the list.
+    raise StoreBusy("workers keep changing these commands: try again later")
+
+
+def _take_out(project: str, seen: CommandSeen, actor: Actor) -> bool:
+    [task] = Task.objects.find([seen.task], actor.scope)
+    made = decoded(task, CommandList.decode) if task and seen.status in IN_LISTS else None
+    left = tuple(each for each in made.commands if each.first_id != seen.first_id) if made else ()
+    if made and len(left) == len(made.commands):
+        return False
+    if task is None or not made or not left:
+        cancelled = Task.objects.cancel([seen.task], by=actor.name, reason=actor.reason, scope=actor.scope)
+        return bool(cancelled)
+    taken = [each for each in made.commands if each not in left]
+    rest = replace(made, commands=left, begun=made.begun if made.commands[0] in left else 0)
+    # It stays leased to its worker, which learns that the id was cancelled.
+    kept = {"timespec_ms": task.available_at_ms} if task.leased else {"release": True}
+    Task.objects.commit(
+        owner=task.owner,
+        adds=[
+            new_command_task(
+                project, each, CommandStatus.CANCELLED, error_of(actor.name, actor.reason), batch=task.batch
+            )
+            for each in taken
+        ],
+        updates=[Change(id=task.id, data=rest.encode(), labels=list_labels(rest), **kept)],
+        scope=actor.scope,
+        operator=actor.operator(Ending.CANCELLED),
+    )
+    return True

@@ -1,0 +1,74 @@
+"""Single commands of a list are cancelled, while its worker goes on with the others."""
+
+import os
+import time
+
+import pytest
+
+from tasks_app.commands import cancel
+from tasks_app.core.actors import Actor
+from taskstore.types.command_record import Command, CommandStatus
+from tests.jobs.workers import eventually
+
+from .projects import NAME
+
+pytestmark = pytest.mark.once
+ANN = Actor("ann", reason="the wrong film")
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def cancelled(project):
+    return [(Command.decode(task.data).cmd, task.error) for task in project.tasks(CommandStatus.CANCELLED)]
+
+
+def ids(project):
+    [made] = project.lists(CommandStatus.OPEN)
+    return [command.id for command in made.commands]
+
+
+def test_a_running_command_is_ended_and_the_others_of_its_list_go_on(project, tmp_path):
+    first = f"echo $$ > {tmp_path}/pid; sleep 100; touch {tmp_path}/late"
+    project.add_list(first, f"touch {tmp_path}/second", "sleep 0.1", f"touch {tmp_path}/last")
+    running, _, third, _ = ids(project)
+    with project.worker():
+        assert eventually((tmp_path / "pid").exists)
+        time.sleep(0.7)  # So that the worker asks for what is cancelled.
+        pid, began_s = int((tmp_path / "pid").read_text()), time.monotonic()
+        assert cancel(NAME, [running, third, "nothing"], ANN) == 2
+        assert eventually(lambda: is_gone(pid))
+        assert time.monotonic() - began_s < 10  # How long it takes is measured elsewhere.
+        assert eventually((tmp_path / "last").exists)
+    assert (tmp_path / "second").exists()
+    assert not (tmp_path / "late").exists()
+    why = "cancelled by ann: the wrong film"
+    assert sorted(cancelled(project)) == sorted([(first, why), ("sleep 0.1", why)])
+    done = [command.cmd for _, command in project.settled()]
+    assert sorted(done) == sorted([f"touch {tmp_path}/second", f"touch {tmp_path}/last"])
+    assert cancel(NAME, [running], ANN) == 0
+
+
+def test_a_command_that_waits_is_taken_out_of_its_list(project):
+    project.add_list("true", "false")
+    _, second = ids(project)
+    assert cancel(NAME, [second], ANN) == 1
+    assert [name for name, _ in cancelled(project)] == ["false"]
+    with project.worker():
+        assert [command.cmd for command in project.ended()] == ["true"]
+
+
+def test_the_last_command_of_a_list_and_a_new_one_are_cancelled(project):
+    project.store.commands.submit(NAME, ["new"])
+    [new] = project.tasks(CommandStatus.NEW)
+    project.add_list("true")
+    [only] = ids(project)
+    asked = [only, Command.decode(new.data).id]
+    assert project.store.commands.cancel(NAME, asked, "no more").changed == 2
+    project.settled()
+    assert sorted(name for name, _ in cancelled(project)) == ["new", "true"]
