@@ -166,6 +166,11 @@ def of_schedule(page: str, name: str = "digest", **fields: Any) -> Callable[[Wor
     return lambda world: world.ada.post(f"/console/schedules/{name}/{page}", fields)
 
 
+def cancel_command(world):
+    fields = {"project": "default", "id": running_list()[1].commands[0].id}
+    return world.ada.post("/console/commands/cancel", fields)
+
+
 def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
     """Done to one that lies there."""
 
@@ -211,6 +216,7 @@ CONSOLE = {
     "delete_schedule": ("delete schedule", of_schedule("delete")),
     "submit_commands": ("submit", console("submit_commands", project="default", lines="true")),
     "reopen_list": ("reopen", lambda world: world.ada.post(f"/console/commands/list/{running_list()[0].id}/reopen")),
+    "cancel_command": ("cancel", cancel_command),
     "retry_commands": ("retry", of_commands("retry", CommandStatus.FAILED_COUNT)),
     "stash_commands": ("stash", of_commands("stash", CommandStatus.NEW)),
     "unstash_commands": ("unstash", of_commands("unstash", CommandStatus.NEW_STASHED)),

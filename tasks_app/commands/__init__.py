@@ -4,7 +4,7 @@ A command is a task, and so is a list of commands; see command_record.py. Worker
 """
 
 from .bundling import ListMaker, make_lists, process_closed
-from .cancelling import cancel
+from .cancelling import cancel, may_be_cancelled
 from .changes import archive, new_commands, reopen, retry, stash, submission_of, submit, unstash
 from .summaries import projects
 
@@ -13,6 +13,7 @@ __all__ = [
     "archive",
     "cancel",
     "make_lists",
+    "may_be_cancelled",
     "new_commands",
     "process_closed",
     "projects",

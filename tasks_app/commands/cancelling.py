@@ -21,8 +21,8 @@ from .changes import must_change, record
 from .looking import command
 from .summaries import decoded
 
-ALONE = (CommandStatus.NEW, CommandStatus.NEW_STASHED)
-IN_LISTS = (CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING)
+ALONE = {CommandStatus.NEW, CommandStatus.NEW_STASHED}
+IN_LISTS = {CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING}
 
 
 def cancel(project: str, command_ids: Iterable[str], actor: Actor = PROGRAM) -> int:
@@ -33,15 +33,20 @@ def cancel(project: str, command_ids: Iterable[str], actor: Actor = PROGRAM) -> 
     """
     must_change(project, actor)
     done = sum(_cancel(project, command_id, actor) for command_id in dict.fromkeys(command_ids))
-    record(actor, "cancel", project, done)
+    if done:
+        record(actor, "cancel", project, done)
     return done
+
+
+def may_be_cancelled(seen: CommandSeen) -> bool:
+    return seen.status in ALONE | IN_LISTS and seen.run is None
 
 
 def _cancel(project: str, command_id: str, actor: Actor) -> bool:
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
         found = command(project, command_id, actor.scope)
-        if found is None or found.newest.status not in (*ALONE, *IN_LISTS) or found.newest.run:
+        if found is None or not may_be_cancelled(found.newest):
             return False
         try:
             with atomic():

@@ -25,7 +25,7 @@ from ..core.actors import Actor
 from ..database import atomic
 from ..forms import with_plain_ends
 from . import links, parameters
-from .command_lists import project_in, rights_of, status_in
+from .command_lists import id_in, project_in, rights_of, status_in
 from .fields import TellingForm, WholeNumber
 from .pages import ask_first, asks, changes, done, fill_in, posted, reads
 from .words import status_word
@@ -178,6 +178,33 @@ def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
 
     context = {"seen": found.list, "nothing": found.list.status is not CommandStatus.RUNNING}
     return ask_first(request, "reopen_list", f"Reopen list {found.list.name}", context, do)
+
+
+@asks(Action.COMMANDS)
+def cancel(request: HttpRequest) -> HttpResponse:
+    """Ask for a reason; cancel a command. The others of its list go on."""
+    asked = posted(request) or request.GET
+    project, command_id = project_in(asked), id_in(asked)
+    found = looking.command(project, command_id)
+    if found is None:
+        raise Http404
+
+    def do(actor: Actor) -> HttpResponse:
+        if not command_lists.cancel(project, [command_id], actor):
+            raise InvalidInput({"command": ["must be a command that has not ended"]})
+        return done(request, f"Cancelled command {command_id}.", back)
+
+    back = links.to("command", project=project, id=command_id)
+    status = found.newest.status
+    context = {
+        "kind": "command",
+        "project": project,
+        "shown": command_id,
+        "back": back,
+        "is_held": status is CommandStatus.RUNNING,
+        "nothing": not command_lists.may_be_cancelled(found.newest),
+    }
+    return ask_first(request, "cancel", f"Cancel command {command_id}", context, do)
 
 
 def _asked(asked: QueryDict, verb: str) -> Question:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 
 from taskstore.errors import InvalidInput
@@ -25,7 +25,7 @@ from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWh
 from taskstore.types.scalars import LABEL_LENGTH, LATEST_MS
 
 from ..access.policy import Action, commands_are_on, may, may_command
-from ..commands import looking
+from ..commands import looking, may_be_cancelled
 from ..commands.paging import command_seen
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
@@ -187,7 +187,7 @@ def command_list(request: HttpRequest, list_id: int) -> HttpResponse:
 @reads(Action.SEE)
 def command(request: HttpRequest) -> HttpResponse:
     """Show a command: the run with the `id`, or the newest one; an open page polls it as a partial."""
-    name, command_id = project_in(request.GET), _id_in(request)
+    name, command_id = project_in(request.GET), id_in(request.GET)
     found = looking.command(name, command_id)
     if found is None:
         return render(request, "tasks_app/no_command.html", {"project": name, "command_id": command_id}, status=404)
@@ -216,6 +216,7 @@ def command(request: HttpRequest) -> HttpResponse:
             "newest": found.newest,
             "tail": _tail(seen, tail) if tail else None,
             "list_origin": running.list.origin if running else 0,
+            "may_cancel": seen is found.newest and may_be_cancelled(seen),
             "is_final": found.newest.status in FINAL,
             "now_ms": Task.objects.now_ms(),
             "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
@@ -233,7 +234,7 @@ def _tail(seen: CommandSeen, tail: LiveOutput) -> dict[str, Any]:
 @reads(Action.SEE_PAYLOADS)
 def output(request: HttpRequest) -> HttpResponse:
     """Download the kept output of a run, byte for byte; the browser must not display it."""
-    name, command_id, stream = project_in(request.GET), _id_in(request), request.GET.get("stream", "")
+    name, command_id, stream = project_in(request.GET), id_in(request.GET), request.GET.get("stream", "")
     if stream not in ("out", "err"):
         raise InvalidInput({"stream": ["must be out or err"]})
     found = looking.command(name, command_id)
@@ -321,8 +322,8 @@ def _ms(seconds: int) -> int:
     return min(seconds * 1_000, LATEST_MS)
 
 
-def _id_in(request: HttpRequest) -> str:
-    text = parameters.text_of(request.GET, "id", LABEL_LENGTH)
+def id_in(asked: QueryDict) -> str:
+    text = parameters.text_of(asked, "id", LABEL_LENGTH)
     if not text:
         raise InvalidInput({"id": ["must be the id of a command"]})
     return text

@@ -87,6 +87,7 @@ urlpatterns = [
     path("jobs/<int:job_id>/delete", jobs.delete, name="delete_job"),
     path("commands/submit", command_changes.submit, name="submit_commands"),
     path("commands/list/<int:list_id>/reopen", command_changes.reopen, name="reopen_list"),
+    path("commands/cancel", command_changes.cancel, name="cancel_command"),
     path("commands/confirm", command_changes.confirm, name="confirm_commands"),
     *[
         path(f"commands/{verb}", command_changes.change, {"verb": verb}, name=f"{verb}_commands")

@@ -66,6 +66,34 @@ def test_what_can_not_be_submitted_is_named_beside_its_field(submitter, fields, 
     assert not AuditEntry.objects.exists()
 
 
+# ---- Cancel one
+
+
+def test_one_command_of_a_running_list_is_cancelled_and_its_page_says_so(submitter):
+    running_list("1_0", "2_0")
+    where = "project=default&id=1_0"
+    assert (
+        "goes on with the other commands of its list"
+        in submitter.get(f"/console/commands/cancel?{where}").content.decode()
+    )
+    answer = submitter.post("/console/commands/cancel", {"project": "default", "id": "1_0", "reason": "wrong file"})
+    assert (answer.status_code, answer["Location"]) == (302, f"/console/commands/command?{where}")
+    page = submitter.get(answer["Location"]).content.decode()
+    assert "This command was cancelled before it ended" in page
+    assert "Cancel…" not in page
+    assert "Cancel…" in submitter.get("/console/commands/command?project=default&id=2_0").content.decode()
+    [entry] = AuditEntry.objects.all()
+    assert (entry.actor, entry.action, entry.reason, entry.done) == ("suse", "cancel", "wrong file", 1)
+
+
+def test_what_has_ended_is_not_cancelled(submitter):
+    completed("1_0")
+    answer = submitter.post("/console/commands/cancel", {"project": "default", "id": "1_0"})
+    assert (answer.status_code, "Nothing to cancel" in answer.content.decode()) == (422, True)
+    assert submitter.get("/console/commands/cancel?project=default&id=9_0").status_code == 404
+    assert not AuditEntry.objects.exists()
+
+
 # ---- Many at once
 
 

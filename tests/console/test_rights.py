@@ -47,6 +47,7 @@ CALLS = {
     "command_output": ("GET", PAYLOADS, {"project": "default", "id": "2_0", "stream": "out"}),
     "submit_commands": ("POST", SUBMITTERS, {"project": "default", "lines": "true"}),
     "reopen_list": ("POST", SUBMITTERS, {}),
+    "cancel_command": ("POST", SUBMITTERS, {"project": "default", "id": "1_0"}),
     "confirm_commands": ("GET", SUBMITTERS, {"verb": "archive", **COMMANDS}),
     "retry_commands": ("POST", SUBMITTERS, COMMANDS),
     "stash_commands": ("POST", SUBMITTERS, COMMANDS),
@@ -114,7 +115,7 @@ ASKS_FIRST = {
     "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
     "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
     "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
-    "reopen_list", "set_limit", "remove_limit", "delete_batch",
+    "reopen_list", "cancel_command", "set_limit", "remove_limit", "delete_batch",
 }  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def task(settings) -> Task:
     make_user("kim", "viewer")
     add("reports")
     succeeded(queue="mail")
-    running_list("1_0")
+    running_list("1_0", "3_0")
     Task.objects.set_limits("reports", running=1)
     Task.objects.create_batch(owner=1, hold=True)
     completed("2_0")
