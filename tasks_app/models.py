@@ -465,6 +465,7 @@ class Batch(models.Model):
     objects = BatchQuerySet.as_manager()
 
     class Meta:
+        verbose_name_plural = "batches"
         indexes = [
             models.Index(fields=["mark"], name="batch_mark"),
             models.Index(fields=["parent", "id"], name="batch_parent", condition=~models.Q(parent=0)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django import forms
@@ -10,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from taskstore.types.batches import plan_in
 from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.policy import actor_of
@@ -30,6 +30,10 @@ class BatchForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Batch
         fields = ("hold",)
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["hold"] = bool(self.instance.hold)
+
     def clean_hold(self) -> bool:
         hold: bool = self.cleaned_data["hold"]
         if hold and not self.instance.hold:
@@ -47,6 +51,17 @@ def number(name: str) -> Any:
     return shown
 
 
+def planned(name: str) -> Any:
+    """Return a column with what a plan of the batch adds."""
+
+    @admin.display(description=name.replace("_", " "), empty_value="nothing")
+    def shown(_: admin.ModelAdmin[Batch], batch: Batch) -> str | None:
+        plan = plan_in(getattr(batch, name))
+        return plan.in_words if plan else None
+
+    return shown
+
+
 @admin.register(Batch)
 class BatchAdmin(OperatedAdmin):
     form = BatchForm
@@ -56,16 +71,20 @@ class BatchAdmin(OperatedAdmin):
     show_full_result_count = False
     created = moment("created_at_ms", "created")
     total, are_open, failed, ended = map(number, NUMBERS.values())
-    readonly_fields = ("id", "name", "state", *NUMBERS, "parent", "children", "created", "closed", "then", "on_failure")
+    closed = moment("closed_at_ms", "closed")
+    adds_then, adds_on_failure = planned("then"), planned("on_failure")
+    readonly_fields = (
+        "id", "name", "state", *NUMBERS, "upper", "children", "created", "closed", "adds_then", "adds_on_failure",
+    )  # fmt: skip
     fields = (*readonly_fields, "hold", "reason")
 
     @admin.display
     def state(self, batch: Batch) -> str:
         return batch.told().state
 
-    @admin.display
-    def closed(self, batch: Batch) -> datetime | None:
-        return datetime.fromtimestamp(batch.closed_at_ms / 1_000, UTC) if batch.closed_at_ms else None
+    @admin.display(description="parent")
+    def upper(self, batch: Batch) -> int | None:
+        return batch.parent or None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = Batch.objects.counted()

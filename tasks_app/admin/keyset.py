@@ -13,6 +13,8 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
+from django.utils.formats import localize
+from django.utils.timezone import localtime
 
 from taskstore.errors import InvalidInput
 from taskstore.types.scalars import whole
@@ -118,6 +120,12 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
 
 
-def moment(field: str, title: str) -> Callable[[Any, Any], datetime]:
-    """Return a column with the time that a field has in milliseconds."""
-    return admin.display(description=title)(lambda _, row: datetime.fromtimestamp(getattr(row, field) / 1000, UTC))
+def moment(field: str, title: str) -> Callable[[Any, Any], str]:
+    """Return a column with the time that a field has in milliseconds; 0 stands for none."""
+
+    @admin.display(description=title)
+    def shown(_: object, row: Any) -> str:
+        at_ms = getattr(row, field)
+        return localize(localtime(datetime.fromtimestamp(at_ms / 1_000, UTC))) if at_ms else "-"
+
+    return shown

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 
-from taskstore.types.batches import Batch, BatchesRequest, Plan, plan_in
+from taskstore.types.batches import Batch, BatchesRequest, plan_in
 
 from ..access.policy import Action, may
 from ..bulk.starting import delete_batch
@@ -141,16 +141,10 @@ def tree_of(batch_id: int) -> list[Node]:
         if told.closed_at_ms is None and not told.deleted:
             for word, text in (("then", row.then), ("on failure", "" if row.has_failed else row.on_failure)):
                 if plan := plan_in(text):
-                    shown = f"{word}: {_in_words(plan)}"
+                    shown = f"{word}: {plan.in_words}"
                     nodes.append(Node(place=len(nodes), depth=depth + 1, upper=place, text=_short(shown)))
         waiting += [(child, depth + 1, place) for child in reversed(within[number])]
     return nodes
-
-
-def _in_words(plan: Plan) -> str:
-    groups = sorted({add.group for add in plan.adds})
-    number = f"{len(plan.adds)} tasks in " if len(plan.adds) > 1 else ""
-    return f"{number}{', '.join(groups)}{', and more' if plan.then else ''}"
 
 
 def _short(text: str) -> str:

@@ -347,13 +347,14 @@ batches = [
             ("on_failure", models.TextField(default="")),
         ],
         options={
+            "verbose_name_plural": "batches",
             "indexes": [
                 models.Index(fields=["mark"], name="batch_mark"),
                 models.Index(
                     fields=["parent", "id"], name="batch_parent", condition=models.Q(("parent", 0), _negated=True)
                 ),
                 models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
-            ]
+            ],
         },
     ),
     migrations.CreateModel(

@@ -43,6 +43,12 @@ class Plan:
         """Return the plans within this one, with their names."""
         return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
 
+    @property
+    def in_words(self) -> str:
+        groups = sorted({add.group for add in self.adds})
+        number = f"{len(self.adds)} tasks in " if len(self.adds) > 1 else ""
+        return f"{number}{', '.join(groups)}{', and more' if self.then else ''}"
+
     def every_add(self, path: str) -> Iterator[tuple[str, NewTask]]:
         """Yield all tasks of the plan, with their paths below this one."""
         waiting = [(path, self)]

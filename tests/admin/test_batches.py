@@ -1,5 +1,7 @@
 """Batches in Django's admin."""
 
+import re
+
 import pytest
 
 from tasks_app.models import AuditEntry, Task
@@ -26,6 +28,15 @@ def test_a_held_batch_is_released_with_a_reason_and_not_held_again(operator):
     assert AuditEntry.objects.latest("id").reason == "all are there"
     assert "closed" in operator.get(page).content.decode()
     assert "can&#x27;t be held again" in operator.post(page, {"hold": "on"}).content.decode()
+
+
+def test_a_batch_that_is_not_held_says_so_and_shows_what_it_adds(operator):
+    batch, _ = Task.objects.create_batch(
+        owner=1, adds=[NewTask(group="pages")], then=[NewTask(group="bind"), NewTask(group="sell")]
+    )
+    page = operator.get(f"{BATCHES}{batch.id}/change/").content.decode()
+    assert "2 tasks in bind, sell" in page
+    assert not re.search('name="hold"[^>]* checked', page)
 
 
 def test_deleted_batches_add_nothing(operator):
