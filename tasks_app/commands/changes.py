@@ -31,7 +31,7 @@ from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
-from ..core.operations import Commit, GroupScope, ResendKey
+from ..core.operations import BatchStep, Commit, GroupScope, ResendKey, Step
 from ..core.portions import by_halves, portions
 from ..core.validation import task_ids
 from ..database import atomic
@@ -236,12 +236,19 @@ def submit(
 
 def submission_of(asked: SubmitRequest, scope: GroupScope, key: ResendKey | None) -> Commit:
     """Return the commit of a request. What comes then may be started at any time. Raises InvalidInput."""
-
+    then = _later(asked.project, asked.then, CommandStatus.NEW)
+    if asked.after:
+        later = _later(asked.project, asked.commands, asked.status)
+        return Commit(key=key, owner=asked.clientid, scope=scope, batch=BatchStep(asked.after, Step.ADD_LATER, later))
     adds = _tasks_of(asked.project, asked.commands, asked.status, asked.batch)
-    later = [replace(each, until=each.until or LATEST_MS // 1_000) for each in asked.then]
-    then = _tasks_of(asked.project, later, CommandStatus.NEW) if later else ()
     batch = NewBatch(then=plan_of(then), hold=asked.hold, mark=uuid4().hex) if then or asked.hold else None
     return Commit(key=key, owner=asked.clientid, adds=tuple(adds), scope=scope, batch=batch)
+
+
+def _later(project: str, submissions: Sequence[Submission], status: CommandStatus) -> tuple[NewTask, ...]:
+    """Return the tasks of commands that a batch adds."""
+    at_any_time = [replace(each, until=each.until or LATEST_MS // 1_000) for each in submissions]
+    return tuple(_tasks_of(project, at_any_time, status)) if at_any_time else ()
 
 
 def _tasks_of(

@@ -8,10 +8,10 @@ section 9.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from taskstore.types.batches import AFTER_BATCH, NewBatch, Plan
+from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, NewBatch, Plan
 from taskstore.types.tasks import Change, NewTask, Standing, holds_results, standing_of
 
 from .operations import BatchStep, Commit, Effect, GroupScope, Step, TaskRecord
@@ -53,6 +53,7 @@ class Batch:
     made: NewBatch | None = None  # It is new.
     more: list[int] = field(default_factory=lambda: [0, 0, 0])  # What this transaction adds to the counts.
     is_changed: bool = False  # Beyond its counts.
+    adds_more: bool = False  # Its `then` is another.
 
     def move(self, before: Phase | None, after: Phase) -> None:
         """Count a member that is in another phase now; it is new if it was in none."""
@@ -94,8 +95,19 @@ class Batches:
         for path, batch_id in named:
             if batch_id and (why := self._why_closed(batch_id, commit.scope)):
                 yield f"{path}: {why}"
-        if isinstance(commit.batch, BatchStep) and not self._find(commit.batch.id, commit.scope):
-            yield f"batch {commit.batch.id} does not exist"
+        if isinstance(commit.batch, BatchStep):
+            yield from self._why_not(commit.batch, commit.scope)
+
+    def _why_not(self, change: BatchStep, scope: GroupScope) -> Iterator[str]:
+        batch = self._find(change.id, scope)
+        if batch is None:
+            yield f"batch {change.id} does not exist"
+        elif change.step is Step.ADD_LATER:
+            number = len(change.adds) + (len(batch.then.adds) if batch.then and not batch.closed_at_ms else 0)
+            if batch.refuses:
+                yield self._why_closed(batch.id, scope)
+            elif number > MOST_PLANNED:
+                yield f"batch {batch.id} may add at most {MOST_PLANNED} tasks when it closes, not {number}"
 
     def _find(self, batch_id: int, scope: GroupScope) -> Batch | None:
         batch = self._batches.get(batch_id)
@@ -111,7 +123,7 @@ class Batches:
 
     def follow(self, commit: Commit, effect: Effect, now_ms: int, planned: Draft) -> Effect:
         """Note what becomes of members. Returns the effect with what batches add; members that leave are no longer."""
-        drafts = list(effect.drafts)
+        drafts, added = list(effect.drafts), list[TaskRecord]()
         touched: dict[int, Batch] = {}
         failing: set[int] = set()
         replacing = {removal.successor for removal in effect.removals}
@@ -123,7 +135,7 @@ class Batches:
             ]
         if isinstance(commit.batch, BatchStep):
             changed = touched[commit.batch.id] = self._batches[commit.batch.id]
-            self._step(changed, commit.batch.step)
+            added += self._step(changed, commit.batch, planned)
         for task, _, place in effect.removals:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:
@@ -148,7 +160,7 @@ class Batches:
             joined.move(Phase.ENDED if new.origin else None, phase_of(new))
             joined.groups |= {new.group}
             touched[joined.id] = joined
-        added = self._settle(touched, failing, now_ms, planned)
+        added += self._settle(touched, failing, now_ms, planned)
         if not added and drafts == [*effect.drafts]:
             return effect
         return effect._replace(drafts=(*drafts, *added), made=len(added))
@@ -170,9 +182,10 @@ class Batches:
             parent.is_changed = True
         return batch
 
-    def _step(self, batch: Batch, step: Step) -> None:
+    def _step(self, batch: Batch, change: BatchStep, planned: Draft) -> list[TaskRecord]:
+        """Change a batch. Returns what is added because it has closed already."""
         batch.is_changed = True
-        match step:
+        match change.step:
             case Step.RELEASE:
                 batch.hold = False
             case Step.DELETE:
@@ -182,6 +195,13 @@ class Batches:
                     parent.children += 1
                     parent.is_changed = True
                 batch.refuses, batch.closed_at_ms = False, 0
+            case Step.ADD_LATER if batch.closed_at_ms:
+                return self._add(Plan(change.adds), batch, planned)
+            case Step.ADD_LATER:
+                now = batch.then or Plan(())
+                batch.then, batch.adds_more = replace(now, adds=(*now.adds, *change.adds)), True
+                batch.groups |= {add.group for add in change.adds}
+        return []
 
     def _settle(self, touched: dict[int, Batch], failing: set[int], now_ms: int, planned: Draft) -> list[TaskRecord]:
         """Close what has nothing left to wait for, children first. Returns what is added."""

@@ -7,7 +7,7 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -84,6 +84,7 @@ class Step(Enum):
     RELEASE = "release"
     DELETE = "delete"  # Take no more tasks, and add nothing at the end.
     REOPEN = "reopen"
+    ADD_LATER = "add later"  # Add tasks when it has closed; now if it has.
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,12 @@ class BatchStep:
 
     id: int
     step: Step
+    adds: tuple[NewTask, ...] = ()  # For ADD_LATER.
+
+    @property
+    def planned(self) -> Iterator[tuple[str, NewTask]]:
+        """Yield these tasks, with their paths."""
+        yield from ((f"then[{place}]", add) for place, add in enumerate(self.adds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ def _named_groups(operation: Operation) -> Iterator[str]:
         yield from () if isinstance(operation, Query) and operation.only_reads else operation.groups
         return
     yield from (add.group for add in operation.adds)
-    if isinstance(operation.batch, NewBatch):
+    if operation.batch:
         yield from (add.group for _, add in operation.batch.planned)
     yield from (change.group or "" for change in operation.updates)
 
@@ -108,7 +108,7 @@ def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | C
         for place, item in enumerate(items):
             if not _is_surely_right(item, limits):
                 yield f"{kind}[{place}]", item
-    if isinstance(commit.batch, NewBatch):
+    if commit.batch:
         yield from ((path, add) for path, add in commit.batch.planned if not _is_surely_right(add, limits))
 
 

@@ -46,6 +46,7 @@ class Demand:
     failing: set[int] = field(default_factory=set)  # Of which members may fail.
     named: set[int] = field(default_factory=set)  # That take new members.
     changed: set[int] = field(default_factory=set)  # That change otherwise.
+    adding: set[int] = field(default_factory=set)  # Of which more is added when they have closed, or now.
     new: int = 0  # How many batches may be made, at most.
 
     @property
@@ -64,6 +65,7 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
             demand.named.update(add.batch for add in commit.adds if add.batch)
             if isinstance(commit.batch, BatchStep):
                 demand.changed.add(commit.batch.id)
+                demand.adding.update([commit.batch.id] if commit.batch.adds else [])
             elif commit.batch:
                 demand.new += 1 + sum(plan.is_batch for _, plan in commit.batch.parts)
                 demand.changed.update({commit.batch.parent} - {0})
@@ -102,8 +104,8 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     if len(guesses) > MOST_KNOWN:
         guesses.clear()
     firing = [batch for batch in found.values() if batch.is_exact and (batch.then or batch.on_failure)]
-    firing = [batch for batch in firing if _may_end(batch, demand)]
-    if firing and dialect.serves_many:
+    firing = [batch for batch in firing if _may_end(batch, demand) or batch.id in demand.adding]
+    if (firing or demand.adding) and dialect.serves_many:
         seen.ids = None  # There are more drafts than ids were drawn for.
     if firing:
         sql = f'SELECT id, "then", on_failure FROM tasks_app_batch WHERE {dialect.is_listed}'
@@ -203,6 +205,9 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
         elif batch.is_changed:
             sets = ", ".join(f"{name} = %s" for name in CHANGED)
             yield Statement(f"UPDATE tasks_app_batch SET {sets} WHERE id = %s", [*changed, batch.id])
+            if batch.adds_more:
+                then = [text_of(batch.then), batch.id]
+                yield Statement('UPDATE tasks_app_batch SET "then" = %s WHERE id = %s', then)
         if any(batch.more):
             counts.append((batch.id, 0 if batch.is_exact else random.randrange(PARTS), *batch.more))
         groups += [(batch.id, group) for group in sorted(batch.groups - batch.known_groups)]

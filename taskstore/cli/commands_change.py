@@ -376,6 +376,9 @@ def seconds(text: str) -> int:
 @click.option("--stashed", is_flag=True, help="Don't run them until `commands unstash`.")
 @click.option("--then", multiple=True, metavar="LINE", help="A command to submit once when all these have succeeded.")
 @click.option("--batch", type=parameter_types.ID, default=None, metavar="ID", help="An open batch that they join.")
+@click.option(
+    "--after", type=parameter_types.ID, default=None, metavar="ID", help="A batch after which to submit them."
+)
 def submit(
     session: Session,
     /,
@@ -386,6 +389,7 @@ def submit(
     stashed: bool,
     then: Sequence[str],
     batch: int | None,
+    after: int | None,
     **how: Any,
 ) -> None:
     """Submit each LINE as a shell command for the workers of the project; - reads lines from standard input.
@@ -399,11 +403,15 @@ def submit(
         raise click.UsageError("give either LINEs or --file FILE, with - for standard input")
     if lines and from_line > 1:
         raise click.UsageError("--from-line needs --file FILE, or - for standard input")
-    if then and batch:
-        raise click.UsageError("give either --then or --batch")
-    kept = {"stashed": stashed, "then": then, "batch": batch or 0}
+    if sum(map(bool, (then, batch, after))) > 1:
+        raise click.UsageError("give only one of --then, --batch and --after")
+    kept = {"stashed": stashed, "then": then, "batch": batch or 0, "after": after or 0}
     if file is None:
-        tell_submitted(session, project, submitted(session, project, enumerate(lines, 1), kept, how))
+        made = submitted(session, project, enumerate(lines, 1), kept, how)
+        if after:
+            tell_later(session, len(lines), project, after)
+        else:
+            tell_submitted(session, project, made)
     else:
         submit_file(session, file, from_line, project, kept, how)
 
@@ -421,17 +429,22 @@ def submit_file(
             begin = first + from_line - 1
             so_far = f"{number(count)} commands were submitted; continue with --from-line {begin}"
             with telling(session, count, so_far):
-                newest = submitted(session, project, numbered(piece, begin), {**kept, "hold": bool(kept["then"])}, how)
-            kept = {"stashed": kept["stashed"], "then": (), "batch": newest[-1].batch}
-            count += len(newest)
+                given = list(numbered(piece, begin))
+                newest = submitted(session, project, given, {**kept, "hold": bool(kept["then"])}, how)
+            if newest:
+                kept |= {"then": (), "batch": newest[-1].batch}
+            count += len(given)
             progress.update(bar, completed=count)
             session.tell(map(as_json, newest))
     if count == 0:
         raise click.UsageError("the file must have at least one line that is neither blank nor begins with #")
     if has_more:
         session.store.batches.release(newest[-1].batch)
-    session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
-    tell_batch(session, newest)
+    if kept["after"]:
+        tell_later(session, count, project, kept["after"])
+    else:
+        session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
+        tell_batch(session, newest)
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
@@ -466,6 +479,10 @@ def tell_submitted(session: Session, project: str, made: Sequence[CommandSeen]) 
     for each in made:
         session.say(f"submitted command {each.id} to project {project}")
     tell_batch(session, made)
+
+
+def tell_later(session: Session, count: int, project: str, after: int) -> None:
+    session.say(f"project {project} gets {number(count)} commands once batch {after} has closed")
 
 
 def tell_batch(session: Session, made: Sequence[CommandSeen]) -> None:

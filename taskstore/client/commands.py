@@ -40,13 +40,15 @@ class CommandVerbs(AnyPart):
         then: Iterable[str | Submission] = (),
         hold: bool = False,
         batch: int = 0,
+        after: int = 0,
     ) -> Call[Commanded]:
         """Submit up to 1 000 command lines, all or none, and return them in the same order.
 
         `stashed`: hold them back until `unstash`. `then`: command lines to submit once when these have succeeded; these
         are a batch, whose id each has as its `batch`. `hold`: that batch stays open until it is released, so that more
-        commands can join it as their `batch`. Raises InvalidInput, which names fields such as `commands[3].cmd`;
-        CommitRefused if `batch` is not open.
+        commands can join it as their `batch`. `after`: the id of a batch; they are submitted once it has closed, or now
+        if it has, and none is returned. Raises InvalidInput, which names fields such as `commands[3].cmd`;
+        CommitRefused if `batch` is not open, or `after` does not exist.
         """
         asked = SubmitRequest(
             project=project,
@@ -56,6 +58,7 @@ class CommandVerbs(AnyPart):
             then=_lines("then", then),
             hold=hold,
             batch=batch,
+            after=after,
         )
         return Call.of(endpoints.SUBMIT_COMMANDS, asked, read=_submitted)
 

@@ -252,6 +252,9 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
     ] = ()
     hold: Annotated[bool, Meta(description="Keep the new batch open until it is released.")] = False
     batch: Annotated[Int64, Meta(description="The id of an open batch for the commands to join.")] = 0
+    after: Annotated[
+        Int64, Meta(description="The id of a batch: submit the commands when it has closed, now if it has.")
+    ] = 0
     clientid: Int64 = 0
     key: Key = ""
 
@@ -264,6 +267,8 @@ class SubmitRequest(AskedOperation, frozen=True, kw_only=True):
         yield from wrong_submissions(self.then, "then", least=0)
         if self.batch and (self.then or self.hold):
             yield "batch", sentences.not_together("then", "hold")
+        if self.after and (self.then or self.hold or self.batch):
+            yield "after", sentences.not_together("then", "hold", "batch")
 
 
 class ListsRequest(Asked, frozen=True):

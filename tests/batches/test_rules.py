@@ -2,7 +2,7 @@
 
 import pytest
 
-from tasks_app.core.operations import EVERY_GROUP, GroupScope, Step
+from tasks_app.core.operations import EVERY_GROUP, BatchStep, Commit, GroupScope, Step
 from tasks_app.models import Batch, Task
 from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.batches import Plan
@@ -35,6 +35,20 @@ def made(adds=1, **more):
 
 def names():
     return sorted(Task.objects.values_list("group", flat=True))
+
+
+def test_more_is_added_when_it_closes_and_at_once_when_it_has_closed():
+    def add_later(group):
+        Task.objects.perform(Commit(owner=ANN, batch=BatchStep(batch.id, Step.ADD_LATER, (new(group),))))
+
+    batch, [task] = made(then=new("a"))
+    add_later("b")
+    add_later("c")
+    assert names() == ["work"]
+    commit(deletes=[task.id])
+    assert names() == ["a", "b", "c"]
+    add_later("d")
+    assert names() == ["a", "b", "c", "d"]
 
 
 def test_the_last_end_adds_what_comes_then():

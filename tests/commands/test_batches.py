@@ -5,7 +5,9 @@ import time
 import pytest
 
 from tasks_app.commands.bundling import look_after
+from taskstore.errors import CommitRefused, InvalidInput
 from taskstore.types.command_record import CommandStatus
+from taskstore.types.tasks import NewTask
 
 from .projects import NAME
 
@@ -65,3 +67,31 @@ def test_more_commands_join_a_batch_that_is_held(project, work_off, tmp_path):
     project.store.batches.release(made[0].batch)
     assert batch_of(project, made).state == "open"
     work_off((tmp_path / "then").exists)
+
+
+def test_commands_after_a_batch_are_submitted_when_it_closes_or_at_once_when_it_has(project, work_off, tmp_path):
+    store = project.store
+    batch = store.batches.create("scan", [NewTask(group="pages")], then=NewTask(group="bind")).batch
+    for name in ("one", "other"):
+        assert store.commands.submit(NAME, [f"touch {tmp_path}/{name}"], after=batch.id) == []
+    assert ended(project, CommandStatus.NEW) == []
+    store.delete(*store.claim("pages"))
+    assert len(ended(project, CommandStatus.NEW)) == 2
+    assert len(list(store.group("bind"))) == 1
+    store.commands.submit(NAME, [f"touch {tmp_path}/late"], after=batch.id)
+    work_off(lambda: len(ended(project, CommandStatus.COMPLETED)) == 3)
+    assert {path.name for path in tmp_path.iterdir()} >= {"one", "other", "late"}
+
+
+def test_commands_after_a_batch_that_is_not_there_or_is_full_are_refused(project):
+    store = project.store
+    with pytest.raises(CommitRefused, match="batch 99 does not exist"):
+        store.commands.submit(NAME, ["true"], after=99)
+    with pytest.raises(InvalidInput, match="must not be given together"):
+        store.commands.submit(NAME, ["true"], after=99, batch=1)
+    batch = store.batches.create(hold=True).batch
+    store.commands.submit(NAME, ["true"] * 1_000, after=batch.id)
+    with pytest.raises(CommitRefused, match="may add at most 1000 tasks when it closes, not 1001"):
+        store.commands.submit(NAME, ["true"], after=batch.id)
+    store.batches.release(batch.id)
+    assert len(ended(project, CommandStatus.NEW)) == 1_000
