@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -10,13 +11,13 @@ from typing import Any, Self
 from django.db import connections
 
 from taskstore.errors import InvalidInput
-from taskstore.types.tasks import FAILED_FROM, State
+from taskstore.types.tasks import FAILED_FROM, Standing, State, standing_of
 
 from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
-from ..models import BulkOperation, Task
+from ..models import Batch, BulkOperation, Task
 from ..reading.pages import Cursor
 from ..reading.search.conditions import (
     EVERYTHING,
@@ -33,6 +34,7 @@ from ..reading.search.grammar import Key, Term, parse
 from .actions import Action, Requeue, target_of
 
 SAMPLES = 3
+MOST_BATCHES = 1_000  # Of which a preview says whether they close.
 COUNTING_S = 10.0  # A person waits for the number.
 
 
@@ -151,6 +153,7 @@ class Preview:
     targets: Sequence[Target] = ()  # Of a requeue, the largest first.
     dead_letters: int = 0  # Tasks that a requeue would return to the group in which they failed.
     ended: int = 0  # Ended commands that are not claimed, which a requeue would skip.
+    closes: Sequence[int] = ()  # The batches that close when all these tasks are deleted.
 
     @property
     def claimed(self) -> int:
@@ -236,7 +239,35 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
         targets=found_targets.sorted,
         dead_letters=found_targets.dead_letters,
         ended=found_targets.ended,
+        closes=_closing(found, selection.scope, dialect) if action and action.ends_tasks else (),
     )
+
+
+def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[int]:
+    """Return the batches that wait for nothing but these tasks."""
+    waits_for: defaultdict[int, Counter[Standing]] = defaultdict(Counter)
+    for batch, group, failed_from, number in _rows(
+        f"""
+        SELECT batch, "group", failed_from, count(*) FROM (
+            SELECT batch, "group", {dialect.label(FAILED_FROM)} AS failed_from
+            FROM tasks_app_task AS found WHERE {found.sql} AND batch <> 0
+        ) AS members
+        GROUP BY batch, "group", failed_from
+        """,  # noqa: S608 - all words are ours
+        found,
+        dialect.using,
+    ):
+        standing = standing_of(group, "", {FAILED_FROM: failed_from} if failed_from else {})
+        waits_for[batch][standing] += number
+    named = sorted(waits_for)[:MOST_BATCHES]
+    waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open()
+    batches = [each.told() for each in waiting.filter(pk__in=named, children=0, hold=0, refuses=0).order_by("pk")]
+    return [
+        batch.id
+        for batch in batches
+        if batch.open == waits_for[batch.id][Standing.OPEN]
+        and (batch.failed_ends or batch.failed == waits_for[batch.id][Standing.FAILED])
+    ]
 
 
 class _Targets:

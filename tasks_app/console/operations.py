@@ -282,6 +282,8 @@ def plan_of(action: BulkAction, preview: Preview, asked: QueryDict) -> dict[str,
         "button_with_claimed": _button(action.words, preview, affected + preview.claimed),
         "some_targets": preview.targets[:MOST_TARGETS],
         "more_targets": len(preview.targets[MOST_TARGETS:]),
+        "closes": preview.closes[:MOST_TARGETS],
+        "closes_more": len(preview.closes[MOST_TARGETS:]),
         "missing": 0 if selection.ids is None else len(selection.ids) - preview.count,  # They no longer exist.
         "by_state": [(state, count) for state, count in preview.by_state.items() if count],
         "samples": rows_of(preview.samples, selection.as_of_ms),

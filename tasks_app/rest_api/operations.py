@@ -64,6 +64,7 @@ def preview_answer(action: verbs.Action, seen: verbs.Preview) -> PreviewAnswer:
         as_of=seen.selection.as_of_ms,
         to_type=verbs.to_type(action.words, seen),
         targets=targets if action.makes_available else None,
+        closes=tuple(seen.closes),
         ended=seen.ended if action.makes_available else None,
     )
 

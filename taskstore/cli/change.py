@@ -166,6 +166,10 @@ def question(
         yield "available in", f"{number(len(others))} more groups ({number(sum(target.count for target in others))})"
     if seen.ended:
         yield "  ended", f"{number(seen.ended)} commands: they are skipped; retry them in their project"
+    if seen.closes:
+        more = len(seen.closes) - MOST_TARGETS
+        named = ", ".join(map(str, seen.closes[:MOST_TARGETS])) + (f" and {number(more)} more" if more > 0 else "")
+        yield "closes", f"batches {named}: what they add then is added"
     yield "for example", ", ".join(map(str, seen.samples))
     yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 

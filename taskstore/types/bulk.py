@@ -322,6 +322,9 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: Annotated[
         tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
     ] = None
+    closes: Annotated[
+        Ids, Meta(description="Of a purge or a cancel: the batches that close when none of these tasks is skipped.")
+    ] = ()
     ended: Annotated[int | None, Meta(description="For a requeue only: finished commands, which it skips.")] = None
 
 
