@@ -14,6 +14,7 @@ from tasks_app.live.consumer import Word
 from tasks_app.models import Scope, Task
 from taskstore.types.command_record import Output
 from taskstore.types.job_record import JobError
+from taskstore.types.tasks import NewTask
 from taskstore_project.asgi import application
 
 from .admin import test_rights as admin
@@ -58,6 +59,7 @@ def task(db) -> Task:
     running_list("1_0", cmd=CANARY)
     completed("2_0", out=Output.of(CANARY.encode()))
     failed(queue="mail", args=[CANARY], error=JobError(type="KeyError", traceback=CANARY))
+    Task.objects.create_batch(owner=1, hold=True, then=NewTask(group="mail", data=data))
     make_user("kim", "viewer")
     tokens.create("mailer", Scope.READ)
     return add("mail", data=data)

@@ -50,7 +50,9 @@ def test_it_says_what_is_added_when_and_what_was_last(viewer, clock):
     answer = viewer.get("/console/schedules")
     assert "digest task in mail on At the start of every hour @hourly" in text(answer)
     assert f'<a href="/console/task/{task.origin}" aria-label="Last task of digest">' in answer.content.decode()
-    assert "5 s ago in 59 min" in text(answer)
+    assert "5 s ago all in 59 min" in text(answer)
+    [address] = re.findall('href="([^"]*)"[^>]*aria-label="All tasks of digest"', answer.content.decode())
+    assert address == "/console/search?q=label.schedule%3Adigest"
 
 
 def test_it_shows_a_viewer_neither_data_nor_arguments_nor_actions(viewer, clock):
