@@ -169,7 +169,7 @@ def question(
     if seen.closes:
         more = len(seen.closes) - MOST_TARGETS
         named = ", ".join(map(str, seen.closes[:MOST_TARGETS])) + (f" and {number(more)} more" if more > 0 else "")
-        yield "closes", f"batches {named}: what they add then is added"
+        yield "closes", f"{'batch' if len(seen.closes) == 1 else 'batches'} {named}: what they add then is added"
     yield "for example", ", ".join(map(str, seen.samples))
     yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 

@@ -38,6 +38,7 @@ from ..types.command_record import (
 from ..types.commands import ChangedCommands, CommandSeen, CommandWhole, Submission
 from ..types.scalars import MOST_UNIQUE_FOR_MS
 from ..types.tasks import NewTask, Task, holds_results
+from ..units import counted
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms, telling
 from .files import MOST_LINES, counts, import_piece, pieces, without_mark
@@ -482,7 +483,7 @@ def tell_submitted(session: Session, project: str, made: Sequence[CommandSeen]) 
 
 
 def tell_later(session: Session, count: int, project: str, after: int) -> None:
-    session.say(f"project {project} gets {number(count)} commands once batch {after} has closed")
+    session.say(f"project {project} gets {counted(count, 'command')} once batch {after} has closed")
 
 
 def tell_batch(session: Session, made: Sequence[CommandSeen]) -> None:
