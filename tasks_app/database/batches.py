@@ -72,6 +72,17 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
     return demand
 
 
+def _name_any(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) -> bool:
+    """Return whether the operations name a batch or a member of one; this is asked in every transaction."""
+    for task in named.values():
+        if task.batch:
+            return True
+    for commit in operations:
+        if isinstance(commit, Commit) and (commit.batch or (commit.adds and any(add.batch for add in commit.adds))):
+            return True
+    return False
+
+
 def concern(operation: Operation, named: Mapping[int, TaskRecord]) -> set[int]:
     """Return the batches that an operation may change."""
     return demand_of([operation], named).ids
@@ -79,6 +90,8 @@ def concern(operation: Operation, named: Mapping[int, TaskRecord]) -> set[int]:
 
 def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> Steps[None]:
     """Lock and read the batches that the operations may change, and the parents that may close with them."""
+    if not _name_any(operations, seen.named):
+        return
     demand = demand_of(operations, seen.named)
     if not (demand.ids or demand.new):
         return

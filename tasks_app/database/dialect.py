@@ -299,10 +299,10 @@ class Dialect(ABC):
         """Lock and read those of the tasks that nobody else has locked."""
 
     @abstractmethod
-    def change_limits(self, *, waits: bool) -> Statement:
-        """Announce other limits. One row: whether no other transaction uses the former ones any more.
+    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
+        """Announce other limits, once no other transaction uses the former ones any more.
 
-        `waits`: for a second, during which others have to wait, too; it fails if that is not enough.
+        Transactions that begin meanwhile wait, too. It fails if `wait_ms` is not enough.
         """
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """The limits of groups (core/limits.py) in a transaction: read, applied to claims, and changed.
 
 Every transaction reads the number of changes of limits together with the time, without another trip to the database.
-The limits stay in memory until that number changes. On PostgreSQL each transaction holds a shared lock; a change of
-limits waits for it, so that every commit is decided with the limits that apply to it.
+The limits stay in memory until that number changes. On PostgreSQL each transaction shares a lock of a table; a change
+of limits waits for it, so that every commit is decided with the limits that apply to it.
 
 For tasks of groups with limits the store writes rows of LimitedTask. Claims from such a group take a lock of the group
 until the transaction ends: they are decided one after the other, across processes.
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 COLUMNS = GroupLimit._fields
 LOOK_EVERY_S = 0.02
-TRIES = 10  # To lock what another process has locked, before it waits, or claims are put off.
+TRIES = 10  # To lock what another process has locked, before claims are put off.
+WAITS_MS = (*[20] * 10, 1_000)  # For those that use the former limits. The last one holds up everybody else for long.
 MOST_VALUES = 1_000  # Of a label that one query looks at.
 
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
@@ -289,15 +290,16 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
 
 def announce_change(dialect: Dialect) -> None:
     """Have every later transaction read the limits again. Waits for those that use the former ones."""
-    for _ in range(TRIES):
-        if dialect.rows(*dialect.change_limits(waits=False)) == [(True,)]:
+    for wait_ms in WAITS_MS:
+        try:
+            with transaction.atomic(using=dialect.using):
+                dialect.send(dialect.change_limits(wait_ms))
             return
-        time.sleep(LOOK_EVERY_S)
-    try:
-        with transaction.atomic(using=dialect.using):
-            dialect.rows(*dialect.change_limits(waits=True))
-    except OperationalError:
-        raise StoreBusy("a long transaction is using the limits: try again later") from None
+        except OperationalError:
+            if not dialect.serves_many:
+                raise
+        time.sleep(LOOK_EVERY_S)  # Those that were waiting go on.
+    raise StoreBusy("a long transaction is using the limits: try again later")
 
 
 def limits_now(dialect: Dialect) -> list[GroupLimit]:

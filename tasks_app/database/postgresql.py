@@ -215,13 +215,13 @@ def _values(columns: Sequence[str], rows: Sequence[Row], array: Array) -> list[A
 
 
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
-LIMITS_LOCK = 0x7A5C_5705  # Shared by every transaction of the store; see limits.py.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
-# An expression: how often limits have been changed. From then on nobody changes them until the transaction ends.
-LIMITS_VERSION = f"""
-    (SELECT CASE WHEN pg_advisory_xact_lock_shared({LIMITS_LOCK})::text IS NOT NULL
-        THEN (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits) END)
+# An expression: how often limits have been changed. From then on nobody changes them until the transaction ends: "FOR
+# KEY SHARE" locks the table, in which it looks at nothing. An advisory lock would cost all transactions more.
+LIMITS_VERSION = """
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits
+    WHERE NOT EXISTS (SELECT FROM tasks_app_log_intact WHERE false FOR KEY SHARE))
 """
 SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
@@ -300,12 +300,12 @@ class PostgreSQL(Candidates):
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
 
-    def change_limits(self, *, waits: bool) -> Statement:
-        lock = "pg_try_advisory_xact_lock(%s)"
-        if waits:
-            lock = "set_config('lock_timeout', '1s', true) = '1s' AND pg_advisory_xact_lock(%s)::text IS NOT NULL"
-        sql = f"SELECT CASE WHEN {lock} THEN nextval('tasks_app_limits') END IS NOT NULL"
-        return Statement(sql, [LIMITS_LOCK])
+    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
+        return [
+            Statement(f"SET LOCAL lock_timeout = {wait_ms}"),
+            Statement("LOCK TABLE tasks_app_log_intact IN EXCLUSIVE MODE"),  # Those that LIMITS_VERSION locks.
+            Statement("SELECT nextval('tasks_app_limits')"),
+        ]
 
     def payload(self, payload: int) -> bytes | None:
         # Differs because libpq's buffers never shrink: they would stay twice as large as the longest data.
@@ -511,7 +511,7 @@ class PostgreSQL(Candidates):
         PostgreSQL empties an unlogged table after a crash, on a promoted standby and
         in a restored copy, and only then: an empty table says that it happened.
         """
-        yield [Statement("LOCK TABLE tasks_app_log_intact IN EXCLUSIVE MODE")]
+        yield [Statement("LOCK TABLE tasks_app_log_intact IN SHARE ROW EXCLUSIVE MODE")]
         [[(is_log_intact,)]] = yield [Statement("SELECT EXISTS (SELECT FROM tasks_app_log_intact)")]
         if not is_log_intact:
             yield [

@@ -120,8 +120,8 @@ class SQLite(Dialect):
     def lock_tasks(self, ids: Iterable[int]) -> Statement:
         return self.tasks_of(ids)
 
-    def change_limits(self, *, waits: bool) -> Statement:
-        return Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits' RETURNING 1")
+    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
+        return [Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits'")]
 
     def jump_ids(self) -> None:
         self._advance_for_certain(ID_JUMP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -97,7 +97,7 @@ class Written:
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
     limited: list[Row] = field(default_factory=list)  # LIMITED_COLUMNS; the last one is the place in drafts.
     unlimited: list[int] = field(default_factory=list)  # Of what was removed: what may be among the limited tasks.
-    slots: Counter[str] = field(default_factory=Counter)  # By group with a limit: how many leases have ended.
+    slots: dict[str, int] = field(default_factory=dict)  # By group with a limit: how many leases have ended.
     next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
     claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
     forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
@@ -175,7 +175,7 @@ def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) 
             written.unlimited.append(task.id)
             successor = None if number is None else effect.drafts[number]
             if task.leased and not (successor and successor.leased and successor.group == task.group):
-                written.slots[task.group] += 1
+                written.slots[task.group] = written.slots.get(task.group, 0) + 1
 
 
 def _note_claims(allowance: Allowance, written: Written) -> None:

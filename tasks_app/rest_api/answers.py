@@ -121,7 +121,8 @@ Body = bytes | AsyncGenerator[bytes]
 async def outcome_of(tasks: Sequence[TaskRecord], before: bytes = b"") -> Body:
     """The answer to a claim or an update; `before`: other members of it."""
     if not is_long(tasks):
-        return encoded(tasks).replace(b"{", b"{" + before, 1)
+        whole = encoded(tasks)
+        return whole.replace(b"{", b"{" + before, 1) if before else whole
     pieces = _outcome(tasks, before)
     if not isinstance(tasks, Told):
         return await in_a_database_thread(lambda: b"".join(pieces))
