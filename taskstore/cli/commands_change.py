@@ -444,7 +444,7 @@ def submit_file(
     if kept["after"]:
         tell_later(session, count, project, kept["after"])
     else:
-        session.say(f"submitted {number(count)} commands to project {project}, the last one as {newest[-1].id}")
+        session.say(f"submitted {counted(count, 'command')} to project {project}, the last one as {newest[-1].id}")
         tell_batch(session, newest)
 
 

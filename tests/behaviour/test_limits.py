@@ -8,10 +8,11 @@ from django.core.management import call_command
 from django.db import connections, transaction
 
 from tasks_app.models import GroupLimit, LimitedTask, RecentClaim, Task
-from taskstore.errors import CommitRefused, InvalidInput
+from taskstore.errors import CommitRefused, InvalidInput, StoreBusy
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask, Order
 
+from .databases import only_postgresql
 from .people import ANN, BOB
 
 
@@ -226,6 +227,30 @@ class TestInPython:
         assert not wrong
         assert 1 <= max(most) <= 3
         assert not LimitedTask.objects.exists()
+
+    @only_postgresql
+    def test_a_change_waits_for_transactions_with_the_former_limits_but_not_for_ever(self):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3)
+        wrong = []
+
+        def change():
+            try:
+                Task.objects.set_limits("mail", running=1)
+            except StoreBusy as busy:
+                wrong.append(str(busy))
+            finally:
+                connections.close_all()
+
+        with transaction.atomic():
+            Task.objects.commit(owner=ANN, adds=[NewTask(group="other")])
+            thread = threading.Thread(target=change)
+            thread.start()
+            thread.join()
+        assert wrong == ["a long transaction is using the limits: try again later"]
+        assert len(claim_all(Task.objects)) == 3
+        change()
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        assert claimed(Task.objects) == []
 
     @pytest.mark.parametrize(
         ("asked", "field"),

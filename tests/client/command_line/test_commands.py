@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tasks_app.commands import make_lists
+from tasks_app.control import batches
 from tasks_app.models import Batch, Scope, Task
 from taskstore.cli import commands_read
 from taskstore.cli.made import all_of
@@ -63,6 +64,17 @@ def test_what_comes_then_waits_for_all_lines_of_a_file(commands, monkeypatch):
     assert Batch.objects.counted().get().told().open == 7
     assert commands("submit", "true", "--batch", str(batch.pk), "--then", "true").code == 2
     assert "batch 99 does not exist" in commands("submit", "true", "--batch", "99").err
+
+
+def test_what_comes_after_a_batch_is_submitted_when_that_has_closed(commands):
+    made, _ = Task.objects.create_batch(owner=1, name="import", hold=True)
+    told = commands("submit", "echo after", "--after", str(made.id))
+    assert told.out == f"project default gets 1 command once batch {made.id} has closed\n"
+    assert commands_in("default", CommandStatus.NEW) == []
+    assert commands("submit", "true", "--after", "99").err.count("batch 99 does not exist") == 1
+    assert commands("submit", "true", "--after", str(made.id), "--then", "true").code == 2
+    batches.release(made.id)
+    assert [each.cmd for each in commands_in("default", CommandStatus.NEW)] == ["echo after"]
 
 
 def test_thousands_go_in_pieces_and_what_is_wrong_is_named_by_its_line(commands):
