@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from msgspec import inspect
 
-from .types.batches import Batch, BatchById, BatchesRequest, BatchMade, BatchPage, BatchRequest, ReasonByBatch
+from .types.batches import Batch, BatchesRequest, BatchMade, BatchPage, BatchRequest
 from .types.bulk import (
     BulkPreviewRequest,
     BulkRequest,
@@ -107,6 +107,9 @@ class Repeat(Enum):
     NEVER = auto()  # It might be carried out twice: clients do not send it again.
 
 
+ENDPOINTS: list[Endpoint[..., Any, Any]] = []  # All rows of this file, in their order.
+
+
 @dataclass(frozen=True, eq=False)
 class Endpoint(Generic[P, AskedT, T_co]):
     """A row: the method and the path that `place` names.
@@ -115,8 +118,8 @@ class Endpoint(Generic[P, AskedT, T_co]):
     the query of a GET or DELETE, or of a request whose body is lines, and members of the body of any other. `needs`:
     what the token must allow; None if no token is needed. `answer`: the type of the answer, `bytes` for a file;
     `or_answer`: another type that it may have. `lines`: the type of each line of the body, if it is NDJSON.
-    `failures` and `also`: what each status means if the request fails. `media`: the media types of the answer, the
-    default first.
+    `failures` and `also`: what each status means if the request fails; `missing`: what a 404 says, with fields of the
+    request. `media`: the media types of the answer, the default first.
     """
 
     name: str
@@ -134,6 +137,16 @@ class Endpoint(Generic[P, AskedT, T_co]):
     lines: type | None = None
     repeat: Repeat = Repeat.SAFE
     is_local: bool = False  # Programs on the server's own machine need no token.
+    missing: str = ""
+
+    def __post_init__(self) -> None:
+        ENDPOINTS.append(self)
+
+    @property
+    def every_failure(self) -> Mapping[int, str]:
+        """What each status means if the request fails."""
+        unseen = {404: "It does not exist, or the token may not access it."} if self.missing else {}
+        return {**self.failures, **self.also, **unseen}
 
     @cached_property
     def method(self) -> str:
@@ -198,7 +211,9 @@ def written(value: Any) -> str:
 
 
 NOT_FOUND = {404: "Not found. For an id that existed, `detail` says how it ended."}
-NO_BATCH = {404: "No batch has this id, or the token may not access all of its groups."}
+NO_BATCH = "Batch {id} does not exist."
+NO_LIMITS = "The group {name} has no limits."
+NO_SCHEDULE = "Schedule {name} does not exist."
 KEY_REUSED = {409: "The idempotency key was used before with another request."}
 NOT_HELD = {409: "The task is not leased to this client. `detail` says who holds it."}
 UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
@@ -225,13 +240,13 @@ LIMITS = Endpoint("limits", "GET /limits", Nothing, list[GroupLimit], Action.SEE
 GROUP_LIMITS = Endpoint("group_limits", "GET /groups/{name}/limits", LimitsByGroup, GroupLimit, Action.SEE,
     says="The limit of a group and how much of it is used. If several apply, the one with the most specific name "
          "counts.",
-    also={404: "Nothing limits this group."})
+    missing=NO_LIMITS)
 PUT_LIMITS = Endpoint("set_limits", "PUT /groups/{name}/limits", LimitsRequest, GroupLimit, Action.OPERATE,
     says="Limit how many tasks of a group, or of each group with a prefix, are leased at the same time or claimed "
          "within a period. Claims skip tasks that a limit forbids. Replaces the limit with this name.")
 DELETE_LIMITS = Endpoint("remove_limits", "DELETE /groups/{name}/limits", ReasonByLimits, GroupLimit, Action.OPERATE,
     says="Remove the limit with this name. Returns the removed limit.",
-    also={404: "No limit has this name."})
+    missing=NO_LIMITS)
 
 # ---- Tasks
 TASK = Endpoint("task", "GET /task/{id}", ById, Task, Action.SEE_PAYLOADS, also=NOT_FOUND,
@@ -287,13 +302,13 @@ CREATE_BATCH = Endpoint("create_batch", "POST /batches", BatchRequest, BatchMade
          "once; when the first has failed for good, those of `on_failure`.\n\n"
          "While the batch is open, any commit may add tasks to it with `batch`.",
     also=KEY_REUSED, or_answer=Outcome, repeat=Repeat.BY_KEY)
-BATCH = Endpoint("batch", "GET /batches/{id}", BatchById, Batch, Action.SEE, also=NO_BATCH,
+BATCH = Endpoint("batch", "GET /batches/{id}", ById, Batch, Action.SEE, missing=NO_BATCH,
     says="A batch, and how many of its tasks are open, have failed and have ended.")
-RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonByBatch, Batch, Action.WORK,
-    says="Let a batch that was created with `hold` close.", also=NO_BATCH)
-DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonByBatch, Operation, Action.OPERATE,
+RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonById, Batch, Action.WORK,
+    says="Let a batch that was created with `hold` close.", missing=NO_BATCH)
+DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonById, Operation, Action.OPERATE,
     says="Delete a batch: it takes no more tasks and adds none, and a bulk operation purges its tasks. The undo of the "
-         "operation opens the batch again.", also=NO_BATCH)
+         "operation opens the batch again.", missing=NO_BATCH)
 
 # ---- Jobs
 JOBS = Endpoint("jobs", "GET /jobs", JobsRequest, JobsPage, Action.SEE_PAYLOADS,
@@ -358,24 +373,25 @@ ARCHIVE_COMMANDS = Endpoint("archive_commands", "POST /commands/{project}/archiv
 # ---- Schedules
 SCHEDULES = Endpoint("schedules", "GET /schedules", Nothing, list[Schedule], Action.SEE_PAYLOADS,
     says="The schedules that add to groups that the token may access, sorted by name.")
-SCHEDULE = Endpoint("schedule", "GET /schedules/{name}", ScheduleByName, Schedule, Action.SEE_PAYLOADS, also=NOT_FOUND,
-    says="The schedule with this name. If the token can't access its group, it counts as not found.")
+SCHEDULE = Endpoint("schedule", "GET /schedules/{name}", ScheduleByName, Schedule, Action.SEE_PAYLOADS,
+    says="The schedule with this name. If the token can't access its group, it counts as not found.",
+    missing=NO_SCHEDULE)
 PUT_SCHEDULE = Endpoint("put_schedule", "PUT /schedules/{name}", ScheduleRequest, Schedule, Action.OPERATE,
     says="Create a schedule, or change the one with this name. A paused schedule stays paused.")
 DELETE_SCHEDULE = Endpoint("delete_schedule", "DELETE /schedules/{name}", ScheduleByName, Schedule, Action.OPERATE,
     says="Delete a schedule. Tasks and jobs that it has added are kept. Returns the deleted schedule.",
-    also=NOT_FOUND)
+    missing=NO_SCHEDULE)
 PAUSE_SCHEDULE = Endpoint("pause_schedule", "POST /schedules/{name}/pause", ReasonBySchedule, Schedule, Action.OPERATE,
     says="Pause a schedule: it adds nothing until it is resumed. Pausing a paused schedule changes nothing.",
-    also=NOT_FOUND)
+    missing=NO_SCHEDULE)
 RESUME_SCHEDULE = Endpoint("resume_schedule", "POST /schedules/{name}/resume", ReasonBySchedule, Schedule,
     Action.OPERATE,
     says="Resume a schedule from now on. Due times during the pause do not count as missed.",
-    also=NOT_FOUND)
+    missing=NO_SCHEDULE)
 RUN_SCHEDULE = Endpoint("run_schedule", "POST /schedules/{name}/run", ReasonBySchedule, Task, Action.OPERATE,
     says="Add the schedule's task or job now, even while the schedule is paused. Its due times stay the same. Returns "
          "the new task.",
-    also=NOT_FOUND, repeat=Repeat.NEVER)
+    missing=NO_SCHEDULE, repeat=Repeat.NEVER)
 
 # ---- What operators do
 AUDIT = Endpoint("audit", "GET /audit", AuditFileRequest, AuditPage, Action.OPERATE, media=(JSON, CSV, NDJSON),
@@ -421,71 +437,3 @@ SCHEMA = Endpoint("schema", "GET /schema", Nothing, Tree, None, failures={},
     says="The OpenAPI description of this API.")
 
 # fmt: on
-ENDPOINTS: tuple[Endpoint[..., Any, Any], ...] = (
-    GROUPS,
-    STATS,
-    GROUP_TASKS,
-    GROUP_BY_QUERY,
-    PAUSE,
-    LIMITS,
-    GROUP_LIMITS,
-    PUT_LIMITS,
-    DELETE_LIMITS,
-    RESUME,
-    TASK,
-    TASKS,
-    TASKS_BY_BODY,
-    HISTORY,
-    SEARCH,
-    EXPORT,
-    UPDATE,
-    CLAIM,
-    IMPORT,
-    CANCEL,
-    CANCELLED,
-    HEARTBEAT,
-    PROGRESS,
-    CLIENTS,
-    JOBS,
-    BATCHES,
-    CREATE_BATCH,
-    BATCH,
-    RELEASE_BATCH,
-    DELETE_BATCH,
-    ENQUEUE,
-    JOB,
-    DELETE_JOB,
-    REQUEUE_JOB,
-    COMMAND_PROJECTS,
-    COMMAND_STATUS,
-    SUBMIT_COMMANDS,
-    COMMAND_LISTS,
-    COMMAND_LIST,
-    REOPEN_COMMAND_LIST,
-    COMMAND_RESULTS,
-    COMMAND,
-    RETRY_COMMANDS,
-    CANCEL_COMMANDS,
-    STASH_COMMANDS,
-    UNSTASH_COMMANDS,
-    ARCHIVE_COMMANDS,
-    SCHEDULES,
-    SCHEDULE,
-    PUT_SCHEDULE,
-    DELETE_SCHEDULE,
-    PAUSE_SCHEDULE,
-    RESUME_SCHEDULE,
-    RUN_SCHEDULE,
-    AUDIT,
-    BULK_PREVIEW,
-    BULK,
-    OPERATIONS,
-    OPERATION,
-    OPERATION_ITEMS,
-    CANCEL_OPERATION,
-    UNDO_OPERATION,
-    HEALTHZ,
-    READYZ,
-    METRICS,
-    SCHEMA,
-)

@@ -13,7 +13,8 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_cache_control
-from rest_framework.exceptions import MethodNotAllowed, NotAuthenticated, PermissionDenied
+from msgspec import structs
+from rest_framework.exceptions import MethodNotAllowed, NotAuthenticated, NotFound, PermissionDenied
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -38,6 +39,8 @@ HANDLERS: dict[Endpoint[..., Any, Any], Callable[..., Any]] = {}
 
 def serves(*rows: Endpoint[..., AskedT, Any]) -> Callable[[HandlerT], HandlerT]:
     """Make a function serve an endpoint: it takes the request and who sends it, and returns the answer.
+
+    None stands for what the row calls missing.
 
     A coroutine function runs on the event loop, any other in a thread.
     """
@@ -166,8 +169,8 @@ class View(APIView):
         who = Who(request, cast("Token", self.request.auth))
         asked, handler = await asked_in(row, request, path), HANDLERS[row]
         if iscoroutinefunction(handler):
-            return _as_body(await handler(asked, who))
-        return await sync_to_async(lambda: _as_body(handler(asked, who)))()
+            return _as_body(await handler(asked, who), row, asked)
+        return await sync_to_async(lambda: _as_body(handler(asked, who), row, asked))()
 
     def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> NoReturn:
         if not isinstance(request.auth, Token):
@@ -185,5 +188,7 @@ class View(APIView):
         return finalized
 
 
-def _as_body(value: Any) -> Body | HttpResponseBase:
+def _as_body(value: Any, row: Endpoint[..., Any, Any], asked: Any) -> Body | HttpResponseBase:
+    if value is None and row.missing:
+        raise NotFound(row.missing.format(**structs.asdict(asked)))
     return value if isinstance(value, bytes | HttpResponseBase | AsyncGenerator) else ENCODER.encode(value)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from asgiref.sync import sync_to_async
-from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
-from taskstore.types.batches import Batch, BatchById, BatchesRequest, BatchPage, BatchRequest, NewBatch, ReasonByBatch
+from taskstore.types.batches import Batch, BatchesRequest, BatchPage, BatchRequest, NewBatch
 from taskstore.types.bulk import Operation
+from taskstore.types.requests import ById, ReasonById
 
 from ..bulk.starting import delete_batch as delete_batch_and_tasks
 from ..control import batches as control
@@ -19,8 +17,6 @@ from ..wire.requests import batch_of
 from .answers import ENCODER, Body, outcome_of
 from .base import Who, serves
 from .operations import answer_of
-
-T = TypeVar("T")
 
 
 @serves(endpoints.BATCHES)
@@ -39,22 +35,16 @@ async def create_batch(asked: BatchRequest, who: Who) -> Body:
 
 
 @serves(endpoints.BATCH)
-def batch(asked: BatchById, who: Who) -> Batch:
-    return _found(control.batch_of(asked.id, who.scope), asked.id)
+def batch(asked: ById, who: Who) -> Batch | None:
+    return control.batch_of(asked.id, who.scope)
 
 
 @serves(endpoints.RELEASE_BATCH)
-def release_batch(asked: ReasonByBatch, who: Who) -> Batch:
-    return _found(control.release(asked.id, who.actor.because(asked.reason)), asked.id)
+def release_batch(asked: ReasonById, who: Who) -> Batch | None:
+    return control.release(asked.id, who.actor.because(asked.reason))
 
 
 @serves(endpoints.DELETE_BATCH)
-def delete_batch(asked: ReasonByBatch, who: Who) -> Operation:
+def delete_batch(asked: ReasonById, who: Who) -> Operation | None:
     operation = delete_batch_and_tasks(asked.id, who.actor.because(asked.reason))
-    return answer_of(_found(operation, asked.id))
-
-
-def _found(found: T | None, batch_id: int) -> T:
-    if found is None:
-        raise NotFound(f"Batch {batch_id} does not exist.")
-    return found
+    return answer_of(operation) if operation else None

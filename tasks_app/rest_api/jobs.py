@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from asgiref.sync import sync_to_async
 from rest_framework.exceptions import NotFound
 
@@ -83,17 +81,14 @@ def _job(job_id: int, who: Who) -> Job:
 # ---- Schedules over REST
 
 
-Found = TypeVar("Found")
-
-
 @serves(endpoints.SCHEDULES)
 def schedules(asked: Nothing, who: Who) -> list[Schedule]:
     return verbs.schedules(who.scope)
 
 
 @serves(endpoints.SCHEDULE)
-def schedule(asked: ScheduleByName, who: Who) -> Schedule:
-    return _there(verbs.schedule(asked.name, who.scope), asked.name)
+def schedule(asked: ScheduleByName, who: Who) -> Schedule | None:
+    return verbs.schedule(asked.name, who.scope)
 
 
 @serves(endpoints.PUT_SCHEDULE)
@@ -104,26 +99,21 @@ def put_schedule(asked: ScheduleRequest, who: Who) -> Schedule:
 
 
 @serves(endpoints.DELETE_SCHEDULE)
-def delete_schedule(asked: ScheduleByName, who: Who) -> Schedule:
-    return _there(verbs.delete(asked.name, who.actor), asked.name)
+def delete_schedule(asked: ScheduleByName, who: Who) -> Schedule | None:
+    return verbs.delete(asked.name, who.actor)
 
 
 @serves(endpoints.PAUSE_SCHEDULE)
-def pause_schedule(asked: ReasonBySchedule, who: Who) -> Schedule:
-    return _there(verbs.pause(asked.name, who.actor.because(asked.reason)), asked.name)
+def pause_schedule(asked: ReasonBySchedule, who: Who) -> Schedule | None:
+    return verbs.pause(asked.name, who.actor.because(asked.reason))
 
 
 @serves(endpoints.RESUME_SCHEDULE)
-def resume_schedule(asked: ReasonBySchedule, who: Who) -> Schedule:
-    return _there(verbs.resume(asked.name, who.actor.because(asked.reason)), asked.name)
+def resume_schedule(asked: ReasonBySchedule, who: Who) -> Schedule | None:
+    return verbs.resume(asked.name, who.actor.because(asked.reason))
 
 
 @serves(endpoints.RUN_SCHEDULE)
-def run_schedule(asked: ReasonBySchedule, who: Who) -> Task:
-    return answer_of(_there(verbs.run_now(asked.name, who.actor.because(asked.reason)), asked.name))
-
-
-def _there(found: Found | None, name: str) -> Found:
-    if found is None:
-        raise NotFound(f"Schedule {name} does not exist.")
-    return found
+def run_schedule(asked: ReasonBySchedule, who: Who) -> Task | None:
+    task = verbs.run_now(asked.name, who.actor.because(asked.reason))
+    return answer_of(task) if task else None

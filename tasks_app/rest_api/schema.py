@@ -84,7 +84,7 @@ def _operation(row: Endpoint[..., Any, Any], components: Tree) -> Tree:
         str(row.status): answer("", *filter(None, [row.answer, row.or_answer]), media=row.media),
         **{
             str(status): answer(why, Problems if status in WITH_FIELDS else Failure)
-            for status, why in sorted({**row.failures, **row.also}.items())
+            for status, why in sorted(row.every_failure.items())
         },
     }
     return operation

@@ -277,9 +277,9 @@ def all_limits(asked: Nothing, who: Who) -> list[GroupLimit]:
 
 
 @serves(endpoints.GROUP_LIMITS)
-def limits_of_group(asked: LimitsByGroup, who: Who) -> GroupLimit:
+def limits_of_group(asked: LimitsByGroup, who: Who) -> GroupLimit | None:
     who.must_reach(asked.name)
-    return _limit(group_limits.limit_of(asked.name), asked.name)
+    return group_limits.limit_of(asked.name)
 
 
 @serves(endpoints.PUT_LIMITS)
@@ -289,15 +289,9 @@ def put_limits(asked: LimitsRequest, who: Who) -> GroupLimit:
 
 
 @serves(endpoints.DELETE_LIMITS)
-def delete_limits(asked: ReasonByLimits, who: Who) -> GroupLimit:
+def delete_limits(asked: ReasonByLimits, who: Who) -> GroupLimit | None:
     who.must_reach(asked.name)
-    return _limit(group_limits.remove(asked.name, who.actor.because(asked.reason)), asked.name)
-
-
-def _limit(found: GroupLimit | None, name: str) -> GroupLimit:
-    if found is None:
-        raise NotFound(f"The group {name} has no limits.")
-    return found
+    return group_limits.remove(asked.name, who.actor.because(asked.reason))
 
 
 @serves(endpoints.HEARTBEAT)

@@ -10,8 +10,9 @@ from typing import Any, Self
 from msgspec import Struct
 
 from .. import endpoints
-from ..types.batches import Batch, BatchMade, BatchRequest, Planned, PlanOnTheWire, ReasonByBatch, Then, plan_of
+from ..types.batches import Batch, BatchMade, BatchRequest, Planned, PlanOnTheWire, Then, plan_of
 from ..types.job_record import JobCall
+from ..types.requests import ReasonById
 from ..types.tasks import NewTask, Task
 from .calls import AnyPart, AsyncPart, Call, Part, calls, decoder, verb, verb_or_none
 from .jobs import task_of
@@ -150,7 +151,7 @@ class Collected:
             members = [replace(add, batch=self.id) for add in adds]
             self.tasks += yield committing(CommitOnTheWire(self._client.id, members), list)
         if is_last and self._is_to_release:
-            yield Call.of(endpoints.RELEASE_BATCH, ReasonByBatch(self.id))
+            yield Call.of(endpoints.RELEASE_BATCH, ReasonById(self.id))
 
 
 class NewBatch(Collected):

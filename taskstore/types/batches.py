@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from .requests import Add, Asked, AskedOperation
-from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize, Reason, prepare
+from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize, prepare
 from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
@@ -157,15 +157,6 @@ def plan_from(asked: Then) -> Plan | None:
         adds = tuple(add.new_task() for add in asked.adds)
         return Plan(adds, plan_from(asked.then), plan_from(asked.on_failure))
     return Plan(tuple(add.new_task() for add in asked)) if asked else None
-
-
-class BatchById(Asked, frozen=True):
-    id: Int64
-
-
-class ReasonByBatch(Asked, frozen=True):
-    id: Int64
-    reason: Reason = ""
 
 
 class BatchesRequest(Asked, frozen=True, kw_only=True):

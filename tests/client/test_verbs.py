@@ -25,7 +25,7 @@ from taskstore import (
 from taskstore.client import client as clients
 from taskstore.client.calls import Call
 from taskstore.client.verbs import AskedPreview
-from taskstore.endpoints import ENDPOINTS, Endpoint
+from taskstore.endpoints import ENDPOINTS
 from taskstore.types.bulk import BulkPreviewRequest, ByState
 from taskstore.types.limits import Rate
 from taskstore.types.requests import Nothing
@@ -275,9 +275,9 @@ def wait_for_end(store, id):
     return operation
 
 
-def test_another_address_than_that_of_a_store(store):
-    with pytest.raises(NotFound):
-        store.send(Call.of(Endpoint("no", "GET /no/such/path", Nothing, bytes, None, says=""), Nothing()))
+def test_another_address_than_that_of_a_store(served, token, store):
+    with Client(f"{served.url}/no/such/path", token=token) as other, pytest.raises(NotFound):
+        other.groups()
     with pytest.raises(UnexpectedAnswer):
         store.send(Call.of(endpoints.METRICS, Nothing(), read=lambda content: int(content)))
 
