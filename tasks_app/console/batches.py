@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 
 from taskstore.types.batches import Batch, BatchesRequest, plan_in
@@ -18,7 +18,7 @@ from ..core.actors import Actor
 from ..models import Batch as StoredBatch
 from ..models import Task
 from . import parameters
-from .pages import actor_for, ask_first, asks, changes, done, reads, user_of
+from .pages import actor_for, ask_first, asks, changes, done, existing, reads, user_of
 
 PAGE = 50
 MOST_DRAWN = 100  # Batches of a tree.
@@ -38,7 +38,7 @@ def batches(request: HttpRequest) -> HttpResponse:
 
 @reads(Action.SEE)
 def batch(request: HttpRequest, batch_id: int) -> HttpResponse:
-    found, nodes = _of(batch_id), tree_of(batch_id)
+    found, nodes = existing(control.batch_of(batch_id)), tree_of(batch_id)
     context = {
         "batch": found,
         "nodes": nodes,
@@ -52,30 +52,19 @@ def batch(request: HttpRequest, batch_id: int) -> HttpResponse:
 
 @changes(Action.OPERATE)
 def release(request: HttpRequest, batch_id: int) -> HttpResponse:
-    released = control.release(batch_id, actor_for(request))
-    if released is None:
-        raise Http404
+    existing(control.release(batch_id, actor_for(request)))
     return done(request, f"Released batch {batch_id}.", resolve_url("tasks_app:batch", batch_id))
 
 
 @asks(Action.OPERATE)
 def delete(request: HttpRequest, batch_id: int) -> HttpResponse:
-    found = _of(batch_id)
+    found = existing(control.batch_of(batch_id))
 
     def do(actor: Actor) -> HttpResponse:
-        operation = delete_batch(batch_id, actor)
-        if operation is None:
-            raise Http404
+        operation = existing(delete_batch(batch_id, actor))
         return done(request, f"Deletes batch {batch_id}.", resolve_url("tasks_app:operation", operation.pk))
 
     return ask_first(request, "delete_batch", f"Delete batch {batch_id}", {"batch": found}, do)
-
-
-def _of(batch_id: int) -> Batch:
-    found = control.batch_of(batch_id)
-    if found is None:
-        raise Http404
-    return found
 
 
 # ---- The picture of a batch: those that it is within, those within it, and what they add

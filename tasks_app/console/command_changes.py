@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import resolve_url
 
 from taskstore.errors import InvalidInput, refuse
@@ -27,7 +27,7 @@ from ..forms import with_plain_ends
 from . import links, parameters
 from .command_lists import id_in, project_in, rights_of, status_in
 from .fields import TellingForm, WholeNumber
-from .pages import ask_first, asks, changes, done, fill_in, posted, reads
+from .pages import ask_first, asks, changes, done, existing, fill_in, posted, reads
 from .words import status_word
 
 PLACE = re.compile(r"commands\[(\d+)\]\.(\w+)")
@@ -166,9 +166,7 @@ def _ask(request: HttpRequest, asking: Question) -> HttpResponse:
 @asks(Action.COMMANDS)
 def reopen(request: HttpRequest, list_id: int) -> HttpResponse:
     """Ask for confirmation; make a running list available to another worker."""
-    found = looking.command_list(list_id)
-    if found is None:
-        raise Http404
+    found = existing(looking.command_list(list_id))
 
     def do(actor: Actor) -> HttpResponse:
         if not command_lists.reopen(found.project, found.list.task, actor):
@@ -185,9 +183,7 @@ def cancel(request: HttpRequest) -> HttpResponse:
     """Ask for a reason; cancel a command. The others of its list go on."""
     asked = posted(request) or request.GET
     project, command_id = project_in(asked), id_in(asked)
-    found = looking.command(project, command_id)
-    if found is None:
-        raise Http404
+    found = existing(looking.command(project, command_id))
 
     def do(actor: Actor) -> HttpResponse:
         if not command_lists.cancel(project, [command_id], actor):

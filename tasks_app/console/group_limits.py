@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from taskstore.types.limits import MOST_CLAIMS, MOST_PER_MS, MOST_RUNNING, GroupLimit, LimitsRequest, Rate
@@ -20,7 +20,7 @@ from ..core.actors import Actor
 from ..models import Task
 from . import links, parameters
 from .fields import TellingForm, WholeNumber
-from .pages import ask_first, asks, done, fill_in, posted, reads, user_of
+from .pages import ask_first, asks, done, existing, fill_in, posted, reads, user_of
 
 SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?", re.ASCII)
 
@@ -71,7 +71,7 @@ def limits(request: HttpRequest) -> HttpResponse:
 @reads(Action.SEE)
 def limit(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.GET)
-    found = _of(name)
+    found = existing(control.limit_of(name))
     may_operate = may(user_of(request), Action.OPERATE, found.name)
     context = {"name": name, "limit": found, "may_operate": may_operate, "now_ms": Task.objects.now_ms()}
     return render(request, "tasks_app/group_limit.html", context)
@@ -99,14 +99,8 @@ def remove_limit(request: HttpRequest) -> HttpResponse:
         control.remove(name, actor)
         return done(request, f"Removed the limit of {name}.", links.to("group_limits"))
 
-    return ask_first(request, "remove_limit", f"Remove the limit of {name}", {"name": name, "limit": _of(name)}, do)
-
-
-def _of(name: str) -> GroupLimit:
-    found = control.limit_of(name)
-    if found is None:
-        raise Http404
-    return found
+    context = {"name": name, "limit": existing(control.limit_of(name))}
+    return ask_first(request, "remove_limit", f"Remove the limit of {name}", context, do)
 
 
 def _initial(name: str, before: GroupLimit | None) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ..reading.pages import Cursor
 from . import json_tree, parameters, payload
 from .fields import Json
 from .json_tree import Line, NoTree
-from .pages import actor_for, ask_first, asks, done, is_partial, reads, user_of, without_empty_fields
+from .pages import actor_for, ask_first, asks, done, existing, is_partial, reads, user_of, without_empty_fields
 from .tasks import Difference, lines_of_difference
 
 FIELDS = ("queue", "status", "function")
@@ -312,9 +312,6 @@ def in_lines(value: Any) -> str:
 
 def _named(job_id: int) -> Job:
     try:
-        job = job_queues.find(job_id)
+        return existing(job_queues.find(job_id))
     except NotAJob:
-        job = None
-    if job is None:
-        raise Http404
-    return job
+        raise Http404 from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render, resolve_url
 
 from taskstore.errors import InvalidInput, refuse
@@ -29,7 +29,7 @@ from ..reading.audit import FIELDS, Page, Wanted, cursor, file_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from ..reading.pages import rows_of
 from . import links, parameters, words
-from .pages import actor_for, changes, go_to, is_partial, reads, user_of, without_empty_fields
+from .pages import actor_for, changes, existing, go_to, is_partial, reads, user_of, without_empty_fields
 
 PAGE = 50
 RECENT_MS = 30_000  # How long every page shows a finished operation, with its undo, to the person who started it.
@@ -153,10 +153,7 @@ def recent_of(name: str) -> list[dict[str, Any]]:
 
 
 def _named(operation_id: int) -> BulkOperation:
-    try:
-        return BulkOperation.objects.get(pk=operation_id)
-    except BulkOperation.DoesNotExist:
-        raise Http404 from None
+    return existing(BulkOperation.objects.filter(pk=operation_id).first())
 
 
 # ---- The pages of the audit log: its list, one entry, and the export

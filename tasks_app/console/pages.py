@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django.conf import settings
@@ -12,7 +12,7 @@ from django.contrib import messages
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, QueryDict
 from django.shortcuts import redirect, render, resolve_url
 from django.template.response import SimpleTemplateResponse
 from django.urls import get_script_prefix, is_valid_path
@@ -35,9 +35,17 @@ from .replica import from_replica as on_replica
 from .replica import note_change
 
 P = ParamSpec("P")
+T = TypeVar("T")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 RETRY_AFTER_S = 5
+
+
+def existing(found: T | None) -> T:
+    """Return what was looked for. Raises Http404 if there is nothing."""
+    if found is None:
+        raise Http404
+    return found
 
 
 def page(action: Action) -> Callable[[View[P]], View[P]]:

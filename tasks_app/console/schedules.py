@@ -13,13 +13,13 @@ from zoneinfo import available_timezones
 
 import msgspec
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.types.job_record import DEFAULT_QUEUE
 from taskstore.types.scalars import GROUP_LENGTH, KEY_LENGTH, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH
-from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Overlap, Schedule
+from taskstore.types.schedules import SCHEDULE_NAME_LENGTH, CatchUp, Overlap
 
 from .. import schedules as verbs
 from ..access.audit import version_of
@@ -30,7 +30,7 @@ from ..models import Task
 from ..schedules import PlannedJob, PlannedTask, SchedulePlan, Timetable, problems_of
 from ..schedules.timetable import LONGEST, zone_of
 from .fields import Json, TellingForm, WholeNumber
-from .pages import actor_for, ask_first, asks, changes, done, fill_in, posted, reads, user_of
+from .pages import actor_for, ask_first, asks, changes, done, existing, fill_in, posted, reads, user_of
 
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
@@ -242,7 +242,7 @@ def add(request: HttpRequest) -> HttpResponse:
 @asks(Action.OPERATE)
 def edit(request: HttpRequest, name: str) -> HttpResponse:
     """Show the form; change the schedule. A broken one gets a new plan."""
-    found = _named(name)
+    found = existing(verbs.schedule(name))
     sees_data = may(user_of(request), Action.SEE_PAYLOADS)
     form = ScheduleForm(posted(request), verbs.plan_of(name), sees_data=sees_data)
     form.fields.pop("name", None)
@@ -267,18 +267,16 @@ def change(request: HttpRequest, name: str, verb: str) -> HttpResponse:
     change_it, said = ASKED[verb]
 
     def do(actor: Actor) -> HttpResponse:
-        if change_it(name, actor) is None:
-            raise Http404
+        existing(change_it(name, actor))
         return _done(request, said.format(name))
 
-    context = {"schedule": _named(name), "verb": verb, "now_ms": Task.objects.now_ms()}
+    context = {"schedule": existing(verbs.schedule(name)), "verb": verb, "now_ms": Task.objects.now_ms()}
     return ask_first(request, "schedule_question", f"{verb.capitalize()} {name}", context, do)
 
 
 @changes(Action.OPERATE)
 def resume(request: HttpRequest, name: str) -> HttpResponse:
-    if verbs.resume(name, actor_for(request)) is None:
-        raise Http404
+    existing(verbs.resume(name, actor_for(request)))
     return _done(request, f"Resumed {name}.")
 
 
@@ -310,13 +308,6 @@ def _times(asked: Mapping[str, str]) -> dict[str, Any]:
 @cache
 def _zones() -> list[str]:
     return sorted(name for name in available_timezones() if "/" in name or name == "UTC")
-
-
-def _named(name: str) -> Schedule:
-    found = verbs.schedule(name)
-    if found is None:
-        raise Http404
-    return found
 
 
 def _done(request: HttpRequest, message: str) -> HttpResponse:

@@ -33,7 +33,7 @@ from ..reading.clients import seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
 from .fields import TellingForm, WholeNumber
-from .pages import actor_for, ask_first, asks, done, fill_in, posted, reads, user_of
+from .pages import actor_for, ask_first, asks, done, existing, fill_in, posted, reads, user_of
 from .payload import PayloadView
 from .timeline import story_of
 
@@ -122,9 +122,7 @@ def give_back(request: HttpRequest, task_id: int) -> HttpResponse:
 @asks(Action.OPERATE)
 def cancel(request: HttpRequest, task_id: int) -> HttpResponse:
     """Ask for a reason; cancel the task, the job or the list. `task_id`: its present id, or the first of its chain."""
-    task = Task.objects.get_queryset().of_chain(task_id).defer("data").first()
-    if task is None:
-        raise Http404
+    task = existing(Task.objects.get_queryset().of_chain(task_id).defer("data").first())
     is_job, place = queue_of(task.group) is not None, place_of(task.group)
     kind = "job" if is_job else "list" if place and place[1] in OF_LISTS else "command" if place else "task"
     shown = task.origin if is_job else task.id
