@@ -71,7 +71,7 @@ from .types.requests import (
     TasksRequest,
     UpdateRequest,
 )
-from .types.scalars import ONE_PART, Action
+from .types.scalars import ONE_PART, Action, prepare
 from .types.schedules import ReasonBySchedule, Schedule, ScheduleByName, ScheduleRequest
 from .types.tasks import Cancelled, Imported, Outcome, Task
 
@@ -437,3 +437,5 @@ SCHEMA = Endpoint("schema", "GET /schema", Nothing, Tree, None, failures={},
     says="The OpenAPI description of this API.")
 
 # fmt: on
+for _row in ENDPOINTS:
+    prepare(_row.kind, _row.answer, *filter(None, [_row.or_answer, _row.lines]))

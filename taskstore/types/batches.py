@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from .requests import Add, Asked, AskedOperation
-from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize, prepare
+from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize
 from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
@@ -234,5 +234,3 @@ def plan_in(text: str) -> Plan | None:
 
 
 ENCODER, DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Plan)
-
-prepare(BatchRequest, BatchesRequest, BatchMade, BatchPage)

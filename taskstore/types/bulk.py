@@ -25,7 +25,6 @@ from .scalars import (
     Priority,
     Reason,
     SomeIds,
-    prepare,
 )
 from .tasks import Problem, State
 
@@ -482,6 +481,3 @@ class ItemsRequest(Asked, frozen=True):
     outcome: Annotated[ItemOutcome, Meta(description="Only tasks with this outcome.")] | None = None
     after: NextAfterId | None = None
     limit: PageSize = 50
-
-
-prepare(Preview, OperationsPage, ItemsPage, BulkPreviewRequest, BulkRequest)

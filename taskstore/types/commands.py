@@ -13,7 +13,7 @@ from .checks import wrong_members
 from .command_record import FINAL, LONGEST_CMD, LONGEST_PROJECT, OF_LISTS, Command, CommandStatus, LiveOutput, Run
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds, prepare
+from .scalars import LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds
 from .sentences import is_utf8
 from .tasks import Problem
 
@@ -366,20 +366,3 @@ def why_no_line(cmd: str) -> str | None:
         return sentences.VALID_UTF8
     size = len(cmd.encode())
     return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None
-
-
-prepare(
-    CommandProjects,
-    ProjectStatus,
-    SubmittedCommands,
-    ResultPage,
-    CommandWhole,
-    ListPage,
-    ListWhole,
-    ChangedCommands,
-    SubmitRequest,
-    ReopenRequest,
-    IdsRequest,
-    CancelCommandsRequest,
-    RetryRequest,
-)

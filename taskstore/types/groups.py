@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from .limits import GroupLimit
-from .scalars import At, Int64, prepare
+from .scalars import At, Int64
 
 LATE_MS, LOST_MS = 30_000, 120_000  # When a worker that says nothing is late, and when it is lost.
 
@@ -79,9 +79,6 @@ class GroupPause(Struct, frozen=True, kw_only=True):
     paused: Annotated[Pause | None, Meta(description="null if the group is not paused.")] = None
 
 
-prepare(Stats, GroupPause)
-
-
 class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last heartbeat of a worker."""
 
@@ -112,6 +109,3 @@ class ClientStatus(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "idle. Only in the answer to a report whose `info` names groups as `waiting`."
         ),
     ] = field(default_factory=dict)
-
-
-prepare(ClientStatus)

@@ -54,9 +54,6 @@ class History(Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-prepare(History)
-
-
 class AuditEntry(Struct, frozen=True, kw_only=True):
     """A change by a person or by a token with the scope `operate`."""
 
@@ -114,9 +111,6 @@ class AuditFileRequest(AuditRequest, frozen=True, kw_only=True):
     ) = None
 
 
-prepare(AuditPage, AuditFileRequest)
-
-
 # ---- Health checks and error responses
 
 
@@ -141,7 +135,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     code: str | UnsetType = UNSET
 
 
-prepare(Health, Problems, Failure)
+prepare(Problems, Failure)
 
 
 # ---- The results of a search
@@ -177,6 +171,3 @@ class ExportRequest(Asked, frozen=True):
 
     q: Annotated[str, Meta(max_length=SEARCH_LENGTH, description="As for `/search`; without it, every task.")] = ""
     format: FileFormat = FileFormat.NDJSON
-
-
-prepare(SearchPage, SearchRequest)

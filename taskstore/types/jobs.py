@@ -21,19 +21,7 @@ from .job_record import (
 )
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import (
-    After,
-    Int64,
-    Limits,
-    NextAfter,
-    PageSize,
-    Priority,
-    Reason,
-    Timespec,
-    UniqueFor,
-    UniqueKey,
-    prepare,
-)
+from .scalars import After, Int64, Limits, NextAfter, PageSize, Priority, Reason, Timespec, UniqueFor, UniqueKey
 from .sentences import unique_key, why_no_json
 from .tasks import Problem
 
@@ -166,6 +154,3 @@ class JobsRequest(Asked, frozen=True, kw_only=True):
     batch: Annotated[Int64, Meta(description="Only jobs of this batch, by its id.")] | None = None
     after: NextAfter | None = None
     limit: PageSize = 50
-
-
-prepare(JobsPage, JobRequest, RequeueRequest, JobsRequest)

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, field
 from . import sentences
 from .checks import wrong_members
 from .requests import Asked
-from .scalars import LABEL_LENGTH, PLAIN, GroupInPath, Limits, Reason, prepare
+from .scalars import LABEL_LENGTH, PLAIN, GroupInPath, Limits, Reason
 from .tasks import Problem
 
 MOST_RUNNING, MOST_CLAIMS, MOST_PER_MS = 1_000_000, 10_000, 3_600_000
@@ -102,6 +102,3 @@ def problems_of(asked: LimitsRequest) -> Iterator[Problem]:
     if asked.rate is not None:
         yield from [(f"rate.{name}", why) for name, why in wrong_members(asked.rate, "claims", "per_ms")]
     yield from asked.problems(Limits())
-
-
-prepare(GroupLimit, LimitsRequest)

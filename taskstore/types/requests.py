@@ -41,7 +41,6 @@ from .scalars import (
     UniqueFor,
     UniqueKey,
     Wait,
-    prepare,
 )
 from .sentences import group_name, is_utf8
 from .tasks import FAILED_FROM, NAMED, Change, NewTask, Order, Problem
@@ -388,17 +387,3 @@ class ClientRequest(Asked, frozen=True, kw_only=True):
     @property
     def info_as_text(self) -> str:
         return json.dumps(self.info, ensure_ascii=False)
-
-
-prepare(
-    GroupRequest,
-    GroupByQuery,
-    TasksRequest,
-    ProgressRequest,
-    CancelRequest,
-    CancelledRequest,
-    Add,
-    UpdateRequest,
-    ClaimRequest,
-    ClientRequest,
-)

@@ -15,7 +15,7 @@ from .checks import MOST, wrong_members
 from .job_record import DEFAULT_QUEUE, JobOptions, JobRecord, new_task, problems_of, queue_group
 from .jobs import OptionsRequest, arguments_in
 from .requests import Asked
-from .scalars import KEY_LENGTH, ONE_PART, Int64, Labels, Limits, Priority, Reason, prepare
+from .scalars import KEY_LENGTH, ONE_PART, Int64, Labels, Limits, Priority, Reason
 from .sentences import is_utf8
 from .tasks import NewTask, Problem
 
@@ -263,6 +263,3 @@ class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
         if self.job is None:
             return self
         return replace(self, job=replace(self.job, **arguments_in(tree["job"])))
-
-
-prepare(Schedule, ScheduleRequest)
