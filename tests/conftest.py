@@ -91,6 +91,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.failures_db.sock.close()  # type: ignore[attr-defined]
         session.config.failures_db = StatusDB()  # type: ignore[attr-defined]
     elif session.config.getoption("numprocesses", None):
+        # Or the processes that run the tests would read the settings before this file, with the folder of this one.
+        del os.environ["DJANGO_SETTINGS_MODULE"]
         compile_tests(session.config)
 
 
