@@ -39,6 +39,7 @@ DATA_FOLDER = (
     if WORKER
     else Path(tempfile.mkdtemp(prefix="taskstore-test-", dir=data_place()))
 )
+DATA_FOLDER.mkdir(exist_ok=True)
 os.environ["TASKSTORE_DATA"] = str(DATA_FOLDER)
 os.environ["DJANGO_SETTINGS_MODULE"] = "taskstore_project.settings"
 django.setup()
