@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from taskstore.types.batches import NewBatch
-from taskstore.types.scalars import is_in_group
+from taskstore.types.scalars import is_in_group, prepare
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
@@ -210,6 +210,9 @@ class Prohibited(Refusal, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return True
+
+
+prepare(Prohibited)
 
 
 @dataclass(frozen=True, slots=True)

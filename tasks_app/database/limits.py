@@ -295,8 +295,8 @@ def announce_change(dialect: Dialect) -> None:
             with transaction.atomic(using=dialect.using):
                 dialect.send(dialect.change_limits(wait_ms))
             return
-        except OperationalError:
-            if not dialect.serves_many:
+        except OperationalError as error:
+            if not (dialect.serves_many and dialect.is_contention(error)):
                 raise
         time.sleep(LOOK_EVERY_S)  # Those that were waiting go on.
     raise StoreBusy("a long transaction is using the limits: try again later")

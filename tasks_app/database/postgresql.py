@@ -302,8 +302,11 @@ class PostgreSQL(Candidates):
 
     def change_limits(self, wait_ms: int) -> Sequence[Statement]:
         return [
+            # For the lock alone: the transaction may be a caller's, and go on.
+            Statement("SELECT set_config('tasks_app.lock_timeout', current_setting('lock_timeout'), true)"),
             Statement(f"SET LOCAL lock_timeout = {wait_ms}"),
-            Statement("LOCK TABLE tasks_app_log_intact IN EXCLUSIVE MODE"),  # Those that LIMITS_VERSION locks.
+            Statement("LOCK TABLE tasks_app_log_intact IN EXCLUSIVE MODE"),  # The table that LIMITS_VERSION locks.
+            Statement("SELECT set_config('lock_timeout', current_setting('tasks_app.lock_timeout'), true)"),
             Statement("SELECT nextval('tasks_app_limits')"),
         ]
 

@@ -453,4 +453,4 @@ class Imported(Struct, frozen=True, kw_only=True):
     skipped: Annotated[int, Meta(description="The number of lines skipped because their keys were taken.")] = 0
 
 
-prepare(Duplicate)
+prepare(Outcome, Duplicate)  # Also used by processes that know no endpoints.

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from django.core.management import call_command
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 
 from tasks_app.models import GroupLimit, LimitedTask, RecentClaim, Task
 from taskstore.errors import CommitRefused, InvalidInput, StoreBusy
@@ -251,6 +251,14 @@ class TestInPython:
         change()
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
         assert claimed(Task.objects) == []
+
+    @only_postgresql
+    def test_a_callers_transaction_keeps_its_own_patience(self):
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '7s'")
+            Task.objects.set_limits("mail", running=1)
+            cursor.execute("SHOW lock_timeout")
+            assert cursor.fetchone() == ("7s",)
 
     @pytest.mark.parametrize(
         ("asked", "field"),
