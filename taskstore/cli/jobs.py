@@ -1,4 +1,4 @@
-"""Enqueue, list, show, requeue and delete jobs."""
+"""Enqueue, list, show, cancel, requeue and delete jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from .. import endpoints
 from ..types.job_record import DEFAULT_QUEUE, JobOptions, JobStatus, OnLost
 from ..types.jobs import Job
-from ..units import duration
+from ..units import counted, duration
 from . import made, parameter_types
 from .base import Failure, Scope, Session, as_json, command
 from .tables import Column, facts, printable_lines, relative, when
@@ -159,6 +159,20 @@ def tell_end(session: Session, found: Job) -> None:
         raise Failure(f"job {found.id} failed: {found.error.line if found.error else 'unknown error'}")
     if found.status == JobStatus.CANCELLED:
         raise Failure(f"job {found.id} was cancelled {found.error.message if found.error else ''}".rstrip())
+
+
+@command("cancel", needs=Scope.WORK, below=job)
+@click.argument("ids", nargs=-1, required=True, metavar="ID...", type=parameter_types.ID)
+@parameter_types.reason
+def cancel(session: Session, /, ids: tuple[int, ...], reason: str) -> None:
+    """Cancel jobs that have not ended. The worker of a running one ends it within seconds."""
+    for id in ids:
+        made.one(session, endpoints.JOB, MISSING, id=id)  # An id of another task is a mistake.
+    ended = session.store.cancel(ids, reason)
+    if not ended.ids:
+        raise Failure(f"nothing was cancelled: {'the job has' if len(ids) == 1 else 'the jobs have'} ended")
+    if not session.tell([as_json(ended)]):
+        session.say(f"cancelled {counted(len(ended.ids), 'job')}")
 
 
 @command("requeue", needs=Scope.OPERATE, below=job)

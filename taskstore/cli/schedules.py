@@ -51,7 +51,7 @@ made.lists(
 
 def _facts(found: Schedule) -> Iterator[tuple[str, object]]:
     yield "schedule", found.name
-    yield "when", f"{found.cron} ({found.in_words})" if found.in_words else found.cron
+    yield "when", f"{found.cron} ({found.in_words})" if found.in_words not in ("", found.cron) else found.cron
     yield "zone", found.zone
     yield "adds", adds(found)
     yield "missed times", found.catch_up

@@ -2,6 +2,8 @@
 
 import pytest
 
+from taskstore import NewTask
+
 pytestmark = pytest.mark.once
 
 
@@ -151,6 +153,17 @@ def test_only_a_finished_job_is_deleted_or_runs_again(command):
     gone = command("job", "show", "999999")
     assert (gone.code, gone.err) == (1, "taskstore: job 999999 does not exist; it may have been deleted\n")
     assert command("job", "list", "--queue", "nothing").code == 1
+
+
+def test_a_job_is_cancelled_by_its_id(command, ann):
+    ids = [str(command("job", "enqueue", "reports.build", "--json").records[0]["id"]) for _ in range(2)]
+    [task] = ann.commit(adds=[NewTask(group="mail")])
+    assert f"job {task.id} does not exist" in command("job", "cancel", ids[0], str(task.id)).err
+    assert command("job", "cancel", "999999").err == "taskstore: job 999999 does not exist; it may have been deleted\n"
+    told = command("job", "cancel", *ids, "--reason", "wrong")
+    assert told.out == "cancelled 2 jobs\n"
+    assert "status cancelled" in command("job", "show", ids[0]).words
+    assert command("job", "cancel", ids[0]).err == "taskstore: nothing was cancelled: the job has ended\n"
 
 
 # ---- Commands about schedules. What comes of them when they are due is in tests/schedules
