@@ -31,7 +31,7 @@ from ..types.command_record import (
     output_group,
     place_of,
 )
-from ..types.tasks import Change, NewTask
+from ..types.tasks import Change, Ending, NewTask
 from ..worker import children
 from ..worker.children import Child, Children, Gone, News, NotPrepared, Over, Shell, Why
 from ..worker.engine import PATIENCE_S
@@ -475,9 +475,15 @@ class Lists:
             if task and work.adopt(task):
                 logger.info("list %s of %s: commands were cancelled", work.made.name, work.project)
                 return False
+            ends = [step.ended for step in found.steps if step.id == work.current.id] if found else []
+            if any(ended and ended.how is Ending.CANCELLED for ended in ends):
+                why = None
         except (*AWAY, NotACommand) as problem:
             logger.debug("can't look after list %s: %s", work.made.name, problem)
-        _say_lost(work, why)
+        if why is None:
+            logger.info("list %s of %s was cancelled", work.made.name, work.project)
+        else:
+            _say_lost(work, why)
         work.is_lost = True
         return True
 

@@ -72,3 +72,16 @@ def test_the_last_command_of_a_list_and_a_new_one_are_cancelled(project):
     assert project.store.commands.cancel(NAME, asked, "no more").changed == 2
     project.settled()
     assert sorted(name for name, _ in cancelled(project)) == ["new", "true"]
+
+
+def test_a_worker_says_of_a_list_with_nothing_left_that_it_was_cancelled(project, tmp_path, caplog):
+    caplog.set_level("INFO")
+    project.add_list(f"echo $$ > {tmp_path}/pid; sleep 100")
+    [only] = ids(project)
+    with project.worker():
+        assert eventually((tmp_path / "pid").exists)
+        pid = int((tmp_path / "pid").read_text())
+        assert cancel(NAME, [only], ANN) == 1
+        assert eventually(lambda: is_gone(pid))
+        assert eventually(lambda: "was cancelled" in caplog.text)
+    assert "another worker" not in caplog.text
