@@ -16,7 +16,7 @@ from ..access.policy import actor_of
 from ..bulk.starting import delete_batch
 from ..control import batches
 from ..models import Batch
-from .keyset import moment
+from .keyset import KeyedAdmin, moment
 from .operated import OperatedAdmin
 
 NUMBERS = {"total": "total", "are_open": "open", "failed": "failed", "ended": "ended"}
@@ -63,12 +63,10 @@ def planned(name: str) -> Any:
 
 
 @admin.register(Batch)
-class BatchAdmin(OperatedAdmin):
+class BatchAdmin(OperatedAdmin, KeyedAdmin):
     form = BatchForm
     list_display = ("id", "name", "state", *NUMBERS, "created")
     search_fields = ("name",)
-    ordering = ("-id",)
-    show_full_result_count = False
     created = moment("created_at_ms", "created")
     total, are_open, failed, ended = map(number, NUMBERS.values())
     closed = moment("closed_at_ms", "closed")

@@ -97,8 +97,7 @@ def cursor(after: str | None) -> Cursor | None:
 
 def page_of(wanted: Wanted, *, after: Cursor | None = None, scope: GroupScope = EVERY_GROUP, limit: int = PAGE) -> Page:
     """Return at most `limit` entries that follow `after`. Raises InvalidInput when that takes over five seconds."""
-    key = (EPOCH + after.at * MICROSECOND, after.id) if after else None
-    entries = beyond(wanted.entries(scope), NEWEST_FIRST, key)
+    entries = beyond(wanted.entries(scope), NEWEST_FIRST, after, EPOCH + after.at * MICROSECOND if after else None)
     try:
         with at_most(LIMIT_S, using=entries.db):
             found = list(entries[: limit + 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from heapq import nlargest
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
@@ -24,8 +24,12 @@ BY_TIME = ("available_at_ms", "id")
 Rows = TypeVar("Rows", bound=QuerySet[Any])
 
 
-class Cursor(NamedTuple):
-    """The key of the row at the end of a page: its time in the unit of the table, and its id. As text `<at>.<id>`."""
+@dataclass(frozen=True, order=True, slots=True)
+class Cursor:
+    """The key of the row at the end of a page: its time in the unit of the table, and its id. As text `<at>.<id>`.
+
+    It is no tuple: `{% querystring %}` would repeat the parameter for each part of one.
+    """
 
     at: int
     id: int
@@ -52,19 +56,22 @@ class Cursor(NamedTuple):
 END = Cursor(INT64_MAX, INT64_MAX)
 
 
-def beyond(rows: Rows, order: Sequence[str], key: tuple[Any, int] | None) -> Rows:
-    """Return the rows after this key (None: all) in this order: by id, or by another column and the id."""
+def beyond(rows: Rows, order: Sequence[str], after: Cursor | None, at: Any = None) -> Rows:
+    """Return the rows after this key (None: all) in this order: by id, or by another column and the id.
+
+    `at`: the value of that column, if it is not the number in the cursor.
+    """
     rows = rows.order_by(*order)
-    if key is None:
+    if after is None:
         return rows
     side = "lt" if order[0].startswith("-") else "gt"
-    after = {f"id__{side}": key[1]}
+    by_id = {f"id__{side}": after.id}
     if len(order) == 1:
-        return rows.filter(**after)
-    first = order[0].removeprefix("-")
+        return rows.filter(**by_id)
+    first, value = order[0].removeprefix("-"), after.at if at is None else at
     # The first condition bounds the scan of the index, which the second alone would not.
     return rows.filter(
-        Q(**{f"{first}__{side}e": key[0]}), Q(**{f"{first}__{side}": key[0]}) | Q(**{first: key[0]}, **after)
+        Q(**{f"{first}__{side}e": value}), Q(**{f"{first}__{side}": value}) | Q(**{first: value}, **by_id)
     )
 
 

@@ -1,0 +1,179 @@
+"""Whoever follows "Next" comes to the end of every list, and meets each row once, by every door."""
+
+import html
+import json
+import re
+
+import pytest
+from django.utils import timezone
+
+from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Scope, Task
+from taskstore.endpoints import ENDPOINTS
+from taskstore.types.command_record import CommandList, CommandStatus, new_command_task, new_list_task
+from taskstore.types.job_record import JobRecord, new_task
+from taskstore.types.limits import Rate
+from taskstore.types.tasks import NOBODY, NewTask
+
+from .console.commands import command_of
+from .people import make_user, signed_in
+from .rest_api.api import Api
+
+pytestmark = pytest.mark.django_db
+ROWS = 101  # More than a page of any list.
+
+
+def tasks():
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="mail")] * ROWS)
+
+
+def failing():
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group="mail", error="no")] * ROWS)
+
+
+def groups():
+    Task.objects.commit(owner=NOBODY, adds=[NewTask(group=f"group-{number}") for number in range(ROWS)])
+
+
+def jobs():
+    Task.objects.commit(owner=NOBODY, adds=[new_task(JobRecord(function="mail.send"))] * ROWS)
+
+
+def batches():
+    for _ in range(ROWS):
+        Task.objects.create_batch(owner=NOBODY, hold=True)
+
+
+def results():
+    commands = [command_of(f"{number}_0") for number in range(ROWS)]
+    Task.objects.commit(
+        owner=NOBODY, adds=[new_command_task("p", each, CommandStatus.FAILED_TIME) for each in commands]
+    )
+
+
+def lists():
+    made = [CommandList(name=str(number), commands=(command_of(f"{number}_0"),)) for number in range(ROWS)]
+    Task.objects.commit(owner=NOBODY, adds=[new_list_task("p", each) for each in made])
+
+
+def entries():
+    entry = {
+        "actor": "ann",
+        "action": "pause",
+        "at": timezone.now(),
+        "details": {},
+        "done": 1,
+        "skipped": 0,
+        "duration_ms": 0,
+    }
+    AuditEntry.objects.bulk_create([AuditEntry(**entry) for _ in range(ROWS)])
+
+
+def operations():
+    made = {
+        "verb": "purge",
+        "parameters": {},
+        "selection": {"scope": None},
+        "in_words": "all",
+        "by": "ann",
+        "expected": 1,
+        "began_at_ms": 1,
+    }
+    for _ in range(ROWS):
+        BulkOperation.objects.create(**made, state=BulkOperation.State.DONE)
+
+
+def skipped():
+    operations()
+    number = BulkOperation.objects.earliest("pk").pk
+    left = {"operation": number, "outcome": BulkItem.Outcome.SKIPPED, "why": "already ready"}
+    BulkItem.objects.bulk_create([BulkItem(**left, origin=origin, task=origin) for origin in range(1, ROWS + 1)])
+
+
+def limits():
+    for number in range(ROWS):
+        Task.objects.set_limits(f"group-{number}", rate=Rate(claims=1, per_ms=1_000))
+
+
+def ended():
+    tasks()
+    Task.objects.commit(owner=NOBODY, deletes=list(Task.objects.values_list("pk", flat=True)))
+
+
+# By the address of the list: what fills it, and how its rows lead to what they are about.
+PAGES = {
+    "/console/": (groups, r'href="/console/group\?name=(group-\d+)"'),
+    "/console/group?name=mail": (tasks, r'href="/console/task/(\d+)"'),
+    "/console/group?name=mail&state=ready": (tasks, r'href="/console/task/(\d+)"'),
+    "/console/group?name=mail&state=retrying": (failing, r'href="/console/task/(\d+)"'),
+    "/console/search?q=group:mail": (tasks, r'href="/console/task/(\d+)"'),
+    "/console/jobs": (jobs, r'href="/console/jobs/(\d+)"'),
+    "/console/jobs?status=pending": (jobs, r'href="/console/jobs/(\d+)"'),
+    "/console/batches": (batches, r'href="/console/batches/(\d+)"'),
+    "/console/batches?open=yes": (batches, r'href="/console/batches/(\d+)"'),
+    "/console/commands/project?project=p&status=failed_time": (results, r"id=(\d+)_0"),
+    "/console/commands/project?project=p&status=open": (lists, r'href="/console/commands/list/(\d+)"'),
+    "/console/audit": (entries, r'href="/console/audit/(\d+)"'),
+    "/console/operations": (operations, r'href="/console/operations/(\d+)"'),
+    "/console/operations/{operation}": (skipped, r'href="/console/task/(\d+)"'),
+    "/admin/tasks_app/task/": (tasks, r'href="/admin/tasks_app/task/(\d+)/change/'),
+    "/admin/tasks_app/batch/": (batches, r'href="/admin/tasks_app/batch/(\d+)/change/'),
+    "/admin/tasks_app/endedtask/": (ended, r'href="/admin/tasks_app/endedtask/(\d+)/change/'),
+    "/admin/tasks_app/grouplimit/": (limits, r'href="/admin/tasks_app/grouplimit/([^/]+)/change/'),
+}
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_next_leads_to_every_row_of_a_page_once(address):
+    fill, row = PAGES[address]
+    fill()
+    browser = signed_in(make_user("ada", "admin"))
+    first = BulkOperation.objects.order_by("pk").values_list("pk", flat=True).first()
+    url, seen, visited = address.format(operation=first), [], 0
+    path = url.partition("?")[0]
+    while url:
+        answer = browser.get(url)
+        assert answer.status_code == 200, url
+        shown = answer.content.decode()
+        seen += dict.fromkeys(re.findall(row, html.unescape(shown)))
+        visited += 1
+        following = re.findall(r'href="([^"]*)" rel="next"', shown)
+        assert len(following) <= 1
+        url = html.unescape(following[0]) if following else ""
+        url = path + url if url.startswith("?") else url
+    assert len(seen) == len(set(seen)) == ROWS
+    assert visited > 1
+
+
+# By the endpoint with `after`: what fills it.
+LISTS = {
+    "audit": ("/audit?", entries),
+    "batches": ("/batches?", batches),
+    "command_lists": ("/commands/p/lists?", lists),
+    "command_results": ("/commands/p/results?", results),
+    "operation_items": ("/operations/{operation}/items?outcome=skipped&", skipped),
+    "jobs": ("/jobs?", jobs),
+    "operations": ("/operations?", operations),
+    "search": ("/search?q=group:mail&", tasks),
+}
+
+
+def test_every_endpoint_with_pages_is_walked():
+    paged = {row.name for row in ENDPOINTS if {"after", "limit"} <= {*row.in_query}}
+    assert paged == {*LISTS}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_after_leads_to_every_row_of_the_api_once(name):
+    address, fill = LISTS[name]
+    fill()
+    api = Api(Scope.COMMANDS if "command" in name else Scope.OPERATE)
+    first = BulkOperation.objects.order_by("pk").values_list("pk", flat=True).first()
+    url = f"{address.format(operation=first)}limit=40"
+    seen, after = [], ""
+    while after is not None:
+        status, page = api.get(f"{url}&after={after}" if after else url)
+        assert status == 200, page
+        [found] = [value for value in page.values() if isinstance(value, list)]
+        seen += [json.dumps(row) for row in found]
+        after = page.get("after")
+    assert len(seen) == len(set(seen)) == ROWS
