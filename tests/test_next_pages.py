@@ -169,7 +169,8 @@ def test_after_leads_to_every_row_of_the_api_once(name):
     api = Api(Scope.COMMANDS if "command" in name else Scope.OPERATE)
     first = BulkOperation.objects.order_by("pk").values_list("pk", flat=True).first()
     url = f"{address.format(operation=first)}limit=40"
-    seen, after = [], ""
+    seen = list[str]()
+    after: str | None = ""
     while after is not None:
         status, page = api.get(f"{url}&after={after}" if after else url)
         assert status == 200, page

@@ -118,8 +118,6 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
         guesses.clear()
     firing = [batch for batch in found.values() if batch.is_exact and (batch.then or batch.on_failure)]
     firing = [batch for batch in firing if _may_end(batch, demand) or batch.id in demand.adding]
-    if (firing or demand.adding) and dialect.serves_many:
-        seen.ids = None  # There are more drafts than ids were drawn for.
     if firing:
         sql = f'SELECT id, "then", on_failure FROM tasks_app_batch WHERE {dialect.is_listed}'
         [plans] = yield [Statement(sql, [dialect.list_of(batch.id for batch in firing)])]

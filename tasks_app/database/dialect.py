@@ -295,8 +295,8 @@ class Dialect(ABC):
         """So many ids for new batches, a row for each."""
 
     @abstractmethod
-    def lock_tasks(self, ids: Iterable[int]) -> Statement:
-        """Lock and read those of the tasks that nobody else has locked."""
+    def lock_tasks(self, ids: Iterable[int], seen: Seen) -> Statement:
+        """Lock and read those of the tasks that nobody else has locked. Ids that were drawn before are not used."""
 
     @abstractmethod
     def change_limits(self, wait_ms: int) -> Sequence[Statement]:

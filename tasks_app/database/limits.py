@@ -84,8 +84,6 @@ def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: S
     if not (yield from _lock(group, dialect)):
         seen.undecided.add(group)
         return
-    if dialect.serves_many:
-        seen.ids = None  # What is locked from here on may have larger ones.
     limit = seen.limits.of(group) or GroupLimit(group)
     allowance = seen.allowances[group] = yield from allowance_of(group, limit, dialect)
     seen.now_ms = max(seen.now_ms, allowance.now_ms)
@@ -97,7 +95,7 @@ def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: S
     is_paused, chosen = yield from _chosen(allowance, Demand(number, oldest=is_oldest), until_ms, dialect)
     rows: Sequence[Row] = []
     if chosen:
-        [rows] = yield [dialect.lock_tasks(chosen)]
+        [rows] = yield [dialect.lock_tasks(chosen, seen)]
     found = {row[0]: record_of(row) for row in rows}
     if len(found) == len(chosen) or is_paused:
         seen.exhausted.add(group)  # Nothing was hidden by the locks of others.

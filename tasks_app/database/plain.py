@@ -192,7 +192,6 @@ class PlainPostgreSQL(PostgreSQL):
         if len(seen.ids or ()) < asked.drafts or any(row[PAYLOAD] for row in rows):
             seen.ids = None
         if any(len(candidates[group]) < demand.limit for group, demand in demands.items()):
-            seen.ids = None  # What is locked from here on may have larger ones.
             yield from self._look_behind_locks(demands, seen)
         if missing := [task_id for task_id in asked.named if task_id not in named]:
             yield from self._note_locked(missing, seen)

@@ -297,7 +297,8 @@ class PostgreSQL(Candidates):
     def batch_ids(self, number: int) -> Statement:
         return Statement("SELECT nextval('tasks_app_batches') FROM generate_series(1, %s)", [number])
 
-    def lock_tasks(self, ids: Iterable[int]) -> Statement:
+    def lock_tasks(self, ids: Iterable[int], seen: Seen) -> Statement:
+        seen.ids = None  # A successor's must be larger than the id that it replaces.
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
 
     def change_limits(self, wait_ms: int) -> Sequence[Statement]:

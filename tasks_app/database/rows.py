@@ -112,8 +112,8 @@ class Questions:
 kept_of = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
 
 
-def numbered(draft: TaskRecord, commit: int, task_id: int = 0) -> TaskRecord:
-    """The draft of this commit; complete, if its id is known."""
+def numbered(draft: TaskRecord, commit: int, task_id: int) -> TaskRecord:
+    """The draft of this commit; complete, if its id is known. 0: the database gives it as it writes."""
     values = list(draft)
     values[ID] = task_id
     values[ORIGIN] = draft.origin or task_id

@@ -117,7 +117,7 @@ class SQLite(Dialect):
         last = "SELECT value FROM tasks_app_counters WHERE name = 'batches'"
         return Statement(f"SELECT ({last}) + value FROM json_each(%s)", [self.list_of(range(1, number + 1))])
 
-    def lock_tasks(self, ids: Iterable[int]) -> Statement:
+    def lock_tasks(self, ids: Iterable[int], seen: Seen) -> Statement:
         return self.tasks_of(ids)
 
     def change_limits(self, wait_ms: int) -> Sequence[Statement]:
@@ -202,6 +202,7 @@ class SQLite(Dialect):
         seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept), limits_version=limits_version)
         # Nobody else writes until this transaction ends, which says then how far the ids were used up.
         seen.ids = range(max(last_id, self._given_out[self.using]) + 1, LARGEST_ID + 1)
+        seen.has_ids_for_all = True
         if names := named_keys(operations):
             [held] = yield [self.held_keys(names)]
             yield from self.note_held(held, seen)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice, repeat
 
 from taskstore.errors import TaskStoreError
 from taskstore.types.tasks import Ending, Refusal
@@ -61,6 +62,7 @@ class Seen:
     first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
     # Where ids were drawn for the drafts once all was locked: these, and the places of the named tasks in their table.
     ids: Sequence[int] | None = None
+    has_ids_for_all: bool = False  # Also for what batches add, of any number and size.
     places: Mapping[int, str] = field(default_factory=dict)
     # Of the keys that adds name: those that are held or kept, the living tasks that hold them, by origin, and those
     # that another transaction is deciding about.
@@ -77,6 +79,17 @@ class Seen:
     batches: Batches | None = None
     locked_batches: set[int] = field(default_factory=set)
     contended_batches: set[int] = field(default_factory=set)
+
+    def ids_for(self, outcomes: Sequence[object]) -> Iterator[int] | None:
+        """Return the ids of all drafts; None if the database gives them as it writes.
+
+        Ids drawn ahead are for what the operations name. What batches add comes on top, and its data may be too long
+        for the plain way of writing.
+        """
+        if self.ids is None:
+            return None
+        is_more = any(isinstance(outcome, Effect) and outcome.made for outcome in outcomes)
+        return None if is_more and not self.has_ids_for_all else iter(self.ids)
 
 
 @dataclass(slots=True)
@@ -126,10 +139,10 @@ class Written:
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
+    ids = seen.ids_for(outcomes)
     written = Written(
-        has_ids=seen.ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
+        has_ids=ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
     )
-    ids = iter(seen.ids or ())
     commits = 0
     history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
@@ -202,10 +215,15 @@ def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision
     return isinstance(outcome, Effect | Refusal) and not isinstance(outcome, OtherKey)
 
 
-def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, written: Written, history: str) -> None:
+def _add_rows(
+    effect: Effect, commit: int, ids: Iterator[int] | None, now_ms: int, written: Written, history: str
+) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
-    written.drafts += [numbered(draft, commit, next(ids, 0)) for draft in effect.drafts]
+    number = len(effect.drafts)
+    numbers = repeat(0, number) if ids is None else islice(ids, number)
+    # Strict: a task for which no id was drawn is an error, never one with an invented id.
+    written.drafts += [numbered(draft, commit, each) for draft, each in zip(effect.drafts, numbers, strict=True)]
     written.taken += [(held.group, held.key, held.until_ms, first + number) for number, held in effect.taken]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
@@ -218,6 +236,8 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
         successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place
+        if written.has_ids and successor is not None and successor <= task.id:
+            raise RuntimeError(f"task {task.id} was locked after the id {successor} of its successor had been drawn")
         # Not `value`, a property that takes as long as all else in this line.
         how = ending._value_
         written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))

@@ -85,3 +85,54 @@ def test_a_child_keeps_its_parent_open(store):
     assert (names(), numbers(parent)) == (["between"], (1, 1, 0, 0))
     claim_and_delete(store, "between")
     assert names() == ["end"]
+
+
+def ids():
+    return sorted(Task.objects.values_list("id", flat=True))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_batch_without_tasks_closes_in_the_commit_that_makes_it(store, number):
+    before = Task.objects.newest_id()
+    batch, tasks = made(0, then=[NewTask(group="sum")] * number)
+    assert (tasks, names(), ids()) == ([], ["sum"] * number, [*range(before + 1, before + 1 + number)])
+    assert [task.origin for task in Task.objects.order_by("id")] == ids()
+    assert (numbers(batch), batch.closed_at_ms is None) == ((0, 0, 0, 0), False)
+    task = claim_and_delete(store, "sum")
+    assert task.id > max(before, number)
+
+
+def test_a_batch_of_tasks_that_have_ended_closes_in_the_commit_that_makes_it(store):
+    adds = [NewTask(group="jobs/mail/succeeded"), NewTask(group="jobs/mail/succeeded", data=b"2")]
+    batch, tasks = Task.objects.create_batch(owner=ANN, adds=adds, then=[NewTask(group="sum"), NewTask(group="mail")])
+    assert (len(set(ids())), min(ids()) > 0) == (4, True)
+    assert ids()[:2] == [task.id for task in tasks]
+    assert numbers(batch) == (2, 0, 0, 2)
+    claim_and_delete(store, "sum")
+    claim_and_delete(store, "mail")
+
+
+def test_a_batch_whose_only_task_is_a_duplicate_closes_in_the_commit_that_makes_it(store):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", unique="a")])
+    _, [duplicate] = Task.objects.create_batch(
+        owner=ANN, adds=[NewTask(group="mail", unique="a")], then=[NewTask(group="sum")] * 2
+    )
+    assert (duplicate.duplicate, names(), len(set(ids()))) == (True, ["mail", "sum", "sum"], 3)
+    assert claim_and_delete(store, "mail").origin == duplicate.id
+
+
+def test_what_comes_then_may_have_long_data(store):
+    made(0, then=[NewTask(group="sum", data=b"a" * 40_000), NewTask(group="sum", data=b"b" * 40_000)])
+    assert sorted(claim_and_delete(store, "sum").data[:1] for _ in range(2)) == [b"a", b"b"]
+
+
+def test_the_last_claimed_task_ends_while_others_are_claimed_and_added(store):
+    """In one transaction of the writer, with ids that were drawn for the claims and adds only."""
+    batch, _ = made(1, then=[NewTask(group="sum"), NewTask(group="sum")])
+    store.commit(owner=ANN, adds=[NewTask(group="other")] * 3)
+    [task] = store.claim("mail", owner=BOB)
+    [other] = store.claim("other", owner=BOB)
+    [added] = store.commit(owner=BOB, deletes=[task.id, other.id], adds=[NewTask(group="new")])
+    assert added.group == "new"
+    assert (names(), len(set(ids())), min(ids()) > 0) == (["new", "other", "other", "sum", "sum"], 5, True)
+    assert numbers(batch) == (1, 0, 0, 1)
