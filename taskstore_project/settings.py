@@ -204,13 +204,16 @@ CSRF_TRUSTED_ORIGINS = [TASKSTORE_PUBLIC_URL] if TASKSTORE_PUBLIC_URL else []
 
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{validator}"}
-    for validator in (
-        "UserAttributeSimilarityValidator",
-        "MinimumLengthValidator",
-        "CommonPasswordValidator",
-        "NumericPasswordValidator",
-    )
+    *(
+        {"NAME": f"django.contrib.auth.password_validation.{validator}"}
+        for validator in (
+            "UserAttributeSimilarityValidator",
+            "MinimumLengthValidator",
+            "CommonPasswordValidator",
+            "NumericPasswordValidator",
+        )
+    ),
+    {"NAME": "tasks_app.access.passwords.DifferentCharactersValidator"},
 ]
 # Ten wrong passwords for one name from one address lock it out for 15 minutes.
 AXES_FAILURE_LIMIT = 10

@@ -42,6 +42,8 @@ class Walk:
                 return self.along(value, type_.type, path)
             case inspect.UnionType(types=(inner, inspect.NoneType())):
                 return self.along(value, inner, path)
+            case inspect.UnionType(types=types):
+                return self.along(value, _meant(types, value), path)
             case inspect.StructType():
                 return self._object(value, type_, path)
             case inspect.VarTupleType() | inspect.ListType():
@@ -95,6 +97,17 @@ class Walk:
     def _add(self, path: str, text: str) -> None:
         if len(self.problems) < MOST_NAMED:
             self.problems.append((path, text))
+
+
+def _meant(types: Collection[inspect.Type], value: Any) -> inspect.Type:
+    """Return the type of a union that the value is meant to be of, by its kind."""
+    objects, lists = (inspect.StructType, inspect.DictType), (inspect.VarTupleType, inspect.ListType)
+    known: list[inspect.Type] = [each for each in types if not isinstance(each, inspect.NoneType)]
+    for kinds in (objects, lists) if isinstance(value, dict) else (lists, objects):
+        for each in known:
+            if isinstance(each, kinds):
+                return each
+    return known[0]
 
 
 def wrong_members(value: Struct, *names: str) -> Iterator[Problem]:

@@ -13,8 +13,8 @@ from .checks import wrong_members
 from .command_record import FINAL, LONGEST_CMD, LONGEST_PROJECT, OF_LISTS, Command, CommandStatus, LiveOutput, Run
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds
-from .sentences import is_utf8
+from .scalars import LABEL_LENGTH, LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds
+from .sentences import is_utf8, text
 from .tasks import Problem
 
 MOST_COMMANDS = 1_000  # Of a submission.
@@ -336,6 +336,8 @@ class CancelCommandsRequest(Asked, frozen=True):
     def problems(self, limits: Limits) -> Iterator[Problem]:
         if not 1 <= len(self.commands) <= MOST_IDS:
             yield "commands", f"must have between 1 and {MOST_IDS} ids, not {len(self.commands)}"
+        for place, command_id in enumerate(self.commands):
+            yield from text(f"commands[{place}]", command_id, LABEL_LENGTH)
 
 
 class RetryRequest(IdsRequest, frozen=True):

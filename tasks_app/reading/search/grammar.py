@@ -60,6 +60,7 @@ HINTS = {
     Key.AVAILABLE: "< or > and a time, as in <now, >now+1h or <2026-01-31T12:00",
     Key.FAILED_FROM: "the group in which a dead letter failed, or a prefix followed by *",
     Key.UNIQUE: "the key that the task holds",
+    Key.BATCH: "the id of a batch",
 }
 OWN_FIELD_HINT = "must be NAME:VALUE, or NAME for any value; put text with a colon or quotation mark in quotes"
 
