@@ -17,9 +17,9 @@ from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Sum, When
+from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Sum, Value, When
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce, Length, Substr
+from django.db.models.functions import Cast, Coalesce, Concat, Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
@@ -210,16 +210,24 @@ class BatchQuerySet(models.QuerySet["Batch"]):
         return self if scope.is_everything else self.exclude(Exists(hidden))
 
     def counted(self) -> Self:
-        """With the numbers of their members."""
-        from .models import BatchCount
+        """With the numbers of their members, and why those who planned more have lost their rights, if they have."""
+        from .models import BatchCount, BatchPlan, RightsHolder
 
+        text = models.TextField()
+        here = Concat(Cast(OuterRef("root"), text), Value("/"), OuterRef("path"), output_field=text)
+        lost = RightsHolder.objects.filter(name=OuterRef("holder")).exclude(lost="").values("lost")
+        planned = BatchPlan.objects.exclude(holder="").filter(
+            level__gte=here, level__lt=Concat(here, Value("~"), output_field=text)
+        )
+        why = planned.annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
         counts = BatchCount.objects.filter(batch=OuterRef("pk")).order_by().values("batch")
         names = {"is_open": "open", "failed": "failed", "ended": "ended"}
         return self.annotate(
+            lost=Coalesce(Subquery(why), Value(""), output_field=models.TextField()),
             **{
                 name: Coalesce(Subquery(counts.annotate(number=Sum(column)).values("number")), 0)
                 for name, column in names.items()
-            }
+            },
         )
 
     def still_open(self) -> Self:
@@ -344,9 +352,14 @@ class TaskManager(models.Manager["Task"]):
         batch: Batch = Batch.objects.using(self.writing_alias).counted().filter(mark=mark).latest("pk")
         return batch.told()
 
-    def change_batch(self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP) -> None:
-        """Release a batch, have it take no more tasks, or open it again. Raises CommitRefused if it does not exist."""
-        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step)))
+    def change_batch(
+        self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP, *, takes_over: bool = False
+    ) -> None:
+        """Release a batch, have it take no more tasks, or open it again. Raises CommitRefused if it does not exist.
+
+        `takes_over`: what others have planned in it is added with these rights from now on.
+        """
+        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step, takes_over=takes_over)))
 
     def set_limits(
         self, name: str, *, running: int | None = None, rate: Rate | None = None, by: str = "", by_whom: str = ""
@@ -558,6 +571,7 @@ def limits() -> Limits:
         "labels": "TASKSTORE_MAX_LABELS",
         "groups": "TASKSTORE_MAX_CLAIM_GROUPS",
         "values": "TASKSTORE_MAX_VALUES",
+        "plan_bytes": "TASKSTORE_MAX_PLAN_BYTES",
     }
     return Limits(**{name: getattr(settings, key) for name, key in names.items() if hasattr(settings, key)})
 

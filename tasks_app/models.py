@@ -260,6 +260,7 @@ class CancelledTask(models.Model):
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)
     owner = models.BigIntegerField()
     at_ms = models.BigIntegerField(db_index=True)
+    group = NameField(max_length=255)
 
     def __str__(self) -> str:
         return f"{self.id} of {self.owner}"
@@ -459,8 +460,11 @@ class Batch(models.Model):
     children = models.BigIntegerField(default=0)  # How many open batches have it as their parent.
     created_at_ms = models.BigIntegerField()
     closed_at_ms = models.BigIntegerField(default=0)  # 0: it is open.
-    then = models.TextField(default="")  # A plan as JSON, see taskstore.types.batches; empty: none.
-    on_failure = models.TextField(default="")
+    then = models.IntegerField(default=0)  # How many tasks it adds when it closes,
+    on_failure = models.IntegerField(default=0)  # and at the first failure.
+    problem = models.TextField(default="")  # Why it could not add them; empty: nothing was in the way.
+    root = models.BigIntegerField()  # The batch that was made with the plan that this one is a part of; see BatchPlan.
+    path = models.CharField(max_length=100)  # The part; empty: all of it.
 
     objects = BatchQuerySet.as_manager()
 
@@ -471,6 +475,7 @@ class Batch(models.Model):
             models.Index(fields=["parent", "id"], name="batch_parent", condition=~models.Q(parent=0)),
             # Those that are open, and those that closed long ago.
             models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
+            models.Index(fields=["root"], name="batch_root"),
         ]
 
     def __str__(self) -> str:
@@ -493,6 +498,8 @@ class Batch(models.Model):
             hold=bool(self.hold),
             failed_ends=bool(self.failed_ends),
             deleted=bool(self.refuses),
+            problem="" if self.closed_at_ms else self.lost or self.problem,  # type: ignore[attr-defined]
+            lost_rights=bool(self.lost and not self.closed_at_ms),  # type: ignore[attr-defined]
         )
 
 
@@ -523,6 +530,40 @@ class BatchGroup(models.Model):
 
     def __str__(self) -> str:
         return f"{self.group} in batch {self.batch}"
+
+
+class BatchPlan(models.Model):
+    """Tasks that a batch adds when it closes, or at its first failure: a level of a plan, as it was added.
+
+    Each is read when it is due, and deleted with that; nothing of the levels below is read or written then.
+    """
+
+    root = models.BigIntegerField()  # The batch that was made with the plan.
+    level = NameField(max_length=130)  # "17/tf": what batch 17 adds when what follows it fails.
+    holder = models.CharField(max_length=150)  # With whose rights, see RightsHolder; empty: those of the program.
+    number = models.IntegerField()  # Of tasks.
+    size = models.BigIntegerField()  # Of `adds`, in bytes.
+    words = models.TextField()  # For people.
+    groups = models.TextField()  # JSON: those that it names, and the levels below it.
+    adds = models.TextField()  # JSON, see taskstore.types.batches.
+
+    class Meta:
+        indexes = [models.Index(fields=["level"], name="level_of_plan")]
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.words}"
+
+
+class RightsHolder(models.Model):
+    """What somebody may do with whose rights batches add tasks later; see access/rights.py, which keeps it current."""
+
+    name = models.CharField(max_length=150, primary_key=True)  # As the audit log has it.
+    groups = models.TextField()  # JSON: patterns of GroupScope, or null.
+    commands = models.SmallIntegerField()  # 1: groups of shell commands, too.
+    lost = models.TextField(default="")  # Why these rights are gone; empty: they are not.
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Client(models.Model):

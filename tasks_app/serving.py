@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from .access.policy import commands_are_on
 from .bulk import Runner
 from .commands import ListMaker
+from .conf.commands import commands_are_on
 from .control.progress import Reports
 from .grpc_api.port import GrpcPort
-from .schedules import Scheduler
+from .schedules import RightsKeeper, Scheduler
 from .writer.writer import Companion, Writer
 
 # After so long a thread that works on a large request lets the event loop go on; Python's own 5 ms add up.
@@ -31,7 +31,7 @@ def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
         companions.append(partial(GrpcServer, grpc))
     if commands_are_on():
         companions.append(ListMaker)
-    return partial(_start, [*companions, Runner, Scheduler, Reports])
+    return partial(_start, [*companions, Runner, Scheduler, RightsKeeper, Reports])
 
 
 def _start(companions: Sequence[Callable[[], Companion]]) -> Writer:

@@ -137,7 +137,7 @@ def answered_with(answer):
     return body
 
 
-@pytest.mark.parametrize("verb", ["requeue", "purge"])
+@pytest.mark.parametrize("verb", ["requeue", "cancel"])
 def test_no_operation_on_many_tasks_changes_commands(operator, verb):
     add(NEW, count=2)
     before = ids()
@@ -146,14 +146,21 @@ def test_no_operation_on_many_tasks_changes_commands(operator, verb):
     assert ids() == before
 
 
+def test_an_operator_deletes_commands_that_somebody_has_planted(operator, monkeypatch):
+    monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
+    add(NEW, count=2)
+    answered_with(of_bulk(operator, "purge", NEW))
+    assert ids() == set()
+
+
 def test_an_operation_on_several_groups_leaves_commands_alone(operator, monkeypatch):
     monkeypatch.setattr(bulk.starting, "AT_ONCE_S", 60)
-    [command], [mail] = add(NEW), add("mail")
-    preview = answered_with(operator.post("/bulk/preview", {"verb": "purge", "q": "group:*"}))
+    [command], [mail] = add(NEW, error="it failed"), add("mail", error="it failed")
+    preview = answered_with(operator.post("/bulk/preview", {"verb": "requeue", "q": "group:*"}))
     seen = {name: preview[name] for name in ("bound", "as_of")}
-    body = {"verb": "purge", "q": "group:*", "expected": 2, "typed": preview["to_type"], **seen}
+    body = {"verb": "requeue", "q": "group:*", "expected": 2, **seen}
     operation = answered_with(operator.post("/bulk", body))
-    assert ids() == {command.id}
+    assert command.id in ids()
     assert (operation["done"], operation["skipped"]) == (1, 1)
     assert mail.id not in ids()
 
@@ -169,13 +176,17 @@ def test_schedules_that_add_commands_are_made_by_nobody_without_the_right(operat
     assert ids() == set()
 
 
-@pytest.mark.parametrize("verb", ["run", "pause", "resume", "delete"])
+def test_an_operator_deletes_a_schedule_that_adds_commands(operator):
+    a_schedule()
+    assert answered(operator.http.generic("DELETE", "/schedules/digest", ""))[0] == 200
+    assert ids() == set()
+
+
+@pytest.mark.parametrize("verb", ["run", "pause", "resume"])
 def test_schedules_that_add_commands_are_changed_by_nobody_without_the_right(operator, verb):
     a_schedule()
     before = ids()
-    address = "/schedules/digest" + (f"/{verb}" if verb != "delete" else "")
-    method = "DELETE" if verb == "delete" else "POST"
-    assert is_forbidden(answered(operator.http.generic(method, address, "{}" if method == "POST" else "")))
+    assert is_forbidden(answered(operator.http.generic("POST", f"/schedules/digest/{verb}", "{}")))
     assert ids() == before
 
 
@@ -237,19 +248,16 @@ def on_pages(client, task, lease):
         "requeue": ("requeue", {"id": task.id, **bound}),
         "move": ("move", {"id": task.id, "to": "mail", "create": "1", **bound}),
         "edit many": ("edit", {"id": task.id, "set_error": "1", "error": "x", **bound}),
-        "purge": ("purge", {"id": task.id, **bound}),
         "schedule": ("schedules/add", {"name": "digest", **schedule}),
     }
 
 
-@pytest.mark.parametrize(
-    "page", ["add", "import", "edit", "give back", "requeue", "move", "edit many", "purge", "schedule"]
-)
+@pytest.mark.parametrize("page", ["add", "import", "edit", "give back", "requeue", "move", "edit many", "schedule"])
 def test_on_pages_nobody_changes_commands_without_the_right(person, right_person, page):
     [task], _ = add(NEW, error="it failed"), add(OPEN)
     [lease] = claim(OPEN)
     before = ids()
-    assert person.get("/console/confirm", {"verb": "purge", "id": task.id}).status_code == 403
+    assert person.get("/console/confirm", {"verb": "move", "id": task.id}).status_code == 403
     address, fields = on_pages(person, task, lease)[page]
     answer = person.post(f"/console/{address}", fields)
     assert answer.status_code == 403
@@ -267,7 +275,17 @@ def test_on_pages_nobody_pauses_commands_without_the_right(person, right_person,
     assert right_person.post(f"/console/{page}", {"name": NEW}).status_code == 302
 
 
-@pytest.mark.parametrize("verb", ["pause", "run", "delete", "resume"])
+def test_on_pages_operators_delete_what_somebody_has_planted(person):
+    [task] = add(NEW)
+    a_schedule()
+    bound = {"expected": "1", "bound": str(Task.objects.newest_id()), "as_of": str(Task.objects.now_ms())}
+    assert person.get("/console/confirm", {"verb": "purge", "id": task.id}).status_code == 200
+    assert person.post("/console/purge", {"id": task.id, **bound}).status_code == 302
+    assert person.post("/console/schedules/digest/delete", {}).status_code == 302
+    assert ids() == set()
+
+
+@pytest.mark.parametrize("verb", ["pause", "run", "resume"])
 def test_on_pages_nobody_changes_schedules_of_commands_without_the_right(person, right_person, verb):
     a_schedule()
     assert person.post(f"/console/schedules/digest/{verb}", {}).status_code == 403
@@ -292,14 +310,11 @@ def test_in_the_admin_nobody_changes_commands_without_the_right(person, right_pe
         assert (ids() == before) is (status == 403)
 
 
-@pytest.mark.parametrize("way", ["delete", "requeue", "move", "purge"])
+@pytest.mark.parametrize("way", ["requeue", "move"])
 def test_where_the_admin_leads_to_nobody_changes_commands_without_the_right(person, right_person, way):
     [task] = add(NEW, error="it failed")
     for client, status in ((person, 403), (right_person, 200)):
-        if way == "delete":
-            answer = client.post(f"{TASKS}{task.id}/delete/", {"post": "yes"})
-        else:
-            answer = client.post(TASKS, {"action": way, "_selected_action": [task.id]})
+        answer = client.post(TASKS, {"action": way, "_selected_action": [task.id]})
         assert client.get(answer.url).status_code == status
     assert ids() == {task.id}
 

@@ -128,7 +128,8 @@ def test_next_leads_to_every_row_of_a_page_once(address):
     fill()
     browser = signed_in(make_user("ada", "admin"))
     first = BulkOperation.objects.order_by("pk").values_list("pk", flat=True).first()
-    url, seen, visited = address.format(operation=first), [], 0
+    url, visited = address.format(operation=first), 0
+    seen = list[str]()
     path = url.partition("?")[0]
     while url:
         answer = browser.get(url)

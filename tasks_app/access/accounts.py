@@ -21,6 +21,7 @@ from . import audit, sessions
 from .audit import must_still_be
 from .people import Person, name_of, named, password_was_given, random_password, set_flags
 from .policy import BESIDE_A_ROLE, COMMANDS, ROLES, SEES_PAYLOADS, Action, given_by, has_administrator
+from .rights import refresh
 
 ROLE_NAMES = tuple(role for role in ROLES if role not in BESIDE_A_ROLE)  # Each includes the ones before it.
 ADMIN = ROLE_NAMES[-1]
@@ -86,6 +87,7 @@ def change_rights(user: Person, rights: Rights, actor: Actor = PROGRAM, *, versi
         must_still_be(version, before, f"the rights of {user.get_username()}")
         _give(user, rights)
         sessions.look_again()
+        refresh([name_of(user)])
         _write_down("change rights", user, actor, before=asdict(before), after=asdict(rights))
 
 
@@ -94,6 +96,7 @@ def close(user: Person, actor: Actor = PROGRAM) -> None:
     with _may_lose(user, actor):
         Person._default_manager.filter(pk=user.pk).update(is_active=False)
         sessions.end_all_of(user)  # Otherwise they would continue when the account is reopened.
+        refresh([name_of(user)])
         _write_down("close account", user, actor)
 
 
@@ -101,6 +104,7 @@ def open_again(user: Person, actor: Actor = PROGRAM) -> None:
     """Reopen an account, with its old password."""
     with transaction.atomic():
         Person._default_manager.filter(pk=user.pk).update(is_active=True)
+        refresh([name_of(user)])
         _write_down("open account", user, actor)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.apps import apps as installed
-from django.conf import settings
 from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission
 from django.contrib.contenttypes.models import ContentType
@@ -15,6 +14,7 @@ from django.db.models import Q
 
 from taskstore.types.scalars import Action as Action
 
+from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
 from ..models import Scope, Task, Token
@@ -23,6 +23,9 @@ from .people import Person, must_choose_password, must_choose_passwords, name_of
 # A signed-in person or a token; `actor_of` makes an Actor of it.
 Principal = Token | AbstractBaseUser | AnonymousUser
 
+# The prefix of a server's own token for programs on its machine, which is deleted when the server stops. A running
+# server renews its token; the token of a lost node expires.
+THIS_MACHINE = "this machine"
 ANYTHING = "anything"  # The scope of every client on a server that was started with --no-auth.
 
 SCOPES: Mapping[str, frozenset[Action]] = {
@@ -47,10 +50,6 @@ ROLES: Mapping[str, frozenset[Action]] = {
 }
 BESIDE_A_ROLE = (SEES_PAYLOADS, COMMANDS)
 
-COMMANDS_ARE_OFF = (
-    "shell commands are off on this server. To allow them, start it with `up --commands` or `serve --commands`, "
-    "or set TASKSTORE_COMMANDS=1"
-)
 OF_TOKENS = "this needs a token with the scope commands"
 OF_PEOPLE = "this needs the role commands or admin"
 
@@ -65,17 +64,24 @@ def actions_of(principal: Principal) -> frozenset[Action]:
     """Return what the principal may do in the groups that it may touch."""
     if isinstance(principal, Token):
         return SCOPES[principal.scope]
-    if not isinstance(principal, Person) or not principal.is_active or must_choose_password(principal):
+    if not isinstance(principal, Person) or must_choose_password(principal):
+        return frozenset()
+    return actions_of_account(principal)
+
+
+def actions_of_account(person: Person) -> frozenset[Action]:
+    """Return what the account may do, also while its password is to be chosen."""
+    if not person.is_active:
         return frozenset()
     # A model of the project may have neither superusers nor permissions.
-    if getattr(principal, "is_superuser", False):
+    if getattr(person, "is_superuser", False):
         return EVERY_ACTION
     # Cached on the user object, which lives as long as a request: a page asks a dozen times.
-    if not hasattr(principal, "_task_store_actions"):
-        has_permission = getattr(principal, "has_perm", lambda _: False)
+    if not hasattr(person, "_task_store_actions"):
+        has_permission = getattr(person, "has_perm", lambda _: False)
         found = frozenset(action for action in Action if has_permission(f"tasks_app.{codename(action)}"))
-        principal._task_store_actions = found  # type: ignore[attr-defined]
-    actions: frozenset[Action] = principal._task_store_actions  # type: ignore[attr-defined]
+        person._task_store_actions = found  # type: ignore[attr-defined]
+    actions: frozenset[Action] = person._task_store_actions  # type: ignore[attr-defined]
     return actions
 
 
@@ -115,18 +121,23 @@ def scope_of(principal: Principal) -> GroupScope:
     elif not may(principal, Action.COMMANDS):
         because = OF_TOKENS if isinstance(principal, Token) else OF_PEOPLE
     if not isinstance(principal, Token):
-        return GroupScope(no_commands_because=because)
-    return GroupScope(principal.group_scope.patterns, because, owners=tuple(principal.clients) or None)
+        return GroupScope(no_commands_because=because, holder=holder_of(principal))
+    owners = tuple(principal.clients) or None
+    return GroupScope(principal.group_scope.patterns, because, owners=owners, holder=holder_of(principal))
+
+
+def holder_of(principal: Principal) -> str:
+    """Return the name under which schedules and batches remember with whose rights they add; see access/rights.py."""
+    if not isinstance(principal, Token):
+        return name_of(principal) if isinstance(principal, Person) else ""
+    # Everybody on a server without tokens, and programs of the machine itself, whose tokens end with the server.
+    is_of_server = principal.pk is None or principal.name.startswith(THIS_MACHINE)
+    return "" if is_of_server else f"token:{principal.name}"
 
 
 def may_command(principal: Principal, group: str | None = None) -> bool:
     """Return whether the principal may change groups of shell commands, or this one, on this server."""
     return commands_are_on() and may(principal, Action.COMMANDS, group)
-
-
-def commands_are_on() -> bool:
-    """Return whether this server accepts shell commands, that is, changes of groups that hold them."""
-    return bool(getattr(settings, "TASKSTORE_COMMANDS", False))
 
 
 def has_administrator() -> bool:

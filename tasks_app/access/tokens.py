@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from asgiref.sync import sync_to_async
 from django.db import Error, connections
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from taskstore.errors import InvalidInput
@@ -26,7 +26,8 @@ from ..core.actors import PROGRAM, Actor
 from ..database import atomic
 from ..models import Token
 from . import audit
-from .policy import ANYTHING
+from .policy import ANYTHING, THIS_MACHINE, holder_of
+from .rights import alive, refresh
 
 NAME_LENGTH = 100
 MOST_CLIENTS = 1_000
@@ -34,9 +35,6 @@ CLIENT = re.compile(r"-?[0-9]{1,19}")  # `int` alone would accept "1_000" and th
 CLIENTS = f"must be at most {MOST_CLIENTS} client numbers, each a 64-bit integer"
 PREFIX = "ts_"  # Scanners for leaked secrets recognize it.
 LAST_USED_EVERY = timedelta(minutes=1)  # A write for each request would cost more than the request.
-# The prefix of a server's own token for programs on its machine, which is deleted when the server stops. A running
-# server renews its token; the token of a lost node expires.
-THIS_MACHINE = "this machine"
 NODE_TOKEN_LIFE = timedelta(minutes=30)
 NODE_TOKEN_FORGOTTEN_AFTER = timedelta(days=1)
 TRUSTED_S = 5.0  # A revoked token stops working within this time.
@@ -71,6 +69,7 @@ def create(
             clients=list(clients),
             expires_at=expires_at,
         )
+        refresh([holder_of(token)])
         audit.record(actor, "create token", selection=f"token {name}", done=1)
     return token, secret
 
@@ -104,11 +103,6 @@ def valid(secret: str) -> Token | None:
         with database.bookkeeping():
             Token.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
-
-
-def alive() -> QuerySet[Token]:
-    """Return the tokens that are valid now."""
-    return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
 def is_known(secret: str) -> bool:
@@ -145,6 +139,7 @@ def revoke(token: Token, actor: Actor = PROGRAM) -> bool:
     """Revoke a token. Returns False when it was revoked already."""
     is_revoked = bool(Token.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()))
     if is_revoked:
+        refresh([holder_of(token)])
         audit.record(actor, "revoke token", selection=f"token {token.name}", done=1)
     return is_revoked
 

@@ -9,7 +9,6 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from taskstore.types.batches import plan_in
 from taskstore.types.scalars import REASON_LENGTH
 
 from ..access.policy import actor_of
@@ -51,13 +50,12 @@ def number(name: str) -> Any:
     return shown
 
 
-def planned(name: str) -> Any:
-    """Return a column with what a plan of the batch adds."""
+def planned(when: str) -> Any:
+    """Return a column with what the batch adds then."""
 
-    @admin.display(description=name.replace("_", " "), empty_value="nothing")
+    @admin.display(description=when, empty_value="nothing")
     def shown(_: admin.ModelAdmin[Batch], batch: Batch) -> str | None:
-        plan = plan_in(getattr(batch, name))
-        return plan.in_words if plan else None
+        return batches.plans_of(batch).get(when)
 
     return shown
 
@@ -70,15 +68,20 @@ class BatchAdmin(OperatedAdmin, KeyedAdmin):
     created = moment("created_at_ms", "created")
     total, are_open, failed, ended = map(number, NUMBERS.values())
     closed = moment("closed_at_ms", "closed")
-    adds_then, adds_on_failure = planned("then"), planned("on_failure")
+    adds_then, adds_on_failure = planned("then"), planned("on failure")
     readonly_fields = (
-        "id", "name", "state", *NUMBERS, "upper", "children", "created", "closed", "adds_then", "adds_on_failure",
+        "id", "name", "state", "problem", *NUMBERS, "upper", "children", "created", "closed",
+        "adds_then", "adds_on_failure",
     )  # fmt: skip
     fields = (*readonly_fields, "hold", "reason")
 
     @admin.display
     def state(self, batch: Batch) -> str:
         return batch.told().state
+
+    @admin.display(empty_value="none")
+    def problem(self, batch: Batch) -> str | None:
+        return batch.told().problem or None
 
     @admin.display(description="parent")
     def upper(self, batch: Batch) -> int | None:

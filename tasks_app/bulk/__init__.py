@@ -4,7 +4,20 @@ An operation runs in chunks, each in commits of limited size, so that workers' c
 It may start in one process and end in another.
 """
 
-from .actions import ACTIONS, Action, Edit, Move, Purge, Requeue, Skip, action_named, action_of, requeued, target_of
+from .actions import (
+    ACTIONS,
+    Action,
+    Cancel,
+    Edit,
+    Move,
+    Purge,
+    Requeue,
+    Skip,
+    action_named,
+    action_of,
+    requeued,
+    target_of,
+)
 from .running import Runner, reasons, run
 from .selection import SAMPLES, Preview, Selection, Target, preview
 from .starting import Asked, cancel, drifted, refuse_forbidden, start, to_type, undo, why_not_undoable
@@ -14,6 +27,7 @@ __all__ = [
     "SAMPLES",
     "Action",
     "Asked",
+    "Cancel",
     "Edit",
     "Move",
     "Preview",

@@ -68,6 +68,7 @@ class Action(ABC):
     ending: ClassVar[Ending] = Ending.CHANGED  # For the history.
     makes_available: ClassVar[bool] = False  # Skips ready tasks; a preview shows the target groups of the others.
     ends_tasks: ClassVar[bool] = False  # An undo must add them again.
+    only_deletes: ClassVar[bool] = False  # Nothing goes on in another group.
 
     takes_claimed: bool = False  # Includes tasks that workers hold, and ends their leases.
 
@@ -200,7 +201,7 @@ class Purge(Action):
 
     words = bulk.PURGE
     ending = Ending.PURGED
-    ends_tasks = True
+    ends_tasks = only_deletes = True
 
     batch: int = 0  # It is the end of this batch, which its undo opens again.
 
@@ -229,6 +230,7 @@ class Cancel(Purge):
 
     words = bulk.CANCEL
     ending = Ending.CANCELLED
+    only_deletes = False
 
     def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
         if holds_results(task.group):

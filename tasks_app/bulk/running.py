@@ -22,7 +22,7 @@ from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_forbidden
+from ..core.operations import BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_may_not_add
 from ..core.portions import by_halves
 from ..database import atomic
 from ..database.outage import translated
@@ -85,9 +85,10 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
         turn = Turn(before, operation.expected, operation.began_at_ms, operation.by, operation.reason)
         step = action.to_do(task, now_ms, turn)
         target = step.group if isinstance(step, Change) else None
-        why = why_not(task, selection.scope)
+        # Operators end whatever somebody has planted, also where they may not add.
+        why = "" if isinstance(step, int) else why_not(task, selection.scope)
         if not why and target is not None:
-            why = why_not_into(target, selection.scope)
+            why = selection.scope.why_out_of_reach(target)
         if why:
             step = Skip(why)
         if isinstance(step, Skip):
@@ -130,7 +131,8 @@ def next_undo_chunk(operation: BulkOperation, size: int) -> Chunk:
     for item in items:
         now = living.get(item.origin)
         task_id = now.id if now else 0
-        why = scope.why_forbidden(item.group) or (why_not(now, scope) if now else "")
+        why = why_may_not_add(item.group, bytes(item.data) if action.ends_tasks else b"", scope)
+        why = why or (why_not(now, scope) if now else "")
         step = Skip(why) if why else action.step_back(item, now, now_ms)
         if isinstance(step, Skip):
             skipped.append(_skipped(operation, item.origin, task_id, step))
@@ -145,15 +147,10 @@ def why_not(task: Task, scope: GroupScope) -> str:
 
     The data of a schedule names the group that it adds to, so all of it is read.
     """
-    if not scope.no_commands_because or task.group != SCHEDULES:
+    if not scope.is_restricted or task.group != SCHEDULES:
         return scope.why_forbidden(task.group)
     [whole] = Task.objects.find([task.id])
-    return why_forbidden(whole.group, bytes(whole.data), scope) if whole else ""
-
-
-def why_not_into(group: str, scope: GroupScope) -> str:
-    """Return the reason why nothing may be put into the group, as a sentence; empty when it may."""
-    return scope.why_forbidden(group) or ("" if scope.allows(group) else f'The group "{group}" may not be changed.')
+    return why_may_not_add(whole.group, bytes(whole.data), scope) if whole else ""
 
 
 def _skipped(operation: BulkOperation, origin: int, task_id: int, why: Skip) -> BulkItem:

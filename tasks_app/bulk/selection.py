@@ -57,7 +57,7 @@ class Selection:
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
         """Return the selection that `as_json` described."""
-        fields = {name: value for name, value in kept.items() if name != "no_commands_because"}
+        fields = {name: value for name, value in kept.items() if name not in ("no_commands_because", "holder")}
         return cls(
             **{
                 **fields,
@@ -69,8 +69,8 @@ class Selection:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        because = self.scope.no_commands_because
-        return {**asdict(self), "scope": self.scope.patterns, "no_commands_because": because}
+        because, holder = self.scope.no_commands_because, self.scope.holder
+        return {**asdict(self), "scope": self.scope.patterns, "no_commands_because": because, "holder": holder}
 
     @property
     def in_words(self) -> str:
@@ -128,7 +128,8 @@ def began_by(operation: BulkOperation) -> Actor:
 def scope_in(kept: Mapping[str, Any]) -> GroupScope:
     """Return the scope from the JSON of a selection."""
     patterns = kept.get("scope")
-    return GroupScope(None if patterns is None else tuple(patterns), kept.get("no_commands_because", ""))
+    because = kept.get("no_commands_because", "")
+    return GroupScope(None if patterns is None else tuple(patterns), because, holder=kept.get("holder", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

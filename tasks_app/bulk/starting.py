@@ -9,6 +9,7 @@ from django.db import IntegrityError
 
 from taskstore.errors import CommitRefused, Forbidden, KeyReused, refuse
 from taskstore.types.bulk import PURGE, UNDO, BulkAction
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Problem
 
 from ..access import audit
@@ -18,7 +19,7 @@ from ..core.operations import ResendKey, Step
 from ..database import atomic
 from ..models import BulkOperation, KeptAnswer, Task
 from .actions import Action, Purge
-from .running import run, why_not, why_not_into
+from .running import run, why_not
 from .selection import Preview, Selection, preview
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
@@ -110,6 +111,8 @@ def delete_batch(batch_id: int, actor: Actor = PROGRAM) -> BulkOperation | None:
 
 def refuse_forbidden(seen: Preview, action: Action, actor: Actor) -> None:
     """Raise Forbidden when the only group of the tasks, or their target, may not be changed."""
+    if action.only_deletes or (action.ends_tasks and seen.group == SCHEDULES):
+        return  # Operators end whatever somebody has planted, also where they may not add.
     actor.must_change(seen.group)
     only = Task.objects.get_queryset().filter(id__in=seen.samples).first() if seen.count == 1 else None
     if only and (why := why_not(only, actor.scope)):
@@ -117,7 +120,7 @@ def refuse_forbidden(seen: Preview, action: Action, actor: Actor) -> None:
     # With several targets, the operation skips tasks whose target may not be changed.
     targets = [target.group for target in seen.targets] if len(seen.targets) == 1 else [action.to_group]
     for group in filter(None, targets):
-        if why := why_not_into(group, actor.scope):
+        if why := actor.scope.why_out_of_reach(group):
             raise Forbidden(why)
 
 
@@ -156,7 +159,11 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
         undo = BulkOperation(
             verb=UNDO.name,
             # It keeps the scope of the undone operation.
-            selection={**operation.selection, "no_commands_because": actor.scope.no_commands_because},
+            selection={
+                **operation.selection,
+                "no_commands_because": actor.scope.no_commands_because,
+                "holder": actor.scope.holder,
+            },
             in_words=f"operation {operation.pk}: {operation.verb} of {operation.in_words}",
             group=operation.group,
             expected=operation.done,

@@ -239,7 +239,9 @@ def submission_of(asked: SubmitRequest, scope: GroupScope, key: ResendKey | None
     then = _later(asked.project, asked.then, CommandStatus.NEW)
     if asked.after:
         later = _later(asked.project, asked.commands, asked.status)
-        return Commit(key=key, owner=asked.clientid, scope=scope, batch=BatchStep(asked.after, Step.ADD_LATER, later))
+        return Commit(
+            key=key, owner=asked.clientid, scope=scope, batch=BatchStep(asked.after, Step.ADD_LATER, plan_of(later))
+        )
     adds = _tasks_of(asked.project, asked.commands, asked.status, asked.batch)
     batch = NewBatch(then=plan_of(then), hold=asked.hold, mark=uuid4().hex) if then or asked.hold else None
     return Commit(key=key, owner=asked.clientid, adds=tuple(adds), scope=scope, batch=batch)

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 
-from taskstore.types.batches import Batch, BatchesRequest, plan_in
+from taskstore.types.batches import Batch, BatchesRequest
 
 from ..access.policy import Action, may
 from ..bulk.starting import delete_batch
@@ -128,10 +128,8 @@ def tree_of(batch_id: int) -> list[Node]:
         told = row.told()
         nodes.append(Node(place=place, depth=depth, upper=upper, text=_short(told.name or "batch"), batch=told))
         if told.closed_at_ms is None and not told.deleted:
-            for word, text in (("then", row.then), ("on failure", "" if row.has_failed else row.on_failure)):
-                if plan := plan_in(text):
-                    shown = f"{word}: {plan.in_words}"
-                    nodes.append(Node(place=len(nodes), depth=depth + 1, upper=place, text=_short(shown)))
+            for word, planned in control.plans_of(row).items():
+                nodes.append(Node(place=len(nodes), depth=depth + 1, upper=place, text=_short(f"{word}: {planned}")))
         waiting += [(child, depth + 1, place) for child in reversed(within[number])]
     return nodes
 

@@ -24,9 +24,10 @@ from taskstore.types.command_record import (
 from taskstore.types.commands import CommandSeen, CommandWhole, ListPage, ListWhole, ResultPage
 from taskstore.types.scalars import LABEL_LENGTH, LATEST_MS
 
-from ..access.policy import Action, commands_are_on, may, may_command
+from ..access.policy import Action, may, may_command
 from ..commands import looking, may_be_cancelled
 from ..commands.paging import command_seen
+from ..conf.commands import commands_are_on
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Task
 from ..reading import history

@@ -332,7 +332,7 @@ def _confirmation(
     # Drop the old bound: a repeated confirmation shows the current tasks.
     fresh = action()
     seen = bulk.preview(replace(selection, bound=0, as_of_ms=0), fresh)
-    actor_for(request).must_change(seen.group)
+    bulk.refuse_forbidden(seen, fresh, actor_for(request))
     return render(
         request,
         "tasks_app/_confirm.html" if is_partial(request) else "tasks_app/confirm.html",

@@ -26,8 +26,9 @@ from taskstore.types.scalars import REASON_LENGTH
 from taskstore.types.sentences import text
 
 from ..access.people import Person, must_choose_password
-from ..access.policy import COMMANDS_ARE_OFF, Action, actor_of, commands_are_on, may
+from ..access.policy import Action, actor_of, may
 from ..conf import LIVE
+from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.actors import Actor
 from ..database.outage import is_damaged, reason_of, translated
 from .fields import TellingForm

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from taskstore.errors import refuse
+from taskstore.errors import Forbidden, refuse
+from taskstore.types.batches import ON_FAILURE, THEN, BatchesRequest, BatchPage
 from taskstore.types.batches import Batch as BatchAnswer
-from taskstore.types.batches import BatchesRequest, BatchPage
+from taskstore.types.scalars import Action
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Step
 from ..database import atomic
-from ..models import Batch, Task
+from ..models import Batch, BatchPlan, Task
 
 
 def batch_of(batch_id: int, scope: GroupScope = EVERY_GROUP) -> BatchAnswer | None:
@@ -32,15 +33,36 @@ def batches_in(asked: BatchesRequest, scope: GroupScope = EVERY_GROUP) -> BatchP
 
 
 def release(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
-    """Let a held batch close once it has nothing else to wait for. Returns it; None if there is none."""
+    """Let a batch close once it has nothing else to wait for, also one that could not add what it plans.
+
+    Where those who planned it have lost their rights, it goes on with those of the actor, who has to be an operator.
+    Returns it; None if there is none. Raises Forbidden.
+    """
     refuse(actor.problems())
     batch = batch_of(batch_id, actor.scope)
-    if batch is None or not batch.hold:
+    if batch is None or not (batch.hold or batch.problem):
         return batch
+    takes_over = batch.lost_rights
+    if takes_over and not actor.may(Action.OPERATE):
+        raise Forbidden(f"{batch.problem}: only an operator can take the batch over")
     with atomic():
-        Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope)
-        audit.record(actor, "release batch", selection=_name(batch), done=1)
+        Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope, takes_over=takes_over)
+        action = "take over batch" if takes_over else "release batch"
+        audit.record(actor, action, selection=_name(batch), done=1, details={"problem": batch.problem})
     return batch_of(batch_id, actor.scope)
+
+
+def plans_of(batch: Batch) -> dict[str, str]:
+    """Return what the batch may still add, in words, by when: `then` and `on failure`."""
+    here = f"{batch.root}/{batch.path}"
+    found = {}
+    for word, letter in (("then", THEN), ("on failure", ON_FAILURE)):
+        if rows := list(
+            BatchPlan.objects.filter(level=f"{here}{letter}").order_by("pk").values_list("words", flat=True)
+        ):
+            below = BatchPlan.objects.filter(level=f"{here}{letter}{THEN}")
+            found[word] = ", ".join(rows) + (", and more" if below.exists() else "")
+    return found
 
 
 def _name(batch: BatchAnswer) -> str:

@@ -12,6 +12,7 @@ from taskstore.types.tasks import Cancelled
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
+from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic
 from ..models import CancelledTask, Task
 from ..offload.threads import in_a_database_thread
@@ -34,11 +35,11 @@ def cancel(ids: Iterable[int], actor: Actor = PROGRAM) -> Sequence[int]:
     return done
 
 
-def recently_cancelled() -> tuple[int, list[tuple[int, int, int]]]:
-    """Return the time, and id, time and owner of each leased task that was cancelled within the last minute."""
+def recently_cancelled() -> tuple[int, list[tuple[int, int, int, str]]]:
+    """Return the time, and id, time, owner and group of each leased task that was cancelled within the last minute."""
     now_ms = Task.objects.now_ms()
     young = CancelledTask.objects.filter(at_ms__gt=now_ms - TOLD_MS)
-    return now_ms, list(young.order_by("at_ms", "id").values_list("id", "at_ms", "owner"))
+    return now_ms, list(young.order_by("at_ms", "id").values_list("id", "at_ms", "owner", "group"))
 
 
 class Watch:
@@ -46,20 +47,27 @@ class Watch:
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(4)  # Another process has seen them in another order.
-        # By id and time: the owner, and a number in the order in which they came.
-        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
+        # By id and time: the owner, the group, and a number in the order in which they came.
+        self._seen: dict[tuple[int, int], tuple[int, str, int]] = {}
         self._count = 0
         self._looked_s = 0.0
 
-    async def cancelled(self, owner: int, after: str, wait_ms: int) -> Cancelled:
-        """Return the tasks of the client that were cancelled since `after`; waits so long until there is one."""
+    async def cancelled(self, owner: int, after: str, wait_ms: int, scope: GroupScope = EVERY_GROUP) -> Cancelled:
+        """Return the tasks of the client that were cancelled since `after`; waits so long until there is one.
+
+        Those of groups that the scope does not allow are left out.
+        """
         until_s = time.monotonic() + wait_ms / 1_000
         name, _, number = after.partition("-")
         since = int(number) if name == self._name and number.isdecimal() else 0
         while True:
             if not wait_ms or time.monotonic() > self._looked_s + LOOK_EVERY_S:
                 await self._look()
-            ids = [task_id for (task_id, _), (its, place) in self._seen.items() if its == owner and place > since]
+            ids = [
+                task_id
+                for (task_id, _), (its, group, place) in self._seen.items()
+                if its == owner and place > since and scope.allows(group)
+            ]
             left_s = until_s - time.monotonic()
             if ids or left_s <= 0 or readiness.is_withdrawn:
                 return Cancelled(ids=tuple(ids), after=f"{self._name}-{self._count}")
@@ -70,10 +78,10 @@ class Watch:
         now_ms, found = await in_a_database_thread(recently_cancelled)
         # Not only what was found: of two looks at once, the first to begin may be the last to end.
         self._seen = {key: seen for key, seen in self._seen.items() if key[1] > now_ms - TOLD_MS}
-        for task_id, at_ms, owner in found:
+        for task_id, at_ms, owner, group in found:
             if (task_id, at_ms) not in self._seen:
                 self._count += 1
-                self._seen[task_id, at_ms] = owner, self._count
+                self._seen[task_id, at_ms] = owner, group, self._count
 
 
 watch = Watch()

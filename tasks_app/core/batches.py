@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, NewBatch, Plan
+from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, ON_FAILURE, THEN, NewBatch, Plan
 from taskstore.types.tasks import Change, NewTask, Standing, holds_results, standing_of
 
 from .operations import BatchStep, Commit, Effect, GroupScope, Step, TaskRecord
@@ -32,9 +32,45 @@ def phase_of(task: TaskRecord) -> Phase:
     return PHASES.get(task.standing, Phase.OPEN)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tasks that a level of a plan adds, and whose rights these are."""
+
+    adds: tuple[NewTask, ...]
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What a batch adds when it closes, or at its first failure. Read only when that may be now.
+
+    With numbers of tasks below it is a batch of its own. `against`: why nothing of it can be added; empty: it can.
+    """
+
+    parts: tuple[Part, ...]
+    then: int = 0
+    on_failure: int = 0
+    groups: frozenset[str] = frozenset()  # That it names, and what is below it.
+    against: str = ""
+
+    @property
+    def is_batch(self) -> bool:
+        return bool(self.then or self.on_failure)
+
+    @classmethod
+    def of(cls, plan: Plan | None, holder: str) -> Level | None:
+        if plan is None:
+            return None
+        then, on_failure = (len(part.adds) if part else 0 for part in (plan.then, plan.on_failure))
+        return cls((Part(plan.adds, holder),), then, on_failure, groups=plan.groups)
+
+
 @dataclass(slots=True)
 class Batch:
-    """A batch within a transaction. `is_exact`: nobody else changes its counts until the transaction ends."""
+    """A batch within a transaction. `is_exact`: nobody else changes its counts until the transaction ends.
+
+    Its plans are the levels below `path` in the plan that the batch `root` was made with.
+    """
 
     id: int
     parent: int = 0
@@ -44,16 +80,23 @@ class Batch:
     has_failed: bool = False  # What `on_failure` says has been added.
     children: int = 0  # That are open.
     closed_at_ms: int = 0  # 0: it is open.
-    then: Plan | None = None
-    on_failure: Plan | None = None
+    then: int = 0  # How many tasks it adds when it closes,
+    on_failure: int = 0  # and at the first failure.
+    problem: str = ""  # Why it could not add them.
+    root: int = 0
+    path: str = ""
+    levels: dict[str, Level] = field(default_factory=dict)  # Those that were read, by THEN and ON_FAILURE.
+    planned_bytes: int = 0  # By its plans. Read only where more is added to them.
     counts: list[int] = field(default_factory=lambda: [0, 0, 0])  # By phase.
     groups: frozenset[str] = frozenset()  # That were named in it. Read only where somebody names the batch.
     known_groups: frozenset[str] = frozenset()  # Those of them that were named before.
     is_exact: bool = True
     made: NewBatch | None = None  # It is new.
+    rights: GroupScope | None = None  # Those that its plans have from now on: it is new, or somebody takes it over.
     more: list[int] = field(default_factory=lambda: [0, 0, 0])  # What this transaction adds to the counts.
     is_changed: bool = False  # Beyond its counts.
-    adds_more: bool = False  # Its `then` is another.
+    later: list[tuple[Plan, GroupScope]] = field(default_factory=list)  # More of its `then`, with these rights.
+    spent: set[str] = field(default_factory=set)  # The levels that it has added.
 
     def move(self, before: Phase | None, after: Phase) -> None:
         """Count a member that is in another phase now; it is new if it was in none."""
@@ -70,16 +113,27 @@ class Batch:
     def is_seen(self, scope: GroupScope) -> bool:
         return scope.is_everything or all(map(scope.allows, self.groups))
 
+    def due(self, letter: str) -> Level | None:
+        """The level that it adds now; None: it stays as it is, because of a problem or as the level was not read.
 
-Draft = Callable[[NewTask], TaskRecord]
+        A level that was not read is added by the housekeeper, who looks at each batch that could be closed.
+        """
+        level = self.levels.get(letter)
+        if level and level.against != self.problem:
+            self.problem, self.is_changed = level.against, True
+        return None if level is None or level.against else level
+
+
+Draft = Callable[[NewTask, str], TaskRecord]
 
 
 class Batches:
     """The batches that the operations of a transaction concern. `new_ids`: for those that may be made in it."""
 
-    def __init__(self, batches: Mapping[int, Batch], new_ids: Iterator[int]) -> None:
+    def __init__(self, batches: Mapping[int, Batch], new_ids: Iterator[int], most_bytes: int = 2**63) -> None:
         self._batches = dict(batches)
         self._new_ids = new_ids
+        self._most_bytes = most_bytes
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -102,12 +156,15 @@ class Batches:
         batch = self._find(change.id, scope)
         if batch is None:
             yield f"batch {change.id} does not exist"
-        elif change.step is Step.ADD_LATER:
-            number = len(change.adds) + (len(batch.then.adds) if batch.then and not batch.closed_at_ms else 0)
+        elif change.plan:
+            number = len(change.plan.adds) + (0 if batch.closed_at_ms else batch.then)
+            size = change.size + (0 if batch.closed_at_ms else batch.planned_bytes)
             if batch.refuses:
                 yield self._why_closed(batch.id, scope)
             elif number > MOST_PLANNED:
                 yield f"batch {batch.id} may add at most {MOST_PLANNED} tasks when it closes, not {number}"
+            elif size > self._most_bytes:
+                yield f"batch {batch.id} may plan at most {self._most_bytes} bytes of tasks, not {size}"
 
     def _find(self, batch_id: int, scope: GroupScope) -> Batch | None:
         batch = self._batches.get(batch_id)
@@ -128,14 +185,16 @@ class Batches:
         failing: set[int] = set()
         replacing = {removal.successor for removal in effect.removals}
         if isinstance(commit.batch, NewBatch):
-            made = self._make(commit.batch)
+            made = self._make(commit.batch, commit.scope)
             touched[made.id] = made
             drafts = [
                 draft if number in replacing else draft._replace(batch=made.id) for number, draft in enumerate(drafts)
             ]
         if isinstance(commit.batch, BatchStep):
             changed = touched[commit.batch.id] = self._batches[commit.batch.id]
-            added += self._step(changed, commit.batch, planned)
+            added += self._step(changed, commit.batch, commit.scope, planned)
+            if changed.counts[Phase.FAILED]:
+                failing.add(changed.id)  # What comes on failure may have had to wait.
         for task, _, place in effect.removals:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:
@@ -158,6 +217,8 @@ class Batches:
                 drafts[place] = new._replace(batch=0)
                 continue
             joined.move(Phase.ENDED if new.origin else None, phase_of(new))
+            if phase_of(new) is Phase.FAILED:
+                failing.add(joined.id)
             joined.groups |= {new.group}
             touched[joined.id] = joined
         added += self._settle(touched, failing, now_ms, planned)
@@ -165,26 +226,35 @@ class Batches:
             return effect
         return effect._replace(drafts=(*drafts, *added), made=len(added))
 
-    def _make(self, new: NewBatch) -> Batch:
+    def _make(self, new: NewBatch, scope: GroupScope) -> Batch:
+        levels = {THEN: Level.of(new.then, scope.holder), ON_FAILURE: Level.of(new.on_failure, scope.holder)}
         batch = Batch(
             id=next(self._new_ids),
             parent=new.parent,
             hold=new.hold,
             failed_ends=new.failed_ends,
-            then=new.then,
-            on_failure=new.on_failure,
-            groups=frozenset(add.group for _, add in new.planned),
+            then=len(new.then.adds) if new.then else 0,
+            on_failure=len(new.on_failure.adds) if new.on_failure else 0,
+            levels={letter: level for letter, level in levels.items() if level},
+            groups=new.planned_groups,
             made=new,
+            rights=scope,
         )
-        self._batches[batch.id] = batch
-        if parent := self._batches.get(new.parent):
-            parent.children += 1
-            parent.is_changed = True
+        batch.root = batch.id
+        self._keep(batch)
         return batch
 
-    def _step(self, batch: Batch, change: BatchStep, planned: Draft) -> list[TaskRecord]:
+    def _keep(self, batch: Batch) -> None:
+        self._batches[batch.id] = batch
+        if parent := self._batches.get(batch.parent):
+            parent.children += 1
+            parent.is_changed = True
+
+    def _step(self, batch: Batch, change: BatchStep, scope: GroupScope, planned: Draft) -> list[TaskRecord]:
         """Change a batch. Returns what is added because it has closed already."""
         batch.is_changed = True
+        if change.takes_over:
+            batch.rights = scope
         match change.step:
             case Step.RELEASE:
                 batch.hold = False
@@ -195,12 +265,17 @@ class Batches:
                     parent.children += 1
                     parent.is_changed = True
                 batch.refuses, batch.closed_at_ms = False, 0
-            case Step.ADD_LATER if batch.closed_at_ms:
-                return self._add(Plan(change.adds), batch, planned)
-            case Step.ADD_LATER:
-                now = batch.then or Plan(())
-                batch.then, batch.adds_more = replace(now, adds=(*now.adds, *change.adds)), True
-                batch.groups |= {add.group for add in change.adds}
+            case Step.ADD_LATER if change.plan and batch.closed_at_ms:
+                return self._add(Level.of(change.plan, scope.holder), THEN, batch, planned)
+            case Step.ADD_LATER if change.plan:
+                batch.later.append((change.plan, scope))
+                if THEN in batch.levels or not batch.then:  # A level that was not read stays so.
+                    before = batch.levels.get(THEN, Level(()))
+                    parts = (*before.parts, Part(change.plan.adds, scope.holder))
+                    batch.levels[THEN] = replace(before, parts=parts, groups=before.groups | change.planned_groups)
+                batch.then += len(change.plan.adds)
+                batch.planned_bytes += change.size
+                batch.groups |= change.planned_groups
         return []
 
     def _settle(self, touched: dict[int, Batch], failing: set[int], now_ms: int, planned: Draft) -> list[TaskRecord]:
@@ -208,29 +283,51 @@ class Batches:
         added: list[TaskRecord] = []
         while touched:
             batch = touched.pop(max(touched))
-            if batch.id in failing and batch.on_failure and not batch.has_failed:
+            may_fail = batch.id in failing and batch.is_exact and not (batch.has_failed or batch.refuses)
+            if may_fail and batch.on_failure and (level := batch.due(ON_FAILURE)):
                 batch.has_failed = batch.is_changed = True
-                added += self._add(batch.on_failure, batch, planned)
+                added += self._add(level, ON_FAILURE, batch, planned)
             if not (batch.may_close and batch.is_exact):
                 continue
-            batch.closed_at_ms, batch.is_changed = now_ms, True
-            if batch.then and not batch.refuses:
-                added += self._add(batch.then, batch, planned)
+            adds_more = bool(batch.then) and not batch.refuses
+            level = batch.due(THEN) if adds_more else None
+            if adds_more and level is None:
+                continue
+            batch.closed_at_ms, batch.is_changed, batch.problem = now_ms, True, ""
+            if level:
+                added += self._add(level, THEN, batch, planned)
+                batch.then = 0  # Nor when it is opened again.
             if parent := self._batches.get(batch.parent):
                 parent.children -= 1
                 parent.is_changed = True
                 touched[parent.id] = parent
         return added
 
-    def _add(self, plan: Plan, ended: Batch, planned: Draft) -> list[TaskRecord]:
-        """Return the tasks of a plan of a batch: members of a new batch, or of its parent if there is one."""
+    def _add(self, level: Level | None, letter: str, ended: Batch, planned: Draft) -> list[TaskRecord]:
+        """Return the tasks of a level of a batch: members of a new batch, or of its parent if there is one."""
+        if level is None:
+            return []
+        ended.spent.add(letter)
         batch = self._batches.get(ended.parent)
         if batch and batch.closed_at_ms:  # A batch that was deleted and opened again may outlive its parent.
             batch = None
-        if plan.is_batch:
-            parent = batch.id if batch else 0
-            batch = self._make(NewBatch(then=plan.then, on_failure=plan.on_failure, parent=parent))
-        tasks = [planned(add)._replace(batch=batch.id if batch else 0) for add in plan.adds]
+        if level.is_batch:
+            batch = Batch(
+                id=next(self._new_ids),
+                parent=batch.id if batch else 0,
+                then=level.then,
+                on_failure=level.on_failure,
+                made=NewBatch(parent=batch.id if batch else 0),
+                root=ended.root,
+                path=f"{ended.path}{letter}",
+                groups=level.groups,
+            )
+            self._keep(batch)
+        tasks = [
+            planned(add, part.holder)._replace(batch=batch.id if batch else 0)
+            for part in level.parts
+            for add in part.adds
+        ]
         tasks = [task._replace(labels={**task.labels, AFTER_BATCH: str(ended.id)}) for task in tasks]
         if batch:
             for task in tasks:
@@ -244,15 +341,25 @@ def possible_ends(operations: Iterable[object], named: Mapping[int, TaskRecord])
     for commit in operations:
         if not isinstance(commit, Commit):
             continue
-        replacing = {add.id for add in commit.adds if add.id}
+        replacing = {add.id: add for add in commit.adds if add.id}
         for task_id in commit.deletes:
             if (task := named.get(task_id)) and task.batch:
-                yield commit, task.batch, task_id in replacing
+                add = replacing.get(task_id)
+                may_fail = False
+                if add is not None:
+                    may_fail = _may_fail(add.group, add.moving.error if add.moving else add.error, task)
+                yield commit, task.batch, may_fail
         for change in commit.updates:
             if (task := named.get(change.id)) and task.batch and changes_phase(change, task):
-                group = change.group or task.group
-                fails = standing_of(group, "", {}) is Standing.FAILED if holds_results(group) else True
-                yield commit, task.batch, fails
+                may_fail = bool(change.failed_from) or _may_fail(change.group or task.group, change.error, task)
+                yield commit, task.batch, may_fail
+
+
+def _may_fail(group: str, error: str | None, task: TaskRecord) -> bool:
+    """Return whether a successor in this group may have failed for good."""
+    if holds_results(group):
+        return standing_of(group, "", {}) is Standing.FAILED
+    return bool(task.error if error is None else error)
 
 
 def changes_phase(change: Change, task: TaskRecord) -> bool:

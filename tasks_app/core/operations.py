@@ -6,16 +6,15 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from taskstore.types.batches import NewBatch
+from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.scalars import is_in_group, prepare
-from taskstore.types.schedules import SCHEDULES
+from taskstore.types.schedules import reached_by
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -36,11 +35,14 @@ class GroupScope:
 
     `pay` allows only `pay`; `pay/*` allows every name that begins with `pay/`. None: every group. Groups with shell
     commands among them may be changed only when `no_commands_because` is empty; it says what is missing.
+
+    `holder`: who has these rights, as schedules and batches remember it; see access/rights.py. Empty: the program.
     """
 
     patterns: tuple[str, ...] | None = None
     no_commands_because: str = ""
     owners: tuple[int, ...] | None = None  # For whom changes may be made; None: for everybody.
+    holder: str = ""
 
     @property
     def is_everything(self) -> bool:
@@ -51,11 +53,22 @@ class GroupScope:
             return True
         return any(is_in_group(pattern, group) for pattern in self.patterns)
 
+    @property
+    def is_restricted(self) -> bool:
+        """Whether there are groups to which it may not add."""
+        return self.patterns is not None or bool(self.no_commands_because)
+
     def why_forbidden(self, group: str) -> str:
         """Why tasks of the group may be seen but not changed, as a sentence; empty: they may."""
         if self.no_commands_because and group.startswith(COMMAND_GROUPS):
             return f'Tasks of the group "{group}" can\'t be changed: {self.no_commands_because}.'
         return ""
+
+    def why_out_of_reach(self, group: str) -> str:
+        """Why nothing may be put into the group, as a sentence; empty: it may."""
+        if not self.allows(group):
+            return f'This token has no access to the group "{group}".'
+        return self.why_forbidden(group)
 
 
 EVERY_GROUP = GroupScope()
@@ -66,7 +79,7 @@ class Operator:
     """A person, or a program in a person's place, who may override owners. The trail keeps it."""
 
     name: str
-    overrides: bool = True  # False: owners have a say as ever.
+    overrides: bool = True  # False: those who hold a lease have a say as ever.
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
@@ -93,12 +106,30 @@ class BatchStep:
 
     id: int
     step: Step
-    adds: tuple[NewTask, ...] = ()  # For ADD_LATER.
+    plan: Plan | None = None  # For ADD_LATER: a single level.
+    takes_over: bool = (
+        False  # From now on what others have planned in it is added with the rights of whoever commits this.
+    )
 
     @property
     def planned(self) -> Iterator[tuple[str, NewTask]]:
         """Yield these tasks, with their paths."""
-        yield from ((f"then[{place}]", add) for place, add in enumerate(self.adds))
+        yield from self.plan.every_add("then") if self.plan else ()
+
+    @property
+    def planned_groups(self) -> frozenset[str]:
+        """Return the groups that these tasks name."""
+        return self.plan.groups if self.plan else frozenset()
+
+    @property
+    def reached(self) -> frozenset[str]:
+        """Return these groups, and those that schedules among them feed."""
+        return self.plan.reached if self.plan else frozenset()
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the store keeps of them."""
+        return self.plan.size if self.plan else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +159,14 @@ class Commit:
 
     @property
     def data_bytes(self) -> int:
-        if not (self.adds or self.updates):
+        if not (self.adds or self.updates or self.batch):
             return 0  # Most commits only delete, and each is asked twice.
-        return sum([len(add.data) for add in self.adds]) + sum([len(change.data or b"") for change in self.updates])
+        planned = self.batch.size if self.batch else 0
+        return (
+            planned
+            + sum([len(add.data) for add in self.adds])
+            + sum([len(change.data or b"") for change in self.updates])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,20 +406,22 @@ class Supply:
     late: frozenset[int] = frozenset()  # Clients with waiting claims whose heartbeats have stopped coming.
 
 
-# ---- Which group a schedule feeds: to write a schedule is as good as writing there
+# ---- What an add may do
 
 
-def fed_by(data: bytes) -> str:
-    """The group that the schedule with this data adds tasks to; empty: none, because it is broken."""
-    try:
-        added = json.loads(data)["task"]["group"]
-    except RecursionError:
-        return COMMAND_GROUPS  # Nobody knows: a scheduler, whose stack has more room left, may understand it.
-    except (ValueError, LookupError, TypeError):
+def why_may_not_add(group: str, data: bytes | Apart, scope: GroupScope) -> str:
+    """Say why nobody with these rights may add a task to the group, or make one of its tasks this one; empty: they may.
+
+    This is asked of every task, whoever adds it and whenever: now, when a batch closes, when a schedule is due, when
+    something is imported, moved, requeued or undone.
+    """
+    if not scope.is_restricted:
         return ""
-    return added if isinstance(added, str) else ""
+    # Data that was left where it is, because there is too much of it, may say anything.
+    reached = reached_by(group, None if isinstance(data, Apart) else data)
+    return scope.why_out_of_reach(group) or why_out_of_reach(scope, reached)
 
 
-def why_forbidden(group: str, data: bytes, scope: GroupScope) -> str:
-    """Why a task of the group with this data may be seen but not changed, as a sentence; empty: it may."""
-    return scope.why_forbidden(group) or (scope.why_forbidden(fed_by(data)) if group == SCHEDULES else "")
+def why_out_of_reach(scope: GroupScope, groups: Iterable[str]) -> str:
+    """Say why nobody with these rights may add to one of the groups; empty: they may."""
+    return next(filter(None, map(scope.why_out_of_reach, sorted(groups))), "")

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from taskstore.types.schedules import SCHEDULES
+from taskstore.types.schedules import RIGHTS_OF, SCHEDULES
 from taskstore.types.tasks import (
     COMMAND_GROUPS,
     FAILED_FROM,
@@ -46,6 +46,8 @@ from .operations import (
     TaskRecord,
     Update,
     record_made_of,
+    why_may_not_add,
+    why_out_of_reach,
 )
 from .room import LARGE_BYTES, Place, answer_size, fitting
 
@@ -58,8 +60,7 @@ class World:
     `candidates` holds for each group the tasks that were locked to be claimed, the best first; `earliest`
     those that were locked for queries, the longest available first. `keys` holds the keys that adds name and that are
     held, or kept; `holders` the living tasks that hold them, by origin. `allowances` are those of the groups with
-    limits that the operations claim from, or lease tasks in; `batches` those that they concern. `fed_by` reads the
-    data of a schedule: the group that it adds tasks to, or nothing.
+    limits that the operations claim from, or lease tasks in; `batches` those that they concern.
     """
 
     def __init__(
@@ -73,7 +74,6 @@ class World:
         holders: Mapping[int, TaskRecord] | None = None,
         allowances: Mapping[str, Allowance] | None = None,
         batches: Batches | None = None,
-        fed_by: Callable[[bytes], str],
         place_for: Callable[[int], Place | None] | None = None,
         most_bytes: int = 2**63,
     ) -> None:
@@ -87,7 +87,6 @@ class World:
         self._taken: set[Key] = set()  # By operations before this one.
         self.allowances = allowances or {}
         self.batches = batches
-        self.fed_by = fed_by
         self._place_for = place_for
         self._most_bytes = most_bytes
 
@@ -237,7 +236,7 @@ def _effect_of_deletions(operation: Operation, world: World) -> Effect | None:
         task = world.find(task_id, scope)
         if task is None or (task.available_at_ms > world.now_ms and task.owner != owner):
             return None
-        if scope.no_commands_because and (task.group == SCHEDULES or scope.why_forbidden(task.group)):
+        if scope.is_restricted and (task.group == SCHEDULES or scope.why_forbidden(task.group)):
             return None
         removals.append(Removal(task, Ending.DELETED))
     return Effect(tuple(removals), (), owner)
@@ -256,7 +255,7 @@ def refusal_of(operation: Operation, world: World) -> Refusal | None:
     bugs = (*_bugs(operation), *_beyond_limits(operation, world))
     if world.batches is not None:
         bugs += tuple(world.batches.problems(operation))
-    forbidden = _forbidden(operation, world) if operation.scope.no_commands_because else ()
+    forbidden = _forbidden(operation, world) if operation.scope.is_restricted else ()
     if forbidden:
         return Prohibited(forbidden=forbidden)
     if not (changes or deletes or depends or owned or bugs):
@@ -289,6 +288,8 @@ def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
     tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(_respected_ids(commit))]
+    if commit.operator is not None:  # Anybody may end what nobody holds.
+        tasks = [task for task in tasks if task is not None and task.leased]
     return tuple(
         [
             task.id
@@ -310,23 +311,23 @@ def _respected_ids(commit: Commit) -> Iterable[int]:
 def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
     """Why tasks that it names may not be changed by this client, or schedules not be what it makes of them."""
     scope = commit.scope
-    named = [task for task_id in commit.changed_ids if (task := world.find(task_id, scope))]
-    groups = {task.group for task in named} | {_fed_by(add.group, add.data, world) for add in commit.adds}
+    ids: Iterable[int] = commit.changed_ids
+    if commit.operator and commit.operator.overrides:
+        # Operators end whatever somebody has planted, also where they may not add.
+        ended = {*commit.deletes} - {add.id for add in commit.adds}
+        ids = [task_id for task_id in ids if task_id not in ended]
+    made: list[tuple[str, bytes | Apart]] = []
+    made += [(add.group, add.data) for add in commit.adds if add.group or isinstance(commit, Update)]
     # To end a schedule, or to move it away, is as much a change of what it feeds.
-    groups |= {_fed_by(task.group, task.data, world) for task in named}
+    made += [(task.group, task.data) for task_id in ids if (task := world.find(task_id, scope))]
     for change in (*commit.updates, *[add.moving for add in commit.adds if add.moving]):
         if task := world.find(change.id, scope):
-            data = task.data if change.data is None else change.data
-            groups.add(_fed_by(change.group or task.group, data, world))
-    return tuple(sorted(filter(None, map(scope.why_forbidden, groups))))
-
-
-def _fed_by(group: str, data: bytes | Apart, world: World) -> str:
-    """The group that a schedule adds tasks to; empty: none, or it is no schedule."""
-    if group != SCHEDULES:
-        return ""
-    # Of too much data at once nobody knows what it says.
-    return f"{COMMAND_GROUPS}*" if isinstance(data, Apart) else world.fed_by(data)
+            made.append((change.group or task.group, task.data if change.data is None else change.data))
+    reasons = {scope.why_out_of_reach(group) for group in {group for group, _ in made}}
+    reasons |= {why_may_not_add(group, data, scope) for group, data in made if group == SCHEDULES}
+    if commit.batch:
+        reasons.add(why_out_of_reach(scope, commit.batch.reached))
+    return tuple(sorted(reasons - {""}))
 
 
 def is_held(task: TaskRecord, now_ms: int) -> bool:
@@ -477,7 +478,7 @@ def _effect_of_all(commit: Commit, world: World) -> Effect:
     ]
     replaced = [(task, change) for change in commit.updates if (task := world.find(change.id, commit.scope))]
     deleted = [task for task_id in commit.deletes if (task := world.find(task_id, commit.scope))]
-    drafts = adds + [_changed(task, change, commit.owner, world.now_ms) for task, change in replaced]
+    drafts = adds + [_updated(task, change, commit, world.now_ms) for task, change in replaced]
     return Effect(
         removals=tuple(
             Removal(task=task, ending=_ending(task, drafts[place], change, commit), successor=place)
@@ -502,6 +503,8 @@ def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[i
 
 def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | None) -> TaskRecord:
     labels = _with_source(add.labels, _source_of_add(add, replaces))
+    if add.group == SCHEDULES and commit.scope.holder:
+        labels = {**labels, RIGHTS_OF: commit.scope.holder}
     draft = TaskRecord(
         id=0,
         group=add.group,
@@ -523,7 +526,7 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
         batch=add.batch if replaces is None else replaces.batch,
     )
     if replaces is not None and add.moving is not None:
-        return _changed(replaces, add.moving, commit.owner, world.now_ms)
+        return _updated(replaces, add.moving, commit, world.now_ms)
     if replaces is not None:
         draft = draft._replace(origin=replaces.origin, claims=replaces.claims, created_at_ms=replaces.created_at_ms)
         return _carried_on(draft, replaces, world.now_ms) if isinstance(commit, Update) else draft
@@ -532,9 +535,9 @@ def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | No
     return draft
 
 
-def _planned(world: World, add: NewTask) -> TaskRecord:
-    """The draft of a task that a batch adds."""
-    return _added(add, Commit(owner=NOBODY), world, None)
+def _planned(world: World, add: NewTask, holder: str) -> TaskRecord:
+    """The draft of a task that a batch adds, with the rights of this holder."""
+    return _added(add, Commit(owner=NOBODY, scope=GroupScope(holder=holder)), world, None)
 
 
 def _source_of_add(add: NewTask, replaces: TaskRecord | None) -> str:
@@ -573,6 +576,16 @@ def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRec
         leased_since_ms=_lease_begin(replaces, draft.owner, now_ms) if is_leased else 0,
         payload=replaces.payload if draft.data == replaces.data else 0,
     )
+
+
+def _updated(task: TaskRecord, change: Change, commit: Commit, now_ms: int) -> TaskRecord:
+    """The successor. A schedule has the rights of whoever changed what it says last."""
+    draft = _changed(task, change, commit.owner, now_ms)
+    if draft.group == SCHEDULES and commit.scope.holder:
+        says_more = (change.data, change.labels, change.group) != (None, None, None)
+        holder = commit.scope.holder if says_more else task.labels.get(RIGHTS_OF, "")
+        return draft._replace(labels={**draft.labels, RIGHTS_OF: holder}) if holder else draft
+    return draft
 
 
 def _changed(task: TaskRecord, change: Change, owner: int, now_ms: int) -> TaskRecord:

@@ -35,7 +35,7 @@ from taskstore.types.tasks import (
     ids_without_delete,
 )
 
-from .operations import Claim, Commit, GroupScope, Operation, Query, Update
+from .operations import BatchStep, Claim, Commit, GroupScope, Operation, Query, Update
 
 Suspects = Sequence[tuple[str, NewTask | Change]]
 
@@ -43,18 +43,19 @@ Suspects = Sequence[tuple[str, NewTask | Change]]
 def validate(operation: Operation, limits: Limits) -> None:
     """Raise InvalidInput that names every wrong field, or LimitExceeded when all that is wrong is too much.
 
-    Raises Forbidden when a group that it names may not be changed, or not for this owner.
+    Raises Forbidden as `refuse_forbidden` does.
     """
     refuse_forbidden(operation)
     refuse_wrong(operation, limits)
 
 
 def refuse_forbidden(operation: Operation) -> None:
-    """Raise Forbidden when a group that it names may not be changed, or not for this owner."""
+    """Raise Forbidden when it is a claim of a group that may not be changed, or not for this owner."""
     if operation.scope.owners is not None and not _is_of_nobody(operation):
         refuse_owner(operation.scope, operation.owner)
-    if operation.scope.no_commands_because:
-        for group in _named_groups(operation):
+    # What a commit may add and change is decided by the rules, which see the tasks that it names.
+    if isinstance(operation, Claim) and operation.scope.no_commands_because:
+        for group in () if isinstance(operation, Query) and operation.only_reads else operation.groups:
             refuse_forbidden_group(operation.scope, group)
 
 
@@ -88,17 +89,6 @@ def _is_of_nobody(operation: Operation) -> bool:
         return isinstance(operation, Query) and operation.only_reads
     is_new = operation.owner == NOBODY and not operation.changed_ids
     return operation.operator is not None or is_new
-
-
-def _named_groups(operation: Operation) -> Iterator[str]:
-    """Those that it changes; those of the tasks that it names are seen by `rules`."""
-    if isinstance(operation, Claim):
-        yield from () if isinstance(operation, Query) and operation.only_reads else operation.groups
-        return
-    yield from (add.group for add in operation.adds)
-    if operation.batch:
-        yield from (add.group for _, add in operation.batch.planned)
-    yield from (change.group or "" for change in operation.updates)
 
 
 def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | Change]]:
@@ -136,6 +126,10 @@ def _too_much(operation: Operation, suspects: Suspects, limits: Limits) -> Itera
         changes -= len(operation.matched)
     if changes > limits.changes:
         yield "", sentences.at_most(limits.changes, "adds, updates, deletes and depends together", changes)
+    if operation.batch and operation.batch.size > limits.plan_bytes:
+        path = "then" if isinstance(operation.batch, BatchStep) or operation.batch.then else "on_failure"
+        size = operation.batch.size
+        yield path, f"{sentences.at_most(limits.plan_bytes, 'bytes', size)}, as the store keeps what a batch adds later"
     for path, item in suspects:
         for check in CHECKS:
             size = len(_own(check, item)) if check.limit else 0
@@ -159,6 +153,8 @@ def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator
         yield from _wrong_item(path, item, is_new=is_new)
     if isinstance(operation.batch, NewBatch):
         yield from _wrong_batch(operation.batch, operation.adds)
+    if operation.batch:
+        yield from _wrong_plans(operation.batch)
 
 
 def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
@@ -167,7 +163,11 @@ def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
         yield "parent", sentences.between(0, INT64_MAX, batch.parent)
     if any(add.batch for add in adds):
         yield "adds", "must not name a batch: the tasks belong to the new one"
-    waiting = [(name, plan, 1) for name, plan in batch.parts]
+
+
+def _wrong_plans(batch: NewBatch | BatchStep) -> Iterator[Problem]:
+    parts = batch.parts if isinstance(batch, NewBatch) else [("then", batch.plan)] if batch.plan else []
+    waiting = [(name, plan, 1) for name, plan in parts]
     while waiting:
         path, plan, depth = waiting.pop()
         if depth > MOST_DEPTH:

@@ -28,7 +28,7 @@ from .django_transaction import (
     with_data,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Last, Row, Statement, Steps, T, Unread
+from .rows import COLUMNS, MINUTE_MS, Heavy, Last, Row, Statement, Steps, T, Unread
 from .sqlite import Each, SQLite
 from .transaction import transact
 from .transaction_values import Decision, Done, Undecided
@@ -46,6 +46,7 @@ __all__ = [
     "Dialect",
     "Done",
     "Each",
+    "Heavy",
     "Last",
     "PostgreSQL",
     "Row",

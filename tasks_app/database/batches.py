@@ -9,17 +9,24 @@ children before their parents.
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from taskstore.types.batches import Plan, plan_in, text_of
+from django.conf import settings
 
-from ..core.batches import Batch, Batches, Phase, possible_ends
-from ..core.operations import BatchStep, Commit, Operation, TaskRecord
-from .rows import Row, Statement, Steps
+from taskstore.types.batches import ON_FAILURE, THEN, Plan, adds_in
+from taskstore.types.scalars import Limits
+from taskstore.types.tasks import NewTask
+
+from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
+from ..core.batches import Batch, Batches, Level, Part, Phase, possible_ends
+from ..core.operations import BatchStep, Commit, GroupScope, Operation, Step, TaskRecord, why_may_not_add
+from .new_groups import why_too_many
+from .rows import Heavy, Row, Statement, Steps, quoted
 from .transaction_values import Seen, Written
 
 if TYPE_CHECKING:
@@ -29,10 +36,13 @@ PARTS = 64  # Of the counts of a batch.
 SHARED_BELOW = 100  # A commit shares the lock if it ends less than this part of the open members.
 TRIES = 10
 MOST_KNOWN = 10_000
-UNREAD = Plan(())  # A plan that is there, in the place of what it says.
+READ_AT_ONCE = 16 * 2**20  # Bytes of plans in one transaction. The housekeeper reads what is beyond, step by step.
+LARGE_PLAN = 2**18  # Bytes, of which to make tasks takes longer than others should wait.
 COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended")
-CHANGED = ("hold", "refuses", "has_failed", "children", "closed_at_ms")
-NEW_COLUMNS = ("id", "name", "mark", "parent", "failed_ends", "created_at_ms", "then", "on_failure", *CHANGED)
+CHANGED = ("hold", "refuses", "has_failed", "children", "closed_at_ms", "then", "on_failure", "problem")
+NEW_COLUMNS = ("id", "name", "mark", "parent", "failed_ends", "created_at_ms", "root", "path", *CHANGED)
+PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "adds")
+HOLDER_COLUMNS = ("name", "groups", "commands", "lost")
 
 # By database and batch: how many members were open, and whether a failure adds something. Only to guess the lock.
 _guesses: dict[str, dict[int, tuple[int, bool]]] = {}
@@ -46,7 +56,9 @@ class Demand:
     failing: set[int] = field(default_factory=set)  # Of which members may fail.
     named: set[int] = field(default_factory=set)  # That take new members.
     changed: set[int] = field(default_factory=set)  # That change otherwise.
-    adding: set[int] = field(default_factory=set)  # Of which more is added when they have closed, or now.
+    adding: set[int] = field(default_factory=set)  # Of which more is planned.
+    released: set[int] = field(default_factory=set)  # That wait for nobody's word any more.
+    takes_over: dict[int, GroupScope] = field(default_factory=dict)  # Whose plans are added with these rights now.
     new: int = 0  # How many batches may be made, at most.
 
     @property
@@ -65,7 +77,12 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
             demand.named.update(add.batch for add in commit.adds if add.batch)
             if isinstance(commit.batch, BatchStep):
                 demand.changed.add(commit.batch.id)
-                demand.adding.update([commit.batch.id] if commit.batch.adds else [])
+                if commit.batch.plan:
+                    demand.adding.add(commit.batch.id)
+                if commit.batch.step is Step.RELEASE:
+                    demand.released.add(commit.batch.id)
+                if commit.batch.takes_over:
+                    demand.takes_over[commit.batch.id] = commit.scope
             elif commit.batch:
                 demand.new += 1 + sum(plan.is_batch for _, plan in commit.batch.parts)
                 demand.changed.update({commit.batch.parent} - {0})
@@ -116,16 +133,126 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
         wanted = parents - found.keys() - seen.locked_batches
     if len(guesses) > MOST_KNOWN:
         guesses.clear()
-    firing = [batch for batch in found.values() if batch.is_exact and (batch.then or batch.on_failure)]
-    firing = [batch for batch in firing if _may_end(batch, demand) or batch.id in demand.adding]
-    if firing:
-        sql = f'SELECT id, "then", on_failure FROM tasks_app_batch WHERE {dialect.is_listed}'
-        [plans] = yield [Statement(sql, [dialect.list_of(batch.id for batch in firing)])]
-        for batch_id, *texts in plans:
-            found[batch_id].then, found[batch_id].on_failure = map(plan_in, texts)
-    number = demand.new + sum(plan.is_batch for batch in firing for plan in (batch.then, batch.on_failure) if plan)
+    due = [
+        (batch, letter)
+        for batch in found.values()
+        for letter in (THEN, ON_FAILURE)
+        if _is_due(batch, letter, demand, len(below.get(batch.id, ())))
+    ]
+    if due:
+        yield from _read_levels(due, demand.takes_over, dialect)
+    if demand.adding:
+        yield from _read_sizes([batch for batch in found.values() if batch.id in demand.adding], dialect)
+    number = demand.new + sum(level.is_batch for batch in found.values() for level in batch.levels.values())
     [ids] = (yield [dialect.batch_ids(number)]) if number else [[]]
-    seen.batches = Batches(found, iter([batch_id for (batch_id,) in ids]))
+    seen.batches = Batches(found, iter([batch_id for (batch_id,) in ids]), most_plan_bytes())
+
+
+def most_plan_bytes() -> int:
+    """How many bytes of tasks the plans of a batch may have together."""
+    return int(getattr(settings, "TASKSTORE_MAX_PLAN_BYTES", Limits().plan_bytes))
+
+
+def _is_due(batch: Batch, letter: str, demand: Demand, children: int) -> bool:
+    """Return whether the batch may add this level in this transaction. `children`: how many may close in it."""
+    is_looked_at = batch.id in demand.changed
+    if not batch.is_exact or batch.closed_at_ms or batch.refuses or (batch.problem and not is_looked_at):
+        return False  # With a problem only the housekeeper and operators try again.
+    if letter == ON_FAILURE:
+        has_failed = batch.id in demand.failing or (is_looked_at and batch.counts[Phase.FAILED] > 0)
+        return batch.on_failure > 0 and not batch.has_failed and has_failed
+    waits = batch.hold and batch.id not in demand.released
+    return batch.then > 0 and not waits and batch.children <= children and _may_end(batch, demand)
+
+
+def level_of(batch: Batch, letter: str) -> str:
+    return f"{batch.root}/{batch.path}{letter}"
+
+
+def _read_levels(
+    due: Sequence[tuple[Batch, str]], takes_over: Mapping[int, GroupScope], dialect: Dialect
+) -> Steps[None]:
+    """Read what the batches may add now, as far as it is not too much, and whether anything is against it."""
+    wanted = {level_of(batch, letter): (batch, letter) for batch, letter in due}
+    sql = f"""
+        SELECT plan.id, plan.level, plan.holder, plan.size, plan.groups, holder.groups, holder.commands, holder.lost,
+            (SELECT CAST(coalesce(sum(number), 0) AS bigint) FROM tasks_app_batchplan AS below
+            WHERE below.level = plan.level || '{THEN}'),
+            (SELECT CAST(coalesce(sum(number), 0) AS bigint) FROM tasks_app_batchplan AS below
+            WHERE below.level = plan.level || '{ON_FAILURE}')
+        FROM tasks_app_batchplan AS plan LEFT JOIN tasks_app_rightsholder AS holder ON holder.name = plan.holder
+        WHERE plan.level IN (SELECT name FROM {dialect.names})
+        ORDER BY plan.id
+    """
+    [rows] = yield [Statement(sql, [dialect.list_of_names(wanted)])]
+    parts: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        parts[row[1]].append(row)
+    left, chosen = READ_AT_ONCE, list[str]()
+    for level, found in parts.items():
+        batch, letter = wanted[level]
+        lost = "" if batch.id in takes_over else next(filter(None, (_why_lost(row) for row in found)), "")
+        size = sum(row[3] for row in found)
+        if lost:
+            batch.levels[letter] = Level((), against=lost)
+        elif size <= left or not chosen:
+            chosen.append(level)
+            left -= size
+    if not chosen:
+        return
+    ids = [row[0] for level in chosen for row in parts[level]]
+    statement = Statement(f"SELECT id, adds FROM tasks_app_batchplan WHERE {dialect.is_listed}", [dialect.list_of(ids)])
+    [texts] = yield Heavy([statement]) if READ_AT_ONCE - left > LARGE_PLAN else [statement]
+    adds = {number: adds_in(text) for number, text in texts}
+    for level in chosen:
+        batch, letter = wanted[level]
+        read = [(row, adds[row[0]], takes_over.get(batch.id) or _rights_in(row)) for row in parts[level]]
+        against = next(filter(None, (_why_not(each, scope) for _, each, scope in read)), "")
+        for _, each, scope in read:
+            against = against or (yield from why_too_many({add.group for add in each}, scope, dialect))
+        batch.levels[letter] = Level(
+            tuple(Part(each, scope.holder) for _, each, scope in read),
+            then=parts[level][0][-2],
+            on_failure=parts[level][0][-1],
+            groups=frozenset(group for row, *_ in read for group in json.loads(row[4])),
+            against=against,
+        )
+
+
+def _why_lost(row: Row) -> str:
+    """Return why there is nobody any more with whose rights this would be added; empty: there is."""
+    _, _, holder, *_, groups, _, lost, _, _ = row
+    return lost or ("" if groups or not holder else f"{holder} is not known any more")
+
+
+def _rights_in(row: Row) -> GroupScope:
+    _, _, holder, _, _, groups, may_command, *_ = row
+    because = "" if commands_are_on() else COMMANDS_ARE_OFF
+    if holder and not may_command:
+        because = because or f"{holder} may not change them any more"
+    patterns = json.loads(groups) if holder else None
+    return GroupScope(None if patterns is None else tuple(patterns), because, holder=holder)
+
+
+def _why_not(adds: Sequence[NewTask], scope: GroupScope) -> str:
+    """Return why the tasks may not be added with these rights; empty: they may."""
+    if not scope.is_restricted:
+        return ""
+    why = next(filter(None, (why_may_not_add(add.group, add.data, scope) for add in adds)), "")
+    return why and f"{scope.holder}: {why}".removeprefix(": ")
+
+
+def _read_sizes(batches: Sequence[Batch], dialect: Dialect) -> Steps[None]:
+    """Read how much the batches plan already."""
+    for batch in batches:
+        sql = "SELECT coalesce(sum(size), 0) FROM tasks_app_batchplan WHERE level >= %s AND level < %s"
+        [[(size,)]] = yield [Statement(sql, _levels_from(level_of(batch, "")))]
+        batch.planned_bytes = int(size)
+
+
+def _levels_from(level: str) -> list[str]:
+    """Return the bounds of this level and those below it. Their paths have no other letters than t and f."""
+    return [level, f"{level}~"]
 
 
 def _may_share(batch: int, demand: Demand, guess: tuple[int, bool] | None) -> bool:
@@ -158,7 +285,7 @@ def _locked(
         Statement(
             f"""
             SELECT batch.id, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms,
-                CASE WHEN "then" = '' THEN 0 ELSE 1 END, CASE WHEN on_failure = '' THEN 0 ELSE 1 END,
+                "then", on_failure, problem, root, path,
                 CAST(coalesce(sum(open), 0) AS bigint), CAST(coalesce(sum(failed), 0) AS bigint),
                 CAST(coalesce(sum(ended), 0) AS bigint)
             FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
@@ -182,7 +309,8 @@ def _locked(
 
 
 def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
-    batch, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, then, on_failure, *counts = row
+    batch, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, then, on_failure, *others = row
+    problem, root, path, *counts = others
     return Batch(
         id=batch,
         parent=parent,
@@ -192,8 +320,11 @@ def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
         has_failed=bool(has_failed),
         children=children,
         closed_at_ms=closed_at_ms,
-        then=UNREAD if then else None,
-        on_failure=UNREAD if on_failure else None,
+        then=then,
+        on_failure=on_failure,
+        problem=problem,
+        root=root,
+        path=path,
         counts=counts,
         groups=groups,
         known_groups=groups,
@@ -205,27 +336,74 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
     counts: list[Row] = []
     groups: list[Row] = []
     newest = 0
+    plans: list[tuple[int, str, Plan, GroupScope | None]] = []
     for batch in sorted(written.batches, key=lambda batch: batch.id):
         changed = (
             int(batch.hold), int(batch.refuses), int(batch.has_failed), batch.children, batch.closed_at_ms,
+            batch.then, batch.on_failure, batch.problem,
         )  # fmt: skip
         if new := batch.made:
             first = (batch.id, new.name, new.mark, batch.parent, int(batch.failed_ends), written.now_ms)
-            row = (*first, text_of(batch.then), text_of(batch.on_failure), *changed)
-            yield from dialect.insert("tasks_app_batch", NEW_COLUMNS, [row])
+            yield from dialect.insert("tasks_app_batch", NEW_COLUMNS, [(*first, batch.root, batch.path, *changed)])
+            is_over = batch.closed_at_ms and not batch.has_failed
+            plans += [
+                (batch.root, level_of(batch, path), plan, batch.rights)
+                for path, plan in new.levels
+                if path not in batch.spent and not (is_over and path.startswith(ON_FAILURE))
+            ]
         elif batch.is_changed:
-            sets = ", ".join(f"{name} = %s" for name in CHANGED)
+            sets = ", ".join(f"{name} = %s" for name in quoted(CHANGED))
             yield Statement(f"UPDATE tasks_app_batch SET {sets} WHERE id = %s", [*changed, batch.id])
-            if batch.adds_more:
-                then = [text_of(batch.then), batch.id]
-                yield Statement('UPDATE tasks_app_batch SET "then" = %s WHERE id = %s', then)
+            yield from _changed_plans(batch)
+        if THEN not in batch.spent:
+            plans += [(batch.root, level_of(batch, THEN), *later) for later in batch.later]
         if any(batch.more):
             counts.append((batch.id, 0 if batch.is_exact else random.randrange(PARTS), *batch.more))
         groups += [(batch.id, group) for group in sorted(batch.groups - batch.known_groups)]
         newest = max(newest, batch.id if batch.made else 0)
     if newest and not dialect.serves_many:
         yield dialect.go_on_after("batches", newest)
+    rights = {scope.holder: scope for *_, scope in plans if scope}
+    rights |= {batch.rights.holder: batch.rights for batch in written.batches if batch.rights and not batch.made}
+    yield from dialect.insert("tasks_app_batchplan", PLAN_COLUMNS, [_plan_row(*plan) for plan in plans])
+    yield from dialect.insert(
+        "tasks_app_rightsholder",
+        HOLDER_COLUMNS,
+        # Of those that are known what they may do is kept current by access/rights.py.
+        [
+            (name, json.dumps(scope.patterns), int(not scope.no_commands_because), "")
+            for name, scope in rights.items()
+            if name
+        ],
+        "ON CONFLICT (name) DO NOTHING",
+    )
     yield from dialect.add("tasks_app_batchcount", COUNT_COLUMNS, counts, 2)
     yield from dialect.insert(
         "tasks_app_batchgroup", ("batch", "group"), groups, 'ON CONFLICT (batch, "group") DO NOTHING'
     )
+
+
+def _plan_row(root: int, level: str, plan: Plan, scope: GroupScope | None) -> Row:
+    groups = json.dumps(sorted(plan.groups))
+    return (
+        root,
+        level,
+        scope.holder if scope else "",
+        len(plan.adds),
+        len(plan.text),
+        plan.in_words,
+        groups,
+        plan.text,
+    )
+
+
+def _changed_plans(batch: Batch) -> Iterator[Statement]:
+    """Yield the statements after which nothing is planned any more that was added, or never will be."""
+    if batch.rights:
+        sql = "UPDATE tasks_app_batchplan SET holder = %s WHERE level >= %s AND level < %s"
+        yield Statement(sql, [batch.rights.holder, *_levels_from(level_of(batch, ""))])
+    for letter in sorted(batch.spent):
+        yield Statement("DELETE FROM tasks_app_batchplan WHERE level = %s", [level_of(batch, letter)])
+    if batch.closed_at_ms and batch.on_failure and not (batch.has_failed or batch.refuses):
+        sql = "DELETE FROM tasks_app_batchplan WHERE level >= %s AND level < %s"
+        yield Statement(sql, _levels_from(level_of(batch, ON_FAILURE)))

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 
 from taskstore.errors import TooManyGroups
+from taskstore.types.batches import PLANS
 
 from ..core.operations import Commit, Effect, GroupScope, Operation, Update
-from .dialect import Dialect
 from .group_patterns import Patterns, allowed_by
 from .rows import Statement, Steps
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
 
 MOST_GROUPS, MOST_OF_A_TOKEN = 1_000_000, 100_000
 REMEMBERED_S = 5.0
@@ -65,7 +68,7 @@ def refuse_too_many(
         place: unknown
         for place, operation in enumerate(operations)
         if isinstance(operation, Commit)
-        and (operation.adds or operation.updates)
+        and (operation.adds or operation.updates or operation.batch)
         and outcomes[place] is None
         and (unknown := {group: name for name, group in _targets(operation) if group not in known})
     }
@@ -83,9 +86,30 @@ def refuse_too_many(
         if reason:
             outcomes[place] = TooManyGroups({groups[new[0]]: [reason]})
         else:
-            known.update(new)
+            # Those that are only planned do not exist yet.
+            added = [group for group in new if not groups[group].startswith(PLANS)]
+            known.update(added)
             for patterns in _limits(operation.scope):
+                memory.counts[patterns].groups += len(added)
+
+
+def why_too_many(groups: Iterable[str], scope: GroupScope, dialect: Dialect) -> Steps[str]:
+    """Return why so many groups may not come into existence together, as a batch adds to them; empty: they may."""
+    memory = memories[dialect.using]
+    memory.forget_old()
+    unknown = sorted({*groups} - memory.known)
+    if not unknown:
+        return ""
+    [rows] = yield [_existing(unknown, dialect)]
+    memory.known.update(name for (name,) in rows)
+    new = [group for group in unknown if group not in memory.known]
+    reason = (yield from _reason_against(len(new), scope, memory, dialect)) if new else ""
+    if not reason:
+        memory.known.update(new)
+        for patterns in _limits(scope):
+            if patterns in memory.counts:
                 memory.counts[patterns].groups += len(new)
+    return reason and f"{new[0]} {reason}"
 
 
 def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
@@ -96,6 +120,14 @@ def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
     for place, change in enumerate(commit.updates):
         if change.group is not None:
             yield f"updates[{place}].group", change.group
+    if commit.batch:
+        planned = set(commit.batch.planned_groups)
+        for path, add in commit.batch.planned if planned else ():
+            if add.group in planned:  # Each once: a plan may hold very many tasks.
+                planned.discard(add.group)
+                yield f"{path}.group", add.group
+            if not planned:
+                break
 
 
 def _limits(scope: GroupScope) -> dict[Patterns, tuple[int, str]]:

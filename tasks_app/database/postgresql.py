@@ -50,7 +50,8 @@ Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the 
 POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIELDS} | dict.fromkeys(
     (
         *("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in"),
-        *("unique_group", "value", "name", "mark", "then", "on_failure", *COUNTERS),
+        *("unique_group", "value", "name", "mark", "problem", "path", *COUNTERS),
+        *("level", "holder", "words", "groups", "adds", "lost"),
     ),
     "text",
 )
@@ -121,7 +122,7 @@ ITEMISED = f"""
 """
 CANCELLED = f"""
     cancelled AS (
-        INSERT INTO tasks_app_cancelledtask ({", ".join(CANCELLED_COLUMNS)})
+        INSERT INTO tasks_app_cancelledtask ({", ".join(quoted(CANCELLED_COLUMNS))})
         SELECT * FROM unnest({arrays(CANCELLED_COLUMNS)})
     )
 """

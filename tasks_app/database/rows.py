@@ -46,7 +46,7 @@ ITEM_FIELDS = (
 ITEM_COLUMNS = ("operation", "origin", "task", "outcome", "why", "commit", *ITEM_FIELDS, "unique_group")
 ITEM_ORIGIN, ITEM_UNIQUE = ITEM_COLUMNS.index("origin"), ITEM_COLUMNS.index("unique")
 # For the worker that held it.
-CANCELLED_COLUMNS = ("id", "owner", "at_ms")
+CANCELLED_COLUMNS = ("id", "owner", "at_ms", "group")
 # Until when data is kept, and whether it is needed no longer then (1) or only by a kept answer (0).
 KEPT_PAYLOAD_COLUMNS = ("id", "until_ms", "gone")
 # A key; a living holder's numbers of the end are 0 or empty.
@@ -77,6 +77,10 @@ class Statement(NamedTuple):
 
     sql: str
     parameters: Sequence[Any] = ()
+
+
+class Heavy(tuple[Statement, ...]):
+    """Statements that read so much that the steps go on in a thread, not on the event loop."""
 
 
 class Last(tuple[Statement, ...]):

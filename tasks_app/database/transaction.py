@@ -27,7 +27,6 @@ from ..core.operations import (
     Query,
     TaskRecord,
     as_seen,
-    fed_by,
 )
 from ..core.room import LARGE_BYTES, Place, Told, answer_size, room
 from ..core.rules import World, decide, is_held
@@ -90,7 +89,6 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
         holders=seen.holders,
         allowances=seen.allowances,
         batches=seen.batches,
-        fed_by=fed_by,
         place_for=place_for,
         most_bytes=most_bytes(),
     )
@@ -126,7 +124,7 @@ def _read_data(operations: Sequence[Operation], seen: Seen, dialect: Dialect) ->
             continue
         sizes = {add.id: json_size(add.data) for add in operation.adds if len(add.data) >= PAYLOAD_BYTES and add.id}
         is_purge = operation.operator is not None and operation.operator.bulk
-        if not (sizes or is_purge or operation.scope.no_commands_because):
+        if not (sizes or is_purge or operation.scope.is_restricted):
             continue
         for task_id in operation.changed_ids:
             if (task := seen.named.get(task_id)) and isinstance(task.data, Apart):

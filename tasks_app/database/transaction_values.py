@@ -16,7 +16,19 @@ from ..conf import retention
 from ..core import idempotency
 from ..core.batches import Batch, Batches
 from ..core.limits import Allowance, Limits
-from ..core.operations import Claim, Commit, Duplicate, Effect, HeldKey, Key, Operation, OtherKey, Supply, TaskRecord
+from ..core.operations import (
+    Claim,
+    Commit,
+    Duplicate,
+    Effect,
+    HeldKey,
+    Key,
+    Operation,
+    OtherKey,
+    Prohibited,
+    Supply,
+    TaskRecord,
+)
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
 from .claim_pools import NO_LIMITS
 from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
@@ -212,7 +224,7 @@ def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
 def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision) -> bool:
     if isinstance(operation, Claim) and isinstance(outcome, Effect):
         return bool(outcome.drafts)  # Who found nothing asks again because it hopes for something.
-    return isinstance(outcome, Effect | Refusal) and not isinstance(outcome, OtherKey)
+    return isinstance(outcome, Effect | Refusal) and not isinstance(outcome, OtherKey | Prohibited)
 
 
 def _add_rows(
@@ -232,7 +244,7 @@ def _add_rows(
         if task.unique and (place is None or not effect.drafts[place].unique):
             written.freed.append((task.origin, task.id, ending.value, task.group))
         if ending is Ending.CANCELLED and task.leased:
-            written.cancelled.append((task.id, task.owner, now_ms))
+            written.cancelled.append((task.id, task.owner, now_ms, task.group))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
         successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place

@@ -130,7 +130,7 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
     size = len(request.created) + len(request.deleted) + len(request.predicates)
     is_large = size > READ_AT_ONCE or request.ByteSize() > BYTES_AT_ONCE
     refs, asked = await beside_the_loop(_read, request, token) if is_large else _read(request, token)
-    must_reach(token, Action.WORK, {add.group for add in asked.adds})
+    must_reach(token, Action.WORK)
     if refs.groups or refs.selectors:
         must_reach(token, Action.OPERATE, refs.groups)
         ids = await in_a_database_thread(_operate, request, asked, refs, actor_of(token))

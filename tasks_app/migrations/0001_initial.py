@@ -343,8 +343,11 @@ batches = [
             ("children", models.BigIntegerField(default=0)),
             ("created_at_ms", models.BigIntegerField()),
             ("closed_at_ms", models.BigIntegerField(default=0)),
-            ("then", models.TextField(default="")),
-            ("on_failure", models.TextField(default="")),
+            ("then", models.IntegerField(default=0)),
+            ("on_failure", models.IntegerField(default=0)),
+            ("problem", models.TextField(default="")),
+            ("root", models.BigIntegerField()),
+            ("path", models.CharField(max_length=100)),
         ],
         options={
             "verbose_name_plural": "batches",
@@ -354,6 +357,7 @@ batches = [
                     fields=["parent", "id"], name="batch_parent", condition=models.Q(("parent", 0), _negated=True)
                 ),
                 models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
+                models.Index(fields=["root"], name="batch_root"),
             ],
         },
     ),
@@ -373,6 +377,30 @@ batches = [
         name="BatchGroup",
         fields=[numbered(), ("batch", models.BigIntegerField()), ("group", NameField(max_length=255))],
         options={"constraints": [models.UniqueConstraint(fields=("batch", "group"), name="group_of_batch")]},
+    ),
+    migrations.CreateModel(
+        name="BatchPlan",
+        fields=[
+            numbered(),
+            ("root", models.BigIntegerField()),
+            ("level", NameField(max_length=130)),
+            ("holder", models.CharField(max_length=150)),
+            ("number", models.IntegerField()),
+            ("size", models.BigIntegerField()),
+            ("words", models.TextField()),
+            ("groups", models.TextField()),
+            ("adds", models.TextField()),
+        ],
+        options={"indexes": [models.Index(fields=["level"], name="level_of_plan")]},
+    ),
+    migrations.CreateModel(
+        name="RightsHolder",
+        fields=[
+            ("name", models.CharField(max_length=150, primary_key=True, serialize=False)),
+            ("groups", models.TextField()),
+            ("commands", models.SmallIntegerField()),
+            ("lost", models.TextField(default="")),
+        ],
     ),
 ]
 
@@ -449,6 +477,7 @@ workers = [
             ("id", IdField(primary_key=True, serialize=False)),
             ("owner", models.BigIntegerField()),
             ("at_ms", models.BigIntegerField(db_index=True)),
+            ("group", NameField(max_length=255)),
         ],
     ),
     migrations.CreateModel(

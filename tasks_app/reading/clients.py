@@ -13,6 +13,7 @@ from taskstore.errors import Forbidden
 from taskstore.types.groups import LOST_MS, ClientStatus
 
 from ..access import tokens
+from ..access.rights import alive
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..models import Client, Task, WorkDone
 from ..writer.totals import leased
@@ -65,7 +66,7 @@ def hear(client: Client) -> Seen:
     client.seen_at_ms = Task.objects.now_ms()
     others = Client.objects.filter(pk=client.pk, seen_at_ms__gt=client.seen_at_ms - LOST_MS).exclude(token=None)
     holder = others.exclude(token=client.token).values_list("token", flat=True).first()
-    if holder is not None and tokens.alive().filter(pk=holder).exists():
+    if holder is not None and alive().filter(pk=holder).exists():
         both = [pk for pk in (holder, client.token) if pk is not None]
         # The programs on a machine have a new token with each start of its server.
         are_of_a_machine = tokens.of_nodes().filter(pk__in=both).count() == 2

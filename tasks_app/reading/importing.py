@@ -86,7 +86,7 @@ def within_scope(commit: Commit) -> Commit:
     scope = commit.scope
 
     def reachable(group: str) -> str:
-        return group if group and scope.allows(group) and not scope.why_forbidden(group) else ""
+        return "" if scope.why_out_of_reach(group) else group
 
     def within(add: NewTask) -> NewTask:
         if not (add.failed_from or add.unique_group):

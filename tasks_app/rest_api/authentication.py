@@ -19,8 +19,9 @@ from rest_framework.request import Request
 from taskstore.errors import InvalidInput
 
 from ..access import tokens
-from ..access.policy import COMMANDS_ARE_OFF, Action, commands_are_on, may, scope_needed
+from ..access.policy import Action, may, scope_needed
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN, WRONG_TOKENS, network_of
+from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..database.outage import is_away
 from ..models import Scope, Token
 

@@ -11,6 +11,9 @@ from taskstore.types.requests import ById, ReasonById
 
 from ..bulk.starting import delete_batch as delete_batch_and_tasks
 from ..control import batches as control
+from ..core.operations import Commit
+from ..core.validation import refuse_wrong
+from ..managers import limits
 from ..models import Task
 from ..offload.threads import beside_the_loop
 from ..wire.requests import batch_of
@@ -26,12 +29,20 @@ def batches(asked: BatchesRequest, who: Who) -> BatchPage:
 
 @serves(endpoints.CREATE_BATCH)
 async def create_batch(asked: BatchRequest, who: Who) -> Body:
-    commit = await beside_the_loop(batch_of, asked, who.scope, who.key_of(asked))
+    commit = await beside_the_loop(_prepared, asked, who)
     assert isinstance(commit.batch, NewBatch)  # noqa: S101 - it was just made.
-    who.must_reach(*{add.group for add in commit.adds}, *{add.group for _, add in commit.batch.planned})
-    tasks = await Task.objects.aperform(commit)
+    tasks = await Task.objects.aperform(commit, is_checked=True)
     batch = await sync_to_async(Task.objects.batch_marked)(commit.batch.mark)
     return await outcome_of(tasks, before=b'"batch":' + ENCODER.encode(batch) + b",")
+
+
+def _prepared(asked: BatchRequest, who: Who) -> Commit:
+    """Return the commit, with all that takes long for large plans and should not hold up the event loop."""
+    commit = batch_of(asked, who.scope, who.key_of(asked))
+    refuse_wrong(commit, limits())
+    assert commit.batch  # noqa: S101 - it was just made.
+    _ = commit.batch.size, commit.batch.reached
+    return commit
 
 
 @serves(endpoints.BATCH)

@@ -140,7 +140,6 @@ class LargeUpdate:
     clientid: int
     key: str
     digest: str  # Empty: nobody asked for it.
-    groups: frozenset[str]  # That the adds name.
     commit: Commit
 
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
@@ -166,7 +165,7 @@ def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, 
     refuse_many(body, limits().values)
     asked = decode(body, kind, given)
     if isinstance(asked, UpdateRequest):
-        yield from _parts(asked, asked.groups, update_of(asked, EVERY_GROUP, key=None), has_key)
+        yield from _parts(asked, update_of(asked, EVERY_GROUP, key=None), has_key)
         return
     if isinstance(asked, ClaimRequest):
         # To take a million groups out of the pipe and to look at each of them would stop the event loop for seconds.
@@ -177,16 +176,15 @@ def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, 
 def tasks_of_file(body: bytes, group: str, has_key: bool) -> Iterator[Any]:
     """The same of lines of tasks, as `importing.read` reads them."""
     asked = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
-    yield from _parts(asked, asked.groups, import_of(asked, EVERY_GROUP, key=None), has_key)
+    yield from _parts(asked, import_of(asked, EVERY_GROUP, key=None), has_key)
 
 
-def _parts(asked: AskedOperation, groups: frozenset[str], commit: Commit, has_key: bool) -> Iterator[Any]:
+def _parts(asked: AskedOperation, commit: Commit, has_key: bool) -> Iterator[Any]:
     refuse_wrong(commit, limits())
     yield LargeUpdate(
         clientid=asked.clientid,
         key=asked.key,
         digest=digest_of(asked) if has_key or asked.key else "",
-        groups=groups,
         commit=replace(commit, adds=(), updates=()),
     )
     yield from _pieces(commit.adds)

@@ -205,7 +205,7 @@ def cancel(asked: CancelRequest, who: Who) -> Cancelled:
 @serves(endpoints.CANCELLED)
 async def cancelled(asked: CancelledRequest, who: Who) -> Cancelled:
     refuse_owner(who.scope, asked.clientid)
-    return await cancelling.watch.cancelled(asked.clientid, asked.after, asked.wait)
+    return await cancelling.watch.cancelled(asked.clientid, asked.after, asked.wait, who.scope)
 
 
 # ---- Searches and files
@@ -246,7 +246,6 @@ async def import_tasks(asked: ImportFile, who: Who) -> Imported:
         tasks = ImportRequest(clientid=NOBODY, adds=importing.read(body, group))
     else:
         tasks = whole_of(await by_the_helper(tasks_of_file, body, group, has_key(who.request)))
-    who.must_reach(*tasks.groups)
     key, is_checked = who.key_of(tasks), isinstance(tasks, LargeUpdate)
     commit = tasks.operation(who.scope, key) if isinstance(tasks, LargeUpdate) else import_of(tasks, who.scope, key)
     added = await Task.objects.aperform(importing.within_scope(commit), is_checked=is_checked)

@@ -3,7 +3,7 @@
 from taskstore.types.schedules import PlannedJob, PlannedTask, SchedulePlan
 
 from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
-from .running import Scheduler, work
+from .running import RightsKeeper, Scheduler, keep_rights, work
 from .timetable import Timetable, problems_of
 from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, schedules
 
@@ -11,11 +11,13 @@ __all__ = [
     "NAME_LABEL",
     "PlannedJob",
     "PlannedTask",
+    "RightsKeeper",
     "SchedulePlan",
     "ScheduleRecord",
     "Scheduler",
     "Timetable",
     "delete",
+    "keep_rights",
     "pause",
     "plan_of",
     "problems_of",

@@ -38,6 +38,7 @@ from .timetable import Timetable
 
 NAME_LABEL = "name"  # Of a schedule.
 MOST_CAUGHT_UP = 1_000
+BY_RIGHTS = "store:rights"  # Who pauses a schedule whose rights are lost. No user's name has a colon.
 GRACE_MS = 60_000  # A due time this late was not missed: restarts take time.
 
 
@@ -78,6 +79,11 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
         asked = self.adds.new_task()
         labels = {**asked.labels, SCHEDULE_LABEL: name, DUE_LABEL: iso(due_ms)}
         return replace(asked, labels=labels)
+
+    @property
+    def is_held(self) -> bool:
+        """Return whether it is paused because the rights with which it was planned are lost."""
+        return self.paused is not None and self.paused.by == BY_RIGHTS
 
     @property
     def plan(self) -> SchedulePlan:

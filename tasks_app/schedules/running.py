@@ -18,17 +18,18 @@ from django.db import connections
 
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
-from taskstore.types.schedules import SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
+from taskstore.types.schedules import RIGHTS_OF, SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
 from taskstore.types.tasks import Change, Order, holds_results
 
-from ..access.policy import COMMANDS_ARE_OFF, commands_are_on
-from ..core.operations import Claim, GroupScope, Operator
+from ..access.rights import refresh, rights_of, scope_of_holder
+from ..conf.commands import commands_are_on
+from ..core.operations import Claim, Operator
 from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from .record import NotASchedule, ScheduleRecord, due_of, iso, timetable_of, turn_of
-from .verbs import StoredSchedule, available_at_ms, older_double
+from .verbs import StoredSchedule, available_at_ms, go_on, hold, older_double
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,37 @@ class Scheduler(BackgroundLoop):
         return 0.0
 
 
+RIGHTS_EVERY_S = 4.0  # As for requests, lost rights show within five seconds.
+
+
+class RightsKeeper(BackgroundLoop):
+    """Holds what was planned with rights that are lost, in each server process, and lets it go on with their return."""
+
+    def __init__(self) -> None:
+        super().__init__("rights", self._look)
+
+    async def _look(self) -> float:
+        await self.aside(keep_rights)
+        return RIGHTS_EVERY_S
+
+
+def keep_rights() -> None:
+    """Hold the schedules and batches whose rights are lost, and let those go on whose rights are back."""
+    refresh()
+    tasks = list(Task.objects.get_queryset().in_group(SCHEDULES).bearing(RIGHTS_OF))
+    known = rights_of({task.labels[RIGHTS_OF] for task in tasks}) if tasks else {}
+    for task in tasks:
+        _, _, lost = known[task.labels[RIGHTS_OF]]
+        record = StoredSchedule.of(task).record
+        if record is None:
+            continue
+        with suppress(CommitRefused):  # Somebody has changed it just now.
+            if lost and record.paused is None:
+                hold(task, record, lost)
+            elif not lost and record.is_held:
+                go_on(task, record)
+
+
 def work(stop: threading.Event) -> None:
     """Add the tasks of due schedules until `stop`, polling once a second: for setups without a server.
 
@@ -69,6 +101,7 @@ def work(stop: threading.Event) -> None:
                 if time.monotonic() - looked_s > MOST_WAIT_MS / 1_000:
                     looked_s = time.monotonic()
                     bring_forward()
+                    keep_rights()
                 due = list(map(Task.of, Task.objects.with_data(Task.objects.perform(claim))))
                 settle_all(due)
                 failures.clear()
@@ -153,9 +186,13 @@ def _add_tasks(task: Task) -> None:
     due, waits = _without_overlap(record, [due_ms for due_ms in turn.due if due_ms > expired_ms], expired_ms)
     last = record.last
     if due:
-        scope = GroupScope(no_commands_because="" if commands_are_on() else COMMANDS_ARE_OFF)
-        if why := scope.why_forbidden(record.group):
+        scope = scope_of_holder(task.labels.get(RIGHTS_OF, ""))
+        why = scope if isinstance(scope, str) else scope.why_out_of_reach(record.group)
+        if why and not commands_are_on():
             raise NotASchedule(why)
+        if why:
+            hold(task, record, why)
+            return
         added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in due])
         if not added[-1].duplicate:
             last = LastRun(due_ms=due[-1], at_ms=now_ms, origin=added[-1].origin)

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from taskstore.errors import InvalidInput, refuse
-from taskstore.types.scalars import LATEST_MS
+from taskstore.types.scalars import LATEST_MS, REASON_LENGTH
 from taskstore.types.schedules import (
+    RIGHTS_OF,
     SCHEDULE_NAME_LENGTH,
     SCHEDULES,
     LastRun,
@@ -24,10 +25,10 @@ from taskstore.types.tasks import Change, Ending, NewTask
 from ..access import audit
 from ..access.audit import must_still_be
 from ..core.actors import PROGRAM, Actor
-from ..core.operations import EVERY_GROUP, GroupScope
+from ..core.operations import EVERY_GROUP, GroupScope, Operator
 from ..database import atomic, dialect_of
 from ..models import Task
-from .record import NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
+from .record import BY_RIGHTS, NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
 MOST = 1_000
 TRIES = 3  # To lock the task of a schedule while a server is replacing it.
@@ -135,13 +136,16 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str =
     must_still_be(version, before.record and before.record.plan, "this schedule")
     if before.record and before.record.plan == plan and not before.error:
         return before.answer, False
-    return _replaced(before, _changed(before.record, plan), "put schedule", actor).answer, False
+    return _replaced(before, _changed(before.record, plan), "put schedule", actor, takes_over=True).answer, False
 
 
 @atomic()
 def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
-    """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none."""
-    found = _locked(name, actor)
+    """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none.
+
+    Operators delete whatever somebody has planned, also where they may not add.
+    """
+    found = _locked(name, actor, ends_it=True)
     if found is None:
         return None
     Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
@@ -164,16 +168,36 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
 
 
+def hold(task: Task, record: ScheduleRecord, why: str) -> None:
+    """Pause a schedule because the rights with which it was planned are lost. Its due times are not forgotten."""
+    paused = SchedulePause(by=BY_RIGHTS, at_ms=Task.objects.now_ms(), reason=why)
+    _write(task, msgspec.structs.replace(record, paused=paused), why)
+
+
+def go_on(task: Task, record: ScheduleRecord) -> None:
+    """Let a held schedule go on: the rights with which it was planned are back."""
+    _write(task, msgspec.structs.replace(record, paused=None), "the rights are back")
+
+
+def _write(task: Task, record: ScheduleRecord, why: str) -> None:
+    change = Change(id=task.id, data=record.encode(), error="", timespec_ms=available_at_ms(record), release=True)
+    Task.objects.commit(owner=0, updates=[change], operator=Operator(name=BY_RIGHTS, reason=why[:REASON_LENGTH]))
+
+
 @atomic()
 def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
-    """Resume a schedule from now on, without catching up. Returns it, None when there is none."""
+    """Resume a schedule from now on, without catching up. Returns it, None when there is none.
+
+    One that is held because its rights are lost goes on with those of the actor, and catches up as its plan says.
+    """
     found = _locked(name, actor)
     if found is None:
         return None
     if (record := _valid(found)).paused is None:
         return found.answer
-    resumed = msgspec.structs.replace(record, paused=None, due=first_due_of(record))
-    return _replaced(found, resumed, "resume schedule", actor).answer
+    resumed = msgspec.structs.replace(record, paused=None, due=record.due if record.is_held else first_due_of(record))
+    action = "take over schedule" if record.is_held else "resume schedule"
+    return _replaced(found, resumed, action, actor, takes_over=record.is_held).answer
 
 
 @atomic()
@@ -233,12 +257,12 @@ def first_due_of(plan: SchedulePlan) -> int:
     return due_ms
 
 
-def _locked(name: str, actor: Actor) -> StoredSchedule | None:
+def _locked(name: str, actor: Actor, *, ends_it: bool = False) -> StoredSchedule | None:
     """Return the schedule, locked until the transaction ends; None when there is none within the actor's scope."""
     refuse(actor.problems())
     task = named(name, actor.scope, is_locked=True)
     found = StoredSchedule.of(task) if task else None
-    if found:
+    if found and not ends_it:
         _refuse_forbidden(found, actor)
     return found
 
@@ -273,17 +297,28 @@ def _added(name: str, plan: SchedulePlan, actor: Actor) -> StoredSchedule:
         )
     record = _changed(None, plan)
     new = NewTask(group=SCHEDULES, data=record.encode(), labels={NAME_LABEL: name}, timespec_ms=record.due)
-    [task] = Task.objects.commit(owner=0, adds=[new])
+    [task] = Task.objects.commit(owner=0, adds=[new], scope=GroupScope(holder=actor.scope.holder))
     made = StoredSchedule.of(task)
     _record("put schedule", made, actor)
     return made
 
 
 def _replaced(
-    found: StoredSchedule, record: ScheduleRecord, action: str, actor: Actor, **details: Any
+    found: StoredSchedule,
+    record: ScheduleRecord,
+    action: str,
+    actor: Actor,
+    *,
+    takes_over: bool = False,
+    **details: Any,
 ) -> StoredSchedule:
+    """Write another record. `takes_over`: it adds with the rights of the actor from now on."""
     at_ms = available_at_ms(record)
-    change = Change(id=found.task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
+    labels = None
+    if takes_over:
+        labels = {name: value for name, value in found.task.labels.items() if name != RIGHTS_OF}
+        labels |= {RIGHTS_OF: actor.scope.holder} if actor.scope.holder else {}
+    change = Change(id=found.task.id, data=record.encode(), error="", labels=labels, timespec_ms=at_ms, release=True)
     [task] = Task.objects.commit(owner=0, updates=[change], operator=actor.operator())
     made = StoredSchedule.of(task)
     _record(action, made, actor, details)

@@ -24,11 +24,6 @@ class ImportRequest(AskedOperation, frozen=True, kw_only=True):
 
     adds: tuple[Add, ...]
 
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups that the adds name."""
-        return frozenset(add.group for add in self.adds if add.group)
-
 
 def update_of(asked: UpdateRequest, scope: GroupScope, key: ResendKey | None) -> Commit:
     deletes = frozenset(asked.deletes)
@@ -112,7 +107,8 @@ def _(asked: UpdateRequest) -> Iterator[Problem]:
 @every_problem.register
 def _(asked: ClaimRequest) -> Iterator[Problem]:
     yield from asked.problems(limits())
-    yield from problems_of(claim_of(asked, EVERY_GROUP, key=None))
+    for path, why in problems_of(claim_of(asked, EVERY_GROUP, key=None)):
+        yield ("groups[0]" if path == "group" and asked.groups else path), why
 
 
 @every_problem.register

@@ -23,6 +23,7 @@ from ..database import (
     UNCONFIRMED,
     Dialect,
     Each,
+    Heavy,
     Last,
     PostgreSQL,
     Row,
@@ -197,6 +198,7 @@ class PostgreSQLConnection(WriterConnection):
                 if end:
                     break
                 answers = rows[len(opening) : len(opening) + len(statements)]
+                is_large |= isinstance(statements, Heavy)
                 opening, must_commit = (), must_commit and not is_last
             if must_commit and not is_last:
                 await connection.run([COMMIT], within_s)
@@ -251,9 +253,7 @@ class SQLiteConnection(WriterConnection):
 
     async def run(self, steps: Steps[T], *, is_large: bool = False, prepare: Callable[[T], None] | None = None) -> T:
         async with self._turn, self._transaction() as connection:
-            result, is_written, sent_bytes = (
-                await by_the_writer(_drive, connection, steps, is_large) if is_large else _drive(connection, steps)
-            )
+            result, is_written, sent_bytes = await _driven(connection, steps, is_large=is_large)
             # Claims that find nothing come all day long: they must not wait for the disk.
             await self._execute(connection, "COMMIT" if is_written else "ROLLBACK", is_large=is_large)
             if sent_bytes > KEPT_BYTES or time.monotonic() > self._opened_s + KEPT_S:
@@ -262,7 +262,7 @@ class SQLiteConnection(WriterConnection):
 
     async def change(self, steps: Steps[T]) -> T:
         async with self._turn, self._transaction() as connection:
-            result, *_ = _drive(connection, steps)
+            result, *_ = await _driven(connection, steps)
             await self._execute(connection, "COMMIT")
         return result
 
@@ -359,13 +359,39 @@ class SQLiteConnection(WriterConnection):
 _with_marks = lru_cache(256)(lambda sql: sql.replace("%s", "?"))
 
 
-def _drive(connection: sqlite3.Connection, steps: Steps[T], counts: bool = False) -> tuple[T, bool, int]:
-    """What comes of the steps, whether they have written something, and, if it counts them, the bytes they sent."""
+async def _driven(connection: sqlite3.Connection, steps: Steps[T], *, is_large: bool = False) -> tuple[T, bool, int]:
+    """As `_drive`, in a thread from the point on from which that takes long."""
+    statements: Sequence[Statement] | None = None
+    if not is_large:
+        try:
+            return _drive(connection, steps)
+        except HeavyAhead as ahead:
+            statements = ahead.statements
+    return await by_the_writer(_drive, connection, steps, True, statements)
+
+
+class HeavyAhead(Exception):
+    """The steps go on with these statements, in a thread."""
+
+    def __init__(self, statements: Sequence[Statement]) -> None:
+        self.statements = statements
+
+
+def _drive(
+    connection: sqlite3.Connection, steps: Steps[T], counts: bool = False, statements: Sequence[Statement] | None = None
+) -> tuple[T, bool, int]:
+    """What comes of the steps, whether they have written something, and, if it counts them, the bytes they sent.
+
+    It counts in a thread. `statements`: those with which the steps go on. Raises HeavyAhead.
+    """
     answers: list[list[Row]] | None = None
     is_written, sent_bytes = False, 0
     try:
         while True:
-            statements = next(steps) if answers is None else steps.send(answers)
+            if answers is not None or statements is None:
+                statements = next(steps) if answers is None else steps.send(answers)
+                if isinstance(statements, Heavy) and not counts:
+                    raise HeavyAhead(statements)
             is_written |= isinstance(statements, Last)
             answers = []
             for sql, parameters in statements:

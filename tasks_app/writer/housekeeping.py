@@ -11,6 +11,7 @@ from itertools import accumulate
 
 from django.conf import settings
 
+from taskstore.types.batches import THEN
 from taskstore.types.groups import LOST_MS
 from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending
@@ -18,6 +19,7 @@ from taskstore.types.tasks import NOBODY, Ending
 from ..conf import retention
 from ..core.operations import BatchStep, Commit, Operator, Step
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
+from ..database.batches import READ_AT_ONCE
 from ..database.group_patterns import bounds_of
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
@@ -145,6 +147,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_operations,
         close_batches,
         *(partial(forget_batches, table, column) for table, column in BATCH_TABLES),
+        forget_plans,
         OldTasks().delete,
         *(HISTORY_BY_DAY if dialect.has_history_days else [History().forget]),
     ]
@@ -208,25 +211,40 @@ BATCH_TABLES = (("batchgroup", "batch"), ("batchcount", "batch"), ("batch", "id"
 def close_batches(dialect: Dialect) -> Steps[bool]:
     """Close batches that have nothing to wait for any more.
 
-    Their last commits do that, unless more than a hundred transactions ended members at the same moment.
+    Their last commits do that, unless more than a hundred transactions ended members at the same moment, what is to be
+    added was too much for one transaction, or something was against it.
     """
     [rows] = yield [
         Statement(
             f"""
-            SELECT id FROM tasks_app_batch
+            SELECT id, (
+                SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM tasks_app_batchplan
+                WHERE level = CAST(waiting.root AS text) || '/' || waiting.path || '{THEN}'
+            )
+            FROM tasks_app_batch AS waiting
             WHERE closed_at_ms = 0 AND hold = 0 AND children = 0 AND NOT EXISTS (
-                SELECT 1 FROM tasks_app_batchcount WHERE batch = tasks_app_batch.id GROUP BY batch
+                SELECT 1 FROM tasks_app_batchcount WHERE batch = waiting.id GROUP BY batch
                 HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
             )
-            LIMIT {STEP_OF_BATCHES}
+            ORDER BY random() LIMIT {STEP_OF_BATCHES}
             """
         )
     ]
-    if rows:
+    sizes = accumulate(size for _, size in rows)
+    chosen = [batch for (batch, _), size in zip(rows, sizes, strict=True) if size <= READ_AT_ONCE] or [
+        batch for batch, _ in rows[:1]
+    ]
+    if chosen:
         # A batch that is not held is only looked at.
-        commits = [Commit(owner=NOBODY, batch=BatchStep(batch, Step.RELEASE)) for (batch,) in rows]
+        commits = [Commit(owner=NOBODY, batch=BatchStep(batch, Step.RELEASE)) for batch in chosen]
         yield from transact(commits, dialect)
-    return False
+    return len(chosen) < len(rows)
+
+
+def forget_plans(dialect: Dialect) -> Steps[bool]:
+    """Delete what no batch will add any more: it was deleted, and so long ago that nobody can take it back."""
+    which = "NOT EXISTS (SELECT 1 FROM tasks_app_batch AS batch WHERE batch.root = tasks_app_batchplan.root)"
+    return (yield from _forget("tasks_app_batchplan", "id", which, []))
 
 
 def forget_batches(table: str, column: str, dialect: Dialect) -> Steps[bool]:

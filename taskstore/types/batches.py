@@ -5,8 +5,9 @@ Times are milliseconds since the Epoch. Source: contract.md section 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -14,20 +15,23 @@ from msgspec import Meta, Struct
 
 from .requests import Add, Asked, AskedOperation
 from .scalars import CLIENT_TEXT_LENGTH, PLAIN, After, At, Int64, Limits, NextAfterId, PageSize
+from .schedules import SCHEDULES, reached_by
 from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
 PLANS = ("then", "on_failure")
+THEN, ON_FAILURE = LETTERS = "t", "f"  # In the paths of levels: "tf" is what `then` adds on failure.
 AFTER_BATCH = "after_batch"  # The label of a task that a batch has added, with the id of the batch.
 
 BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The tasks to add when a batch has closed, or failed.
 
-    With `then` or `on_failure` they are a batch of their own, which adds those tasks when it closes or fails.
+    With `then` or `on_failure` they are a batch of their own, which adds those tasks when it closes or fails. What is
+    computed from a plan is computed once, by whoever asks first: a plan may hold a hundred thousand tasks.
     """
 
     adds: tuple[NewTask, ...]
@@ -45,9 +49,39 @@ class Plan:
 
     @property
     def in_words(self) -> str:
-        groups = sorted({add.group for add in self.adds})
-        number = f"{len(self.adds)} tasks in " if len(self.adds) > 1 else ""
-        return f"{number}{', '.join(groups)}{', and more' if self.then else ''}"
+        return words_of(len(self.adds), {add.group for add in self.adds})
+
+    @cached_property
+    def text(self) -> str:
+        """Return the tasks of this level, without those of the levels below, as the store keeps them."""
+        adds = [{name: value for name in FIELDS if (value := getattr(add, name))} for add in self.adds]
+        return msgspec.json.encode(adds).decode()
+
+    @cached_property
+    def levels(self) -> Sequence[tuple[str, Plan]]:
+        """Return this plan and those within it, each with its path below this one, which has none."""
+        below = [(f"{letter}{path}", plan) for letter, part in self._below for path, plan in part.levels]
+        return [("", self), *below]
+
+    @property
+    def _below(self) -> Iterator[tuple[str, Plan]]:
+        yield from ((letter, part) for letter, part in zip(LETTERS, (self.then, self.on_failure), strict=True) if part)
+
+    @cached_property
+    def size(self) -> int:
+        """Return how many bytes the store keeps of the whole plan."""
+        return sum(len(plan.text) for _, plan in self.levels)
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Return the groups that the whole plan names."""
+        return frozenset(add.group for _, plan in self.levels for add in plan.adds)
+
+    @cached_property
+    def reached(self) -> frozenset[str]:
+        """Return these groups, and those that the schedules among its tasks feed."""
+        adds = [add for _, plan in self.levels for add in plan.adds if add.group == SCHEDULES]
+        return self.groups.union(*(reached_by(add.group, add.data) for add in adds))
 
     def every_add(self, path: str) -> Iterator[tuple[str, NewTask]]:
         """Yield all tasks of the plan, with their paths below this one."""
@@ -96,6 +130,28 @@ class NewBatch:
         """Yield the tasks of its plans, with their paths."""
         for name, plan in self.parts:
             yield from plan.every_add(name)
+
+    @property
+    def planned_groups(self) -> frozenset[str]:
+        """Return the groups that its plans name."""
+        return frozenset().union(*(plan.groups for _, plan in self.parts))
+
+    @property
+    def reached(self) -> frozenset[str]:
+        """Return these groups, and those that schedules among them feed."""
+        return frozenset().union(*(plan.reached for _, plan in self.parts))
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes the store keeps of its plans."""
+        return sum(plan.size for _, plan in self.parts)
+
+    @property
+    def levels(self) -> Iterator[tuple[str, Plan]]:
+        """Yield its plans and those within them, with their paths."""
+        for letter, plan in zip(LETTERS, (self.then, self.on_failure), strict=True):
+            if plan:
+                yield from ((f"{letter}{path}", level) for path, level in plan.levels)
 
 
 # ---- On the wire
@@ -180,11 +236,17 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed_at_ms: Annotated[int | None, Meta(description="When it closed; null while it is open.")] = msgspec.field(
         name="closed_at"
     )
-    parent: Annotated[int | None, Meta(description="The batch that stays open until this one closes.")] = None
+    parent: Annotated[int | None, Meta(description="The batch that stays open until this one closes; null: none.")]
     children: Annotated[int, Meta(description="The number of open batches whose parent this one is.")] = 0
     hold: Annotated[bool, Meta(description="Whether it waits to be released.")] = False
     failed_ends: bool = False
     deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
+    problem: Annotated[
+        str, Meta(description="Why it can't add what it plans, and so stays open; empty: nothing is known against it.")
+    ] = ""
+    lost_rights: Annotated[
+        bool, Meta(description="Whether those who planned it have lost their rights: an operator releases it.")
+    ] = False
 
     @property
     def search(self) -> str:
@@ -202,6 +264,8 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return "deleted"
         if self.closed_at_ms is not None:
             return "closed"
+        if self.problem:
+            return "held"
         if self.open:
             return "open"
         if self.failed and not self.failed_ends:
@@ -223,14 +287,16 @@ class BatchPage(Struct, frozen=True, kw_only=True):
     after: After = None
 
 
-def text_of(plan: Plan | None) -> str:
-    """Return the plan as the store keeps it; "" if there is none."""
-    return ENCODER.encode(plan).decode() if plan else ""
+FIELDS = tuple(field.name for field in fields(NewTask))
+DECODER = msgspec.json.Decoder(tuple[NewTask, ...])
 
 
-def plan_in(text: str) -> Plan | None:
-    """Return the plan that the store keeps as this text."""
-    return DECODER.decode(text) if text else None
+def adds_in(text: str) -> tuple[NewTask, ...]:
+    """Return the tasks that the store keeps as this text."""
+    return DECODER.decode(text)
 
 
-ENCODER, DECODER = msgspec.json.Encoder(), msgspec.json.Decoder(Plan)
+def words_of(number: int, groups: Iterable[str], *, has_more: bool = False) -> str:
+    """Say what a level of a plan adds: "2 tasks in bind, and more"."""
+    count = f"{number} tasks in " if number > 1 else ""
+    return f"{count}{', '.join(sorted(groups))}{', and more' if has_more else ''}"

@@ -307,11 +307,6 @@ class UpdateRequest(AskedOperation, frozen=True, kw_only=True):
     deletes: Ids = ()
     depends: Ids = ()
 
-    @property
-    def groups(self) -> frozenset[str]:
-        """The groups that the adds name."""
-        return frozenset(add.group for add in self.adds if add.group)
-
     def problems(self, limits: Limits) -> Iterator[Problem]:
         for kind, items in (("adds", self.adds), ("updates", self.updates)):
             for place, item in enumerate(items):

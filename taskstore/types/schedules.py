@@ -17,10 +17,12 @@ from .jobs import OptionsRequest, arguments_in
 from .requests import Asked
 from .scalars import KEY_LENGTH, ONE_PART, Int64, Labels, Limits, Priority, Reason
 from .sentences import is_utf8
-from .tasks import NewTask, Problem
+from .tasks import COMMAND_GROUPS, NewTask, Problem
 
 SCHEDULE_NAME_LENGTH = 100
 SCHEDULES = "schedules"  # The group of the schedules' own tasks.
+# The label of a schedule with whose rights it adds; without it those of the program. Only the rules write it.
+RIGHTS_OF = "rights_of"
 SCHEDULE_LABEL, DUE_LABEL = "schedule", "due"  # Of the tasks that a schedule adds.
 LONGEST_DATA = 64 * 2**10  # Bytes, because one transaction may add a thousand such tasks.
 
@@ -263,3 +265,31 @@ class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
         if self.job is None:
             return self
         return replace(self, job=replace(self.job, **arguments_in(tree["job"])))
+
+
+# ---- Which groups a schedule feeds: to write a schedule is as good as writing there
+
+ANY_GROUP = f"{COMMAND_GROUPS}*"  # Nobody may add to it who may not add to every group.
+
+
+def reached_by(group: str, data: bytes | None) -> Iterator[str]:
+    """Yield the groups that a task of this group adds to: none, unless it is a schedule. None: unknown data."""
+    if group != SCHEDULES:
+        return
+    if data is None:
+        yield ANY_GROUP
+        return
+    try:
+        record = json.loads(data)
+    except RecursionError:
+        yield ANY_GROUP  # A scheduler, whose stack has more room left, may understand it.
+        return
+    except ValueError:
+        return
+    if not isinstance(record, dict):
+        return
+    task, job = record.get("task"), record.get("job")
+    if isinstance(task, dict) and isinstance(fed := task.get("group"), str):
+        yield fed
+    if isinstance(job, dict) and isinstance(queue := job.get("queue", DEFAULT_QUEUE), str):
+        yield queue_group(queue)

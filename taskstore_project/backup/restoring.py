@@ -9,7 +9,8 @@ from django.conf import settings
 from django.utils import timezone
 
 from tasks_app.access import audit, sessions
-from tasks_app.access.tokens import THIS_MACHINE, of_nodes
+from tasks_app.access.policy import THIS_MACHINE
+from tasks_app.access.tokens import of_nodes
 from tasks_app.database import ID_JUMP, triggers
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun, actor, grouped

@@ -18,6 +18,7 @@ from tasks_app.models import (
     Batch,
     BatchCount,
     BatchGroup,
+    BatchPlan,
     BulkItem,
     BulkOperation,
     Client,
@@ -34,6 +35,7 @@ from tasks_app.models import (
     Payload,
     Rate,
     RecentClaim,
+    RightsHolder,
     SavedSearch,
     Task,
     Token,
@@ -114,9 +116,9 @@ def changed(rows: Iterable[Row], changes: Mapping[int, Callable[[Any], Any]]) ->
 TABLES = [
     Table(model)
     for model in (
-        *(Person, OneTimePassword, SavedSearch, Token, AuditEntry),
+        *(Person, OneTimePassword, SavedSearch, Token, RightsHolder, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
-        *(GroupLimit, LimitedTask, RecentClaim, Batch, BatchCount, BatchGroup),
+        *(GroupLimit, LimitedTask, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

@@ -7,11 +7,11 @@ from django.db import IntegrityError
 from hypothesis import given
 
 from tasks_app import database
-from tasks_app.core.operations import Claim, Duplicate, TaskRecord
+from tasks_app.core.operations import Claim, Duplicate, Prohibited, TaskRecord
 from tasks_app.database import Undecided, postgresql, sqlite
 from tasks_app.database.claim_pools import named_keys
 from tasks_app.models import EndedTask, Task
-from taskstore.errors import CommitRefused, StoreBusy
+from taskstore.errors import CommitRefused, Forbidden, StoreBusy
 from taskstore.types.tasks import Ending, NewTask, Refusal
 from tests.rules.harness import Disagreement, agree, without_texts
 from tests.rules.model import Ended, NaiveStore
@@ -33,6 +33,8 @@ def compare(sequence, clock):
             answer: list[TaskRecord] | Refusal = database.run(operation)
         except CommitRefused as refused:
             answer = refused.refusal
+        except Forbidden:
+            answer = Prohibited(forbidden=("",))
         agree(operation, unnumbered(answer), unnumbered(shown(model.perform(operation), operation)))
     agree_in_the_end(model)
 
@@ -49,6 +51,7 @@ def compare_batches(sequence, clock, served):
         done = served.run(connection.run(database.transact(batch, connection.dialect)))
         for operation, decision in zip(batch, done.decisions, strict=True):
             outcome = decision.refusal if isinstance(decision, CommitRefused) else decision
+            outcome = Prohibited(forbidden=("",)) if isinstance(outcome, Forbidden) else outcome
             may_skip |= operation.scope.patterns is not None or bool(named_keys([operation]))
             if may_skip and isinstance(outcome, list):
                 new = [task.id for task in outcome if not isinstance(task, Duplicate)]

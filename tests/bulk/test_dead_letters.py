@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tasks_app import bulk
-from tasks_app.bulk import Edit, Move, Purge, Requeue, Selection, Target
+from tasks_app.bulk import Cancel, Edit, Move, Purge, Requeue, Selection, Target
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import GroupScope, Operator
 from tasks_app.models import Task
@@ -115,7 +115,7 @@ def schedule(name="s", group="commands/x/new"):
     return add("schedules", data=data, labels={"name": name})[0]
 
 
-@pytest.mark.parametrize("verb", [Purge, Move, Edit, Requeue])
+@pytest.mark.parametrize("verb", [Move, Edit, Requeue])
 def test_who_may_not_change_commands_does_nothing_to_what_feeds_them(verb):
     feeding, other = schedule("s"), schedule("t", "mail")
     every: dict[type[bulk.Action], dict[str, Any]] = {Move: {"to": "archive", "create": True}, Edit: {"error": "no"}}
@@ -131,10 +131,20 @@ def test_who_may_not_change_commands_does_nothing_to_what_feeds_them(verb):
 
 def test_nor_by_a_commit():
     feeding, ann = schedule(), Operator(name="Ann")
+    with pytest.raises(Forbidden, match="commands/x/new"):
+        Task.objects.commit(owner=0, deletes=[feeding.id], scope=NO_COMMANDS)
     for operator in (None, ann):
-        with pytest.raises(Forbidden, match="commands/x/new"):
-            Task.objects.commit(owner=0, deletes=[feeding.id], scope=NO_COMMANDS, operator=operator)
         moved = NewTask(id=feeding.id, group="archive")
         with pytest.raises(Forbidden, match="commands/x/new"):
             Task.objects.commit(owner=0, adds=[moved], deletes=[feeding.id], scope=NO_COMMANDS, operator=operator)
     assert Task.objects.get().id == feeding.id
+
+
+@pytest.mark.parametrize("verb", [Purge, Cancel])
+def test_but_operators_delete_what_somebody_has_planted(verb):
+    feeding = schedule()
+    change_all(verb, Selection(ids=(feeding.id,), scope=NO_COMMANDS))
+    assert not Task.objects.exists()
+    again = schedule()
+    Task.objects.commit(owner=0, deletes=[again.id], scope=NO_COMMANDS, operator=Operator(name="Ann"))
+    assert not Task.objects.exists()

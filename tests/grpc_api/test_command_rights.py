@@ -19,8 +19,6 @@ CHANGES = {
         Scope.WORK,
         lambda client, task: client.update(created=[message("Task", id=task.id, group="mail")], deleted=[task.id]),
     ),
-    "delete a group": (Scope.OPERATE, lambda client, task: client.update(deleted=[ref(group=NEW)])),
-    "delete by label": (Scope.OPERATE, lambda client, task: client.update(deleted=[ref(labels={"team": "red"})])),
     "claim": (Scope.WORK, lambda client, task: client.query(NEW, own_for_s=60)),
     "change one": (Scope.OPERATE, lambda client, task: client.bulk_set(ref(id=task.id), error="x")),
     "change a group": (Scope.OPERATE, lambda client, task: client.bulk_set(ref(group=NEW), error="x")),
@@ -52,3 +50,11 @@ def test_who_has_the_right_changes_them(connect, settings, name):
     before = ids()
     CHANGES[name][1](connect(Scope.COMMANDS), task)
     assert ids() != before
+
+
+@pytest.mark.parametrize("ref_of", [ref(group=NEW), ref(labels={"team": "red"})])
+def test_operators_delete_commands_that_somebody_has_planted(connect, settings, ref_of):
+    settings.TASKSTORE_COMMANDS = True
+    add(NEW, labels={"team": "red"})
+    connect(Scope.OPERATE).update(deleted=[ref_of])
+    assert ids() == set()

@@ -49,6 +49,24 @@ def test_a_worker_cancels_what_nobody_holds_and_what_has_ended_is_left_out(worke
     assert not AuditEntry.objects.exists()
 
 
+def test_a_worker_cancels_what_another_client_has_scheduled(worker):
+    task = add(timespec_ms=-3_600_000)
+    assert worker.post("/cancel", {"ids": [task.id]}) == (200, {"ids": [task.id]})
+    assert EndedTask.objects.get(id=task.id).ending == "cancelled"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_is_told_of_cancelled_tasks_of_groups_that_they_may_not_see():
+    seen, hidden = add("mail"), add("secret")
+    for group in ("mail", "secret"):
+        Task.objects.claim(group, owner=77)
+    Task.objects.cancel([seen.id, hidden.id])
+    [told, other] = EndedTask.objects.filter(ending="cancelled").order_by("group")
+    address = f"/cancelled?clientid=77"
+    assert Api(Scope.WORK, ("mail",)).get(address)[1]["ids"] == [told.id]
+    assert sorted(Api(Scope.WORK).get(address)[1]["ids"]) == sorted([told.id, other.id])
+
+
 def test_what_is_leased_takes_an_operator_and_otherwise_nothing_is_cancelled(worker, operator):
     waiting, _ = add(), enqueued()
     held = started(owner=BOB)

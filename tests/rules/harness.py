@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Claim, Duplicate, Effect, HeldKey, Key, Operation, PutOff, TaskRecord, fed_by
+from tasks_app.core.operations import Claim, Duplicate, Effect, HeldKey, Key, Operation, Prohibited, PutOff, TaskRecord
 from tasks_app.database.claim_pools import named_keys
 from taskstore.types.tasks import Refusal
 
@@ -34,7 +34,7 @@ class TableInMemory:
         keys = {key: self.keys[key] for key in named_keys(operations) if key in self.keys}
         origins = {held.origin for held in keys.values() if not held.ended}
         holders = {task.origin: task for task in self.tasks.values() if task.origin in origins}
-        world = rules.World(now_ms, dict(self.tasks), candidates, keys=keys, holders=holders, fed_by=fed_by)
+        world = rules.World(now_ms, dict(self.tasks), candidates, keys=keys, holders=holders)
         done: list[tuple[Operation, list[TaskRecord] | Refusal]] = []
         put_off = []
         for operation, answer in zip(operations, rules.decide(operations, world), strict=True):
@@ -137,12 +137,16 @@ def agree(what: object, answer: object, right: object) -> None:
 
 def without_texts(answer: list[TaskRecord] | Refusal) -> object:
     """The answer, of its bugs only the number: how they are worded is free."""
+    if isinstance(answer, Prohibited):
+        return Prohibited(forbidden=("",))
     if isinstance(answer, Refusal):
         return replace(answer, bugs=("",) * len(answer.bugs))
     return answer
 
 
 def kinds(answer: list[TaskRecord] | Refusal) -> list[str]:
+    if isinstance(answer, Prohibited):
+        return ["prohibited"]
     if isinstance(answer, Refusal):
         return [name for name in ("changes", "deletes", "depends", "owned", "bugs") if getattr(answer, name)]
     if any(isinstance(task, Duplicate) for task in answer):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasks_app.core.operations import Claim, Commit, Duplicate, Operation, TaskRecord
+from tasks_app.core.operations import Claim, Commit, Duplicate, Operation, Prohibited, TaskRecord
 from taskstore.types.tasks import Change, Ending, NewTask, Refusal
 
 
@@ -50,6 +50,8 @@ class NaiveStore:
         return self.commit(operation)
 
     def commit(self, commit: Commit) -> list[TaskRecord] | Refusal:
+        if not all(commit.scope.allows(group) for group in self.groups_put_into(commit)):
+            return Prohibited(forbidden=("",))
         refusal = self.reasons_against(commit)
         if refusal != Refusal():
             return refusal
@@ -166,6 +168,12 @@ class NaiveStore:
             + ("no group",) * sum(add.group == "" for add in commit.adds)
             + ("named twice",) * sum(times > 1 for times in Counter(named).values()),
         )
+
+    def groups_put_into(self, commit: Commit) -> Iterable[str]:
+        yield from (add.group for add in commit.adds if add.group)
+        for change in (*commit.updates, *[add.moving for add in commit.adds if add.moving]):
+            if change.group and not self.absent([change.id], commit):
+                yield change.group
 
     def absent(self, ids: Iterable[int], asked: Operation) -> list[int]:
         found: list[int] = []

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tasks_app.core import rules
-from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord, fed_by
+from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Refusal
 
@@ -19,7 +19,10 @@ from .sequences import SEQUENCES, START_MS, batches, resolved
 
 pytestmark = pytest.mark.once
 
-EVERY_KIND_OF_ANSWER = {"done", "duplicate", "nothing to claim", "changes", "deletes", "depends", "owned", "bugs"}
+EVERY_KIND_OF_ANSWER = {
+    *("done", "duplicate", "nothing to claim", "prohibited"),
+    *("changes", "deletes", "depends", "owned", "bugs"),
+}
 # Requeued is what the console calls a change of its own.
 EVERY_ENDING = set(Ending) - {Ending.REQUEUED, Ending.CANCELLED}
 
@@ -74,7 +77,7 @@ def test_deletions_without_the_right_to_commands_are_the_same_both_ways(group, f
     task = TaskRecord._make(0 for _ in TaskRecord._fields)._replace(id=4, group=group, data=data)
 
     def decided():
-        return rules.decide([Commit(owner=1, deletes=(4,), scope=scope)], rules.World(1, {4: task}, fed_by=fed_by))
+        return rules.decide([Commit(owner=1, deletes=(4,), scope=scope)], rules.World(1, {4: task}))
 
     at_once = decided()
     with pytest.MonkeyPatch.context() as patch:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import fields as members_of
 
 from tasks_app.core import idempotency
-from tasks_app.core.operations import TaskRecord, Update, fed_by
+from tasks_app.core.operations import TaskRecord, Update
 from tasks_app.core.rules import World, decide
 from tasks_app.database.rows import ITEM_FIELDS, KEPT_COLUMNS
 from tasks_app.forms import TaskForm
@@ -48,7 +48,7 @@ def content_of(task):
 
 def drafts_of(operation, *tasks, **found):
     effect: Any
-    [effect] = decide([operation], World(1_000, {task.id: task for task in tasks}, **found, fed_by=fed_by))
+    [effect] = decide([operation], World(1_000, {task.id: task for task in tasks}, **found))
     return effect.drafts
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tasks_app.core import tally
-from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord, fed_by
+from tasks_app.core.operations import Claim, Commit, Effect, Operation, Operator, TaskRecord
 from tasks_app.core.rules import World, decide
 from taskstore.types.tasks import Change, NewTask, Refusal, Standing
 
@@ -177,7 +177,7 @@ def test_a_run_is_told_where_the_numbers_of_its_batch_cancel_each_other(table, h
             Commit(owner=BOB, updates=(Change(id=held.id, data=b"done"),)),
             Commit(owner=ANN, updates=(Change(id=other.id, timespec_ms=-60_000),)),
         ],
-        World(NOW_MS, table.tasks, fed_by=fed_by),
+        World(NOW_MS, table.tasks),
     )
     deltas = tally.deltas_of([effect for effect in effects if isinstance(effect, Effect)], NOW_MS)
     assert set(deltas["mail"].numbers) == {0}

@@ -1,0 +1,97 @@
+"""With whose rights tasks are added later: when a batch closes, or a schedule is due.
+
+A batch and a schedule remember who planned what they add, as a name: `token:backup` stands for whoever has a token of
+this name, so that rights survive a rotation of the token; `ann` for a person. The program, and those whom a server
+without tokens or the machine itself lets in, have no name: their rights do not end.
+
+When nobody has a valid token of the name any more, or the account was closed, the rights are lost: nothing that was
+planned with them is added, and nothing is dropped, until an operator takes it over or the name has rights again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
+from ..core.operations import GroupScope
+from ..models import RightsHolder, Token
+from .people import Person, name_of
+from .policy import SCOPES, Action, actions_of_account, holder_of
+
+TOKEN = "token:"  # noqa: S105 - no secret.
+Rights = tuple[str, int, str]  # As in RightsHolder: groups, commands, lost.
+
+
+def alive() -> QuerySet[Token]:
+    """Return the tokens that are valid now."""
+    return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def scope_of_holder(name: str) -> GroupScope | str:
+    """Return what the holder may do now; a sentence when these rights are lost."""
+    because = "" if commands_are_on() else COMMANDS_ARE_OFF
+    if not name:
+        return GroupScope(no_commands_because=because)
+    groups, may_command, lost = rights_of([name])[name]
+    if lost:
+        return lost
+    patterns = json.loads(groups)
+    if not (because or may_command):
+        because = f"{name} may not change them any more"
+    return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
+
+
+def refresh(names: Collection[str] | None = None) -> None:
+    """Keep current what is known of the rights of these holders, or of all: batches go by it in their transactions."""
+    known = RightsHolder.objects.all() if names is None else RightsHolder.objects.filter(name__in=names)
+    before = {each.name: (each.groups, each.commands, each.lost) for each in known}
+    for name, now in rights_of(before).items():
+        if before[name] != now:
+            groups, may_command, lost = now
+            RightsHolder.objects.filter(name=name).update(groups=groups, commands=may_command, lost=lost)
+
+
+def rights_of(names: Iterable[str]) -> dict[str, Rights]:
+    """Return the rights that the holders of these names have now."""
+    of_tokens = [name for name in names if name.startswith(TOKEN)]
+    people = [name for name in names if not name.startswith(TOKEN)]
+    found = _of_people(people) if people else {}
+    return found | (_of_tokens(of_tokens) if of_tokens else {})
+
+
+def _of_tokens(names: Collection[str]) -> dict[str, Rights]:
+    """Return the rights of the valid tokens of each name together."""
+    by_name: dict[str, list[Token]] = defaultdict(list)
+    for token in alive().filter(name__in=[name.removeprefix(TOKEN) for name in names]):
+        by_name[holder_of(token)].append(token)
+    found = {}
+    for name in names:
+        valid = [token for token in by_name[name] if Action.WORK in SCOPES[token.scope]]
+        patterns = None
+        if all(token.groups for token in valid):
+            patterns = sorted({pattern for token in valid for pattern in token.groups})
+        may_command = any(Action.COMMANDS in SCOPES[token.scope] for token in valid)
+        lost = "" if valid else f"{name} was revoked or has expired, and what it planned is held"
+        found[name] = json.dumps(patterns), int(may_command), lost
+    return found
+
+
+def _of_people(names: Collection[str]) -> dict[str, Rights]:
+    wanted, found = {*names}, dict.fromkeys(names, ("null", 0, ""))
+    username = Person.USERNAME_FIELD
+    plain = Person._default_manager.filter(**{f"{username}__in": [name.replace("%3A", ":") for name in names]})
+    people = {name_of(person): person for person in plain}
+    if missing := wanted - people.keys():  # Long names are shortened, see `name_of`.
+        people |= {name: person for person in Person._default_manager.all() if (name := name_of(person)) in missing}
+    for name in names:
+        person = people.get(name)
+        actions = actions_of_account(person) if person else frozenset()
+        is_lost = actions.isdisjoint({Action.WORK, Action.OPERATE})
+        lost = f"{name} has no account with these rights any more, and what they planned is held" if is_lost else ""
+        found[name] = "null", int(Action.COMMANDS in actions), lost
+    return found
