@@ -305,7 +305,8 @@ CREATE_BATCH = Endpoint("create_batch", "POST /batches", BatchRequest, BatchMade
 BATCH = Endpoint("batch", "GET /batches/{id}", ById, Batch, Action.SEE, missing=NO_BATCH,
     says="A batch, and how many of its tasks are open, have failed and have ended.")
 RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonById, Batch, Action.WORK,
-    says="Let a batch that was created with `hold` close.", missing=NO_BATCH)
+    says="Let a batch close that was created with `hold`, or that has a `problem`. If the rights with which it was "
+         "planned are lost, it goes on with those of an operator's token.", missing=NO_BATCH)
 DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonById, Operation, Action.OPERATE,
     says="Delete a batch: it takes no more tasks and adds none, and a bulk operation purges its tasks. The undo of the "
          "operation opens the batch again.", missing=NO_BATCH)

@@ -32,6 +32,7 @@ TASKSTORE_MAX_LABELS = environment.number("TASKSTORE_MAX_LABELS", 64)
 TASKSTORE_MAX_CLAIM_GROUPS = environment.number("TASKSTORE_MAX_CLAIM_GROUPS", 1_000)
 # In all objects and lists of a JSON body together: enough for 10 000 adds with 64 labels each.
 TASKSTORE_MAX_VALUES = environment.number("TASKSTORE_MAX_VALUES", 1_000_000)
+TASKSTORE_MAX_PLAN_BYTES = environment.number("TASKSTORE_MAX_PLAN_BYTES", 16 * 2**20)
 # Of request bodies in progress, of one token, or of one address without a token.
 TASKSTORE_MAX_BYTES_IN_FLIGHT = environment.number("TASKSTORE_MAX_BYTES_IN_FLIGHT", 256 * 2**20)
 # Groups with tasks: of the whole store, and within the scope of one token.

@@ -16,7 +16,7 @@ from taskstore.types.batches import AFTER_BATCH
 from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import FIELDS, Kept
 
-from .client import LIMITS, THEN
+from .client import LIMITS, SILENT, THEN
 from .history import UNAVAILABLE, Event, History, Row
 
 # All inherited fields but the count of claims, which a claim increases.
@@ -117,7 +117,7 @@ def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
     """Each commit in the tables was acknowledged, or is a request in doubt."""
     unexplained: dict[int, set[int]] = defaultdict(set)
     for row in history.rows.values():
-        if row["id"] not in history.made and row["group"] != THEN:
+        if row["id"] not in history.made and row["group"] not in SILENT:
             unexplained[client_of(row, history)].add(row["made_by_commit"])
     doubts = Counter(event.client for event in history.in_doubt)
     for client, commits in unexplained.items():
@@ -136,7 +136,7 @@ def commits_are_whole(history: History) -> Iterator[str]:
     """A commit in doubt was applied whole or not at all."""
     shown = {task["data"] for event in history.requests for task in event.seen}
     shown |= {row["data"] for row in history.truth.living.values()}
-    made = Counter(row["made_by_commit"] for row in history.rows.values() if row["group"] != THEN)
+    made = Counter(row["made_by_commit"] for row in history.rows.values() if row["group"] not in SILENT)
     for event in history.in_doubt:
         left = [task_id for task_id in event.named if task_id in history.truth.living]
         if left and any(add["data"] in shown for add in event.body.get("adds", [])):
@@ -311,15 +311,22 @@ def what_is_cancelled_never_runs_again(history: History) -> Iterator[str]:
 
 
 def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
-    """What a batch adds is there once when its last task has ended, and not before."""
+    """What a batch adds is there once when its last task has ended, and not before; never, if it was deleted."""
     living = Counter(row["batch"] for row in history.truth.living.values())
     thens = Counter(int(labels_of(row)[AFTER_BATCH]) for row in history.rows.values() if row["group"] == THEN)
+    # What a nested plan adds in between is a batch of one task.
+    levels = {(batch["root"], batch["path"]): batch for batch in history.truth.batches.values() if batch.get("path")}
     for batch in history.truth.batches.values():
         is_open, added = living[batch["id"]], thens[batch["id"]]
+        added += (batch.get("root"), f"{batch.get('path')}t") in levels
         if batch["open"] != is_open:
             yield f"batch {batch['id']} counts {batch['open']} open tasks and has {is_open}"
-        if added != (not is_open):
-            yield f"batch {batch['id']} has {is_open} open tasks and added its task {added} times"
+        if added != (not (is_open or batch.get("refuses"))):
+            yield f"batch {batch['id']} has {is_open} open tasks and added its task {added} times: {batch}"
+    nested = [batch for batch in history.truth.batches.values() if batch.get("path")]
+    yield from (f"batch {batch['id']} was added with {batch['total']} tasks" for batch in nested if batch["total"] != 1)
+    if len(levels) < len(nested):
+        yield f"{len(nested) - len(levels)} levels of plans were added twice"
     yield from (f"batch {batch} does not exist" for batch in thens.keys() - history.truth.batches.keys())
     shown_s: dict[int, float] = {}
     for event in history.events:

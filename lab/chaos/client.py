@@ -25,6 +25,9 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 KEYS = [None, None, None, "Ann", "Bob", "Cid"]  # Unique keys. Few, so that most of them are taken.
 THEN = "then"  # The group of what batches add when they close. Clients only look at it.
+BETWEEN = "between"  # The group of what is added in between by nested plans, and that of the tasks of batches that
+DOOMED = "doomed"  # are deleted. What clients do with these is not recorded: only what is left in the end is checked.
+SILENT = (THEN, BETWEEN, DOOMED)
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
 AWAY_S = 0.05  # The pause before the next attempt on an unavailable server.
@@ -43,6 +46,7 @@ class Orders:
     seed: str = ""
     seconds: float = 0
     resends: bool = False  # Repeat unanswered requests with their keys, and sometimes answered ones.
+    plans: bool = True  # Make and delete batches without recording it, too.
     holds_ms: int = 0  # Claim one task for so long, and do nothing more.
     patience_s: float = 90  # For a response.
 
@@ -69,6 +73,8 @@ class Client:
             self.cancel: 1,
             self.batch: 1,
         }
+        if self.orders.plans:
+            moves |= {self.plan: 1, self.finish: 2, self.delete_batch: 1}
         deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
@@ -91,8 +97,43 @@ class Client:
 
     def batch(self) -> None:
         """Add tasks that are a batch, which adds another one at its end."""
-        adds = [self.keyed_task() for _ in range(self.chance.randint(1, 4))]
+        adds = [self.keyed_task() for _ in range(self.chance.randint(0, 4))]
         self.post("/batches", adds=adds, then=[{"group": THEN, "data": self.unique()}])
+
+    # ---- What a client does without recording it
+
+    def plan(self) -> None:
+        """Make a batch that adds one batch after the other."""
+        plan: Any = [{"group": THEN, "data": "last"}]
+        for _ in range(self.chance.randint(1, 3)):
+            plan = {"adds": [{"group": BETWEEN}], "then": plan}
+        adds = [{"group": BETWEEN}] * self.chance.randint(0, 2)
+        self.silently("POST", "/batches", {"clientid": self.number, "adds": adds, "then": plan})
+
+    def finish(self) -> None:
+        """Finish tasks of nested plans."""
+        asked = {"clientid": self.number, "group": BETWEEN, "limit": 5, "duration": 500}
+        if tasks := (self.silently("POST", "/claim", asked) or {}).get("tasks"):
+            ended = {"clientid": self.number, "deletes": [task["id"] for task in tasks]}
+            self.silently("POST", "/update", ended)
+
+    def delete_batch(self) -> None:
+        """Make a batch whose tasks nobody ends, and delete it, perhaps."""
+        asked = {"clientid": self.number, "adds": [{"group": DOOMED}] * 3, "then": [{"group": THEN, "data": "never"}]}
+        made = self.silently("POST", "/batches", asked)
+        if made and self.chance.random() < 0.8:
+            self.silently("DELETE", f"/batches/{made['batch']['id']}", None)
+
+    def silently(self, method: str, path: str, body: Any) -> Any:
+        """Send a request. Returns the answer if it was done, else None."""
+        if (connection := self.reach()) is None:
+            return None
+        try:
+            note = self.send(connection, method, path, body)
+        except (OSError, HTTPException, ValueError):
+            self.hang_up()
+            return None
+        return note["answer"] if note["status"] < 300 else None
 
     def claim(self) -> None:
         asked: dict[str, Any] = {

@@ -23,7 +23,7 @@ from .pairs import Pair
 from .rivals import ALONE, Connection, Duel, MakeDialect, Rival, Tally, Way, connected, performed
 from .truth import TABLES
 
-EMPTIED = ("task", "endedtask", "countdelta", "batch", "batchcount", "batchgroup")
+EMPTIED = ("task", "endedtask", "countdelta", "batch", "batchcount", "batchgroup", "batchplan")
 EMPTYING = "; ".join(f"DELETE FROM tasks_app_{table}" for table in EMPTIED).encode()  # noqa: S608 - the names are ours
 COUNTS = """
     SELECT "group", sum(tasks)::bigint AS tasks, sum(leases)::bigint AS leases, sum(claimed)::bigint AS claimed

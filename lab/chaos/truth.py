@@ -31,7 +31,8 @@ TABLES = (
     f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",  # noqa: S608 - no part of it comes from outside.
     "SELECT * FROM tasks_app_endedtask",
     """
-    SELECT batch.id, closed_at_ms, coalesce(sum(open), 0) AS open
+    SELECT batch.id, closed_at_ms, refuses, root, path, problem, coalesce(sum(open), 0) AS open,
+        coalesce(sum(open + failed + ended), 0) AS total
     FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
     GROUP BY batch.id
     """,

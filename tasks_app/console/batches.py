@@ -52,8 +52,12 @@ def batch(request: HttpRequest, batch_id: int) -> HttpResponse:
 
 @changes(Action.OPERATE)
 def release(request: HttpRequest, batch_id: int) -> HttpResponse:
-    existing(control.release(batch_id, actor_for(request)))
-    return done(request, f"Released batch {batch_id}.", resolve_url("tasks_app:batch", batch_id))
+    before = existing(control.batch_of(batch_id))
+    now = existing(control.release(batch_id, actor_for(request)))
+    said = f"Took over batch {batch_id}." if before.lost_rights else f"Released batch {batch_id}."
+    if now.problem:
+        said = f"Batch {batch_id} still can't add what it plans."
+    return done(request, said, resolve_url("tasks_app:batch", batch_id))
 
 
 @asks(Action.OPERATE)

@@ -62,6 +62,7 @@ LIMITS: dict[str, Sequence[tuple[str, str, Callable[[Any], str]]]] = {
         ("TASKSTORE_MAX_LABELS", "maximum labels per task", number),
         ("TASKSTORE_MAX_CLAIM_GROUPS", "maximum groups per claim", number),
         ("TASKSTORE_MAX_VALUES", "maximum JSON values per request", number),
+        ("TASKSTORE_MAX_PLAN_BYTES", "maximum size of everything that a batch adds later", size),
         ("TASKSTORE_MAX_BYTES_IN_FLIGHT", "maximum size of a client's concurrent requests", size),
         ("TASKSTORE_MAX_GROUPS", "maximum number of groups", number),
         ("TASKSTORE_MAX_TOKEN_GROUPS", "maximum number of groups allowed by a token's list", number),

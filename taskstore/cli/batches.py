@@ -48,6 +48,7 @@ def _facts(batch: Batch) -> Iterator[tuple[str, object]]:
         yield "tasks" if name == "total" else name, number(getattr(batch, name))
     yield "created", exact(batch.created_at_ms)
     yield "closed", exact(batch.closed_at_ms) if batch.closed_at_ms else None
+    yield "problem", batch.problem or None
     yield "part of batch", batch.parent
     yield "open batches within", batch.children or None
 
@@ -100,9 +101,10 @@ def create(
 made.does(
     "release",
     endpoints.RELEASE_BATCH,
-    lambda batch: f"batch {batch.id} is {batch.state}",
+    lambda batch: f"batch {batch.id} is {batch.state}{batch.problem and f': {batch.problem}'}",
     missing=NO_BATCH,
-    help="Let a batch close when its tasks have ended.",
+    help="Let a batch close when its tasks have ended. If those who planned what it adds have lost their rights, "
+    "operators take it over.",
     below=batches,
 )
 made.does(

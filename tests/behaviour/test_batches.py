@@ -136,3 +136,13 @@ def test_the_last_claimed_task_ends_while_others_are_claimed_and_added(store):
     assert added.group == "new"
     assert (names(), len(set(ids())), min(ids()) > 0) == (["new", "other", "other", "sum", "sum"], 5, True)
     assert numbers(batch) == (1, 0, 0, 1)
+
+
+def test_a_large_plan_is_added_level_by_level(store):
+    large = [NewTask(group="sum", data=bytes([65 + number]) * 20_000) for number in range(20)]
+    made(then=Plan(tuple(large), then=Plan(tuple(large))))
+    claim_and_delete(store, "mail")
+    for left in (40, 20):
+        seen = sorted(claim_and_delete(store, "sum").data[:1] for _ in range(20))
+        assert seen == sorted(task.data[:1] for task in large)
+        assert len(names()) == (20 if left == 40 else 0)

@@ -26,7 +26,10 @@ def record(tmp_path, monkeypatch):
         monkeypatch.setattr(Client, "send", lambda self, there, method, path, body: noted(*server.answer(path, body)))
         files = [tmp_path / f"{number}.jsonl" for number in (1, 2, 3)]
         clients = [
-            Client(Orders(addresses=[], token="", number=number, file=str(file), resends=resends), file.open("w"))
+            Client(
+                Orders(addresses=[], token="", number=number, file=str(file), resends=resends, plans=False),
+                file.open("w"),
+            )
             for number, file in enumerate(files, 1)
         ]
         chance = random.Random(1)

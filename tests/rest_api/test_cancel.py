@@ -62,7 +62,7 @@ def test_nobody_is_told_of_cancelled_tasks_of_groups_that_they_may_not_see():
         Task.objects.claim(group, owner=77)
     Task.objects.cancel([seen.id, hidden.id])
     [told, other] = EndedTask.objects.filter(ending="cancelled").order_by("group")
-    address = f"/cancelled?clientid=77"
+    address = "/cancelled?clientid=77"
     assert Api(Scope.WORK, ("mail",)).get(address)[1]["ids"] == [told.id]
     assert sorted(Api(Scope.WORK).get(address)[1]["ids"]) == sorted([told.id, other.id])
 
