@@ -19,6 +19,7 @@ from ..offload.threads import beside_the_loop
 from ..wire.requests import batch_of
 from .answers import ENCODER, Body, outcome_of
 from .base import Who, serves
+from .bodies import LargeUpdate
 from .operations import answer_of
 
 
@@ -28,7 +29,7 @@ def batches(asked: BatchesRequest, who: Who) -> BatchPage:
 
 
 @serves(endpoints.CREATE_BATCH)
-async def create_batch(asked: BatchRequest, who: Who) -> Body:
+async def create_batch(asked: BatchRequest | LargeUpdate, who: Who) -> Body:
     commit = await beside_the_loop(_prepared, asked, who)
     assert isinstance(commit.batch, NewBatch)  # noqa: S101 - it was just made.
     tasks = await Task.objects.aperform(commit, is_checked=True)
@@ -36,10 +37,14 @@ async def create_batch(asked: BatchRequest, who: Who) -> Body:
     return await outcome_of(tasks, before=b'"batch":' + ENCODER.encode(batch) + b",")
 
 
-def _prepared(asked: BatchRequest, who: Who) -> Commit:
+def _prepared(asked: BatchRequest | LargeUpdate, who: Who) -> Commit:
     """Return the commit, with all that takes long for large plans and should not hold up the event loop."""
-    commit = batch_of(asked, who.scope, who.key_of(asked))
-    refuse_wrong(commit, limits())
+    key = who.key_of(asked)
+    if isinstance(asked, LargeUpdate):
+        commit = asked.operation(who.scope, key)
+    else:
+        commit = batch_of(asked, who.scope, key)
+        refuse_wrong(commit, limits())
     assert commit.batch  # noqa: S101 - it was just made.
     _ = commit.batch.size, commit.batch.reached
     return commit

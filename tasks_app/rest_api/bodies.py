@@ -18,18 +18,19 @@ from msgspec import Struct, inspect, structs
 from taskstore.endpoints import Endpoint, plain
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
+from taskstore.types.batches import BatchRequest, NewBatch, plans_of
 from taskstore.types.bulk import AgreedTasks
 from taskstore.types.requests import Asked, AskedOperation, ClaimRequest, UpdateRequest
 from taskstore.types.scalars import INT64_MIN, whole
 from taskstore.types.sentences import Written, text
 from taskstore.types.tasks import NOBODY, Change, NewTask
 
-from ..core.operations import EVERY_GROUP, Commit, GroupScope, ResendKey
+from ..core.operations import EVERY_GROUP, BatchStep, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
 from ..offload.threads import by_the_helper
 from ..reading import importing
-from ..wire.requests import ImportRequest, claim_of, import_of, update_of
+from ..wire.requests import ImportRequest, batch_of, claim_of, import_of, update_of
 from ..wire.strict_json import NOTHING, decode, is_light, refuse_many, value_of
 
 AT_ONCE = 250
@@ -135,7 +136,7 @@ def body_of(request: HttpRequest) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeUpdate:
-    """An UpdateRequest as the operation that it asks for, whose values have been looked at."""
+    """A large request as the commit that it asks for, whose values have been looked at."""
 
     clientid: int
     key: str
@@ -143,7 +144,10 @@ class LargeUpdate:
     commit: Commit
 
     def operation(self, scope: GroupScope, key: ResendKey | None) -> Commit:
-        return replace(self.commit, scope=scope, key=key)
+        batch = self.commit.batch
+        if key and isinstance(batch, NewBatch):  # By which the same batch is found when the request is sent again.
+            batch = replace(batch, mark=key.key)
+        return replace(self.commit, scope=scope, key=key, batch=batch)
 
 
 def whole_of(parts: Sequence[Any]) -> Any:
@@ -151,10 +155,15 @@ def whole_of(parts: Sequence[Any]) -> Any:
     first, *pieces = parts
     if not isinstance(first, LargeUpdate):
         return first
-    lists: dict[type, list[Any]] = {NewTask: [], Change: []}
+    lists: dict[type, list[Any]] = {NewTask: [], Change: [], tuple: []}
     for piece in pieces:
         lists[type(piece[0])] += piece
-    return replace(first, commit=replace(first.commit, adds=tuple(lists[NewTask]), updates=tuple(lists[Change])))
+    batch = first.commit.batch
+    if isinstance(batch, NewBatch):
+        then, on_failure = plans_of(dict(lists[tuple]))
+        batch = replace(batch, then=then, on_failure=on_failure)
+    adds, updates = tuple(lists[NewTask]), tuple(lists[Change])
+    return replace(first, commit=replace(first.commit, adds=adds, updates=updates, batch=batch))
 
 
 def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, has_key: bool = False) -> Iterator[Any]:
@@ -166,6 +175,9 @@ def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, 
     asked = decode(body, kind, given)
     if isinstance(asked, UpdateRequest):
         yield from _parts(asked, update_of(asked, EVERY_GROUP, key=None), has_key)
+        return
+    if isinstance(asked, BatchRequest):
+        yield from _parts(asked, batch_of(asked, EVERY_GROUP, key=None), has_key)
         return
     if isinstance(asked, ClaimRequest):
         # To take a million groups out of the pipe and to look at each of them would stop the event loop for seconds.
@@ -185,10 +197,17 @@ def _parts(asked: AskedOperation, commit: Commit, has_key: bool) -> Iterator[Any
         clientid=asked.clientid,
         key=asked.key,
         digest=digest_of(asked) if has_key or asked.key else "",
-        commit=replace(commit, adds=(), updates=()),
+        commit=replace(commit, adds=(), updates=(), batch=_without_plans(commit.batch)),
     )
     yield from _pieces(commit.adds)
     yield from _pieces(commit.updates)
+    if isinstance(commit.batch, NewBatch):
+        # A level at a time, encoded: to take a whole plan out of the pipe would stop the event loop for long.
+        yield from ([(path, level.alone)] for path, level in commit.batch.levels)
+
+
+def _without_plans(batch: NewBatch | BatchStep | None) -> NewBatch | BatchStep | None:
+    return replace(batch, then=None, on_failure=None) if isinstance(batch, NewBatch) else batch
 
 
 def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:

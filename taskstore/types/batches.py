@@ -5,7 +5,7 @@ Times are milliseconds since the Epoch. Source: contract.md section 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any
@@ -62,6 +62,19 @@ class Plan:
         """Return this plan and those within it, each with its path below this one, which has none."""
         below = [(f"{letter}{path}", plan) for letter, part in self._below for path, plan in part.levels]
         return [("", self), *below]
+
+    @property
+    def alone(self) -> Plan:
+        """Return this level without those below, with what the store keeps of it."""
+        alone = Plan(self.adds)
+        alone.__dict__["text"] = self.text
+        return alone
+
+    def above(self, then: Plan | None, on_failure: Plan | None) -> Plan:
+        """Return this level with others below it."""
+        whole = Plan(self.adds, then, on_failure)
+        whole.__dict__["text"] = self.text
+        return whole
 
     @property
     def _below(self) -> Iterator[tuple[str, Plan]]:
@@ -294,6 +307,14 @@ DECODER = msgspec.json.Decoder(tuple[NewTask, ...])
 def adds_in(text: str) -> tuple[NewTask, ...]:
     """Return the tasks that the store keeps as this text."""
     return DECODER.decode(text)
+
+
+def plans_of(levels: Mapping[str, Plan]) -> tuple[Plan | None, Plan | None]:
+    """Put `then` and `on_failure` together of levels, by their paths."""
+    whole: dict[str, Plan] = {}
+    for path in sorted(levels, key=len, reverse=True):
+        whole[path] = levels[path].above(whole.get(f"{path}{THEN}"), whole.get(f"{path}{ON_FAILURE}"))
+    return whole.get(THEN), whole.get(ON_FAILURE)
 
 
 def words_of(number: int, groups: Iterable[str], *, has_more: bool = False) -> str:

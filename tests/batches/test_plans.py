@@ -206,3 +206,25 @@ def test_the_answer_says_that_there_is_no_parent():
     batch, _ = made()
     assert Api(Scope.WORK).get(f"/batches/{batch.id}")[1]["parent"] is None
     assert json.dumps(Api(Scope.WORK).get("/batches")[1]["batches"][0]["parent"]) == "null"
+
+
+def on_the_wire(groups, data):
+    plan: list[dict[str, str]] | dict[str, object] = [{"group": "last", "data": data}]
+    for group in reversed(groups):
+        plan = {"adds": [{"group": group, "data": data}] * 3, "then": plan, "on_failure": [{"group": "alarm"}]}
+    return plan
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_large_request_plans_what_a_small_one_plans():
+    """A large one is read by another process, level by level."""
+    api = Api(Scope.WORK)
+    kept = []
+    for size in (1, 30_000):
+        body = {"clientid": 1, "key": f"of {size}", "hold": True, "then": on_the_wire("abc", "x" * size)}
+        (status, answer), (_, again) = api.post("/batches", body), api.post("/batches", body)
+        assert (status, again["batch"]["id"]) == (200, answer["batch"]["id"])
+        rows = BatchPlan.objects.filter(root=answer["batch"]["id"]).order_by("pk")
+        kept.append([(row.level.partition("/")[2], row.number, row.words, row.groups, row.holder) for row in rows])
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 7
