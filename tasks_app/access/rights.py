@@ -42,7 +42,7 @@ def scope_of_holder(name: str) -> GroupScope | str:
         return lost
     patterns = json.loads(groups)
     if not (because or may_command):
-        because = f"{name} may not change them any more"
+        because = f"{name} may not add commands any more"
     return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
 
 
@@ -76,7 +76,7 @@ def _of_tokens(names: Collection[str]) -> dict[str, Rights]:
         if all(token.groups for token in valid):
             patterns = sorted({pattern for token in valid for pattern in token.groups})
         may_command = any(Action.COMMANDS in SCOPES[token.scope] for token in valid)
-        lost = "" if valid else f"{name} was revoked or has expired, and what it planned is held"
+        lost = "" if valid else f'no token "{name.removeprefix(TOKEN)}" is valid any more: what it planned is held'
         found[name] = json.dumps(patterns), int(may_command), lost
     return found
 
@@ -92,6 +92,6 @@ def _of_people(names: Collection[str]) -> dict[str, Rights]:
         person = people.get(name)
         actions = actions_of_account(person) if person else frozenset()
         is_lost = actions.isdisjoint({Action.WORK, Action.OPERATE})
-        lost = f"{name} has no account with these rights any more, and what they planned is held" if is_lost else ""
+        lost = f'the account "{name}" is closed or has lost its role: what it planned is held' if is_lost else ""
         found[name] = "null", int(Action.COMMANDS in actions), lost
     return found

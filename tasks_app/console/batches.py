@@ -56,7 +56,7 @@ def release(request: HttpRequest, batch_id: int) -> HttpResponse:
     now = existing(control.release(batch_id, actor_for(request)))
     said = f"Took over batch {batch_id}." if before.lost_rights else f"Released batch {batch_id}."
     if now.problem:
-        said = f"Batch {batch_id} still can't add what it plans."
+        said = f"Batch {batch_id} still could not add what it plans."
     return done(request, said, resolve_url("tasks_app:batch", batch_id))
 
 

@@ -236,7 +236,9 @@ def _effect_of_deletions(operation: Operation, world: World) -> Effect | None:
         task = world.find(task_id, scope)
         if task is None or (task.available_at_ms > world.now_ms and task.owner != owner):
             return None
-        if scope.is_restricted and (task.group == SCHEDULES or scope.why_forbidden(task.group)):
+        if scope.no_commands_because and scope.why_forbidden(task.group):
+            return None
+        if task.group == SCHEDULES and scope.is_restricted:
             return None
         removals.append(Removal(task, Ending.DELETED))
     return Effect(tuple(removals), (), owner)

@@ -229,7 +229,7 @@ def _rights_in(row: Row) -> GroupScope:
     _, _, holder, _, _, groups, may_command, *_ = row
     because = "" if commands_are_on() else COMMANDS_ARE_OFF
     if holder and not may_command:
-        because = because or f"{holder} may not change them any more"
+        because = because or f"{holder} may not add commands any more"
     patterns = json.loads(groups) if holder else None
     return GroupScope(None if patterns is None else tuple(patterns), because, holder=holder)
 

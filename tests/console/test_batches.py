@@ -5,8 +5,11 @@ import re
 
 import pytest
 
+from tasks_app import schedules
+from tasks_app.access import tokens
+from tasks_app.access.policy import actor_of, scope_of
 from tasks_app.live.parts import marks_of
-from tasks_app.models import AuditEntry, BulkOperation, Task
+from tasks_app.models import AuditEntry, BulkOperation, Scope, Task
 from taskstore.types.batches import Plan
 from taskstore.types.tasks import NewTask
 
@@ -89,3 +92,45 @@ def test_a_part_of_a_page_has_another_mark_when_it_has_changed():
     assert [name for name in names if now[name] != before[name]] == names[:2]
     Task.objects.set_limits("mail", running=1)
     assert [name for name in names if marks_of(names)[name] != now[name]] == names[2:4]
+
+
+def test_a_batch_whose_rights_are_lost_says_so_and_is_taken_over(operator):
+    token, _ = tokens.create("importer", Scope.WORK)
+    batch, tasks = made("Book", then=NewTask(group="end"), scope=scope_of(token))
+    url = f"/console/batches/{batch.id}"
+    assert "Take over" not in text(operator.get(url))
+    tokens.revoke(token)
+    end(tasks)
+    page = text(operator.get(url))
+    assert "It adds nothing until an operator takes it over, or the rights are back." in page
+    assert 'no token "importer" is valid any more: what it planned is held' in page
+    assert "Take over" in page
+    assert "held" in text(operator.get("/console/batches"))
+    said = operator.post(f"{url}/release", follow=True)
+    assert f"Took over batch {batch.id}." in text(said)
+    assert [task.group for task in Task.objects.all()] == ["end"]
+    assert AuditEntry.objects.get(action="take over batch").details["problem"].startswith("no token")
+
+
+def test_a_batch_that_can_not_add_what_it_plans_says_why_and_tries_again(operator, settings):
+    batch, tasks = made("Book", then=NewTask(group="end-of-book"))
+    settings.TASKSTORE_MAX_GROUPS = 0
+    end(tasks)
+    url = f"/console/batches/{batch.id}"
+    page = text(operator.get(url))
+    assert "It could not add what it plans, and stays open." in page
+    assert "end-of-book must be an existing group: the store has 0 of at most 0 groups" in page
+    assert f"Batch {batch.id} still could not add what it plans." in text(operator.post(f"{url}/release", follow=True))
+
+
+def test_a_schedule_whose_rights_are_lost_says_so_and_is_taken_over(operator):
+    token, _ = tokens.create("importer", Scope.OPERATE)
+    plan = schedules.SchedulePlan(cron="@daily", task=schedules.PlannedTask(group="mail"))
+    schedules.put("nightly", plan, actor_of(token))
+    tokens.revoke(token)
+    schedules.keep_rights()
+    page = text(operator.get("/console/schedules"))
+    assert 'no token "importer" is valid any more: what it planned is held' in page
+    assert ("Take over" in page, "store:rights" in page) == (True, False)
+    operator.post("/console/schedules/nightly/resume")
+    assert schedules.schedules()[0].state == "on"
