@@ -109,7 +109,7 @@ def why_too_many(groups: Iterable[str], scope: GroupScope, dialect: Dialect) -> 
         for patterns in _limits(scope):
             if patterns in memory.counts:
                 memory.counts[patterns].groups += len(new)
-    return reason and f"{new[0]} {reason}"
+    return reason and f'group "{new[0]}": {reason}'
 
 
 def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
