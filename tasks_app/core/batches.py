@@ -36,7 +36,7 @@ def phase_of(task: TaskRecord) -> Phase:
 class Part:
     """Tasks that a level of a plan adds, and whose rights these are."""
 
-    adds: tuple[NewTask, ...]
+    plan: Plan
     holder: str = ""
 
 
@@ -61,8 +61,8 @@ class Level:
     def of(cls, plan: Plan | None, holder: str) -> Level | None:
         if plan is None:
             return None
-        then, on_failure = (len(part.adds) if part else 0 for part in (plan.then, plan.on_failure))
-        return cls((Part(plan.adds, holder),), then, on_failure, groups=plan.groups)
+        then, on_failure = (part.number if part else 0 for part in (plan.then, plan.on_failure))
+        return cls((Part(plan, holder),), then, on_failure, groups=plan.groups)
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class Batches:
         if batch is None:
             yield f"batch {change.id} does not exist"
         elif change.plan:
-            number = len(change.plan.adds) + (0 if batch.closed_at_ms else batch.then)
+            number = change.plan.number + (0 if batch.closed_at_ms else batch.then)
             size = change.size + (0 if batch.closed_at_ms else batch.planned_bytes)
             if batch.refuses:
                 yield self._why_closed(batch.id, scope)
@@ -233,8 +233,8 @@ class Batches:
             parent=new.parent,
             hold=new.hold,
             failed_ends=new.failed_ends,
-            then=len(new.then.adds) if new.then else 0,
-            on_failure=len(new.on_failure.adds) if new.on_failure else 0,
+            then=new.then.number if new.then else 0,
+            on_failure=new.on_failure.number if new.on_failure else 0,
             levels={letter: level for letter, level in levels.items() if level},
             groups=new.planned_groups,
             made=new,
@@ -271,9 +271,9 @@ class Batches:
                 batch.later.append((change.plan, scope))
                 if THEN in batch.levels or not batch.then:  # A level that was not read stays so.
                     before = batch.levels.get(THEN, Level(()))
-                    parts = (*before.parts, Part(change.plan.adds, scope.holder))
+                    parts = (*before.parts, Part(change.plan, scope.holder))
                     batch.levels[THEN] = replace(before, parts=parts, groups=before.groups | change.planned_groups)
-                batch.then += len(change.plan.adds)
+                batch.then += change.plan.number
                 batch.planned_bytes += change.size
                 batch.groups |= change.planned_groups
         return []
@@ -326,7 +326,7 @@ class Batches:
         tasks = [
             planned(add, part.holder)._replace(batch=batch.id if batch else 0)
             for part in level.parts
-            for add in part.adds
+            for add in part.plan.adds
         ]
         tasks = [task._replace(labels={**task.labels, AFTER_BATCH: str(ended.id)}) for task in tasks]
         if batch:

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from taskstore.types.batches import NewBatch, Plan
+from taskstore.types.batches import THEN, NewBatch, Plan
 from taskstore.types.scalars import is_in_group, prepare
 from taskstore.types.schedules import reached_by
 from taskstore.types.tasks import (
@@ -115,6 +115,12 @@ class BatchStep:
     def planned(self) -> Iterator[tuple[str, NewTask]]:
         """Yield these tasks, with their paths."""
         yield from self.plan.every_add("then") if self.plan else ()
+
+    @property
+    def levels(self) -> Iterator[tuple[str, Plan]]:
+        """Yield the plan of these tasks, with its path."""
+        if self.plan:
+            yield THEN, self.plan
 
     @property
     def planned_groups(self) -> frozenset[str]:

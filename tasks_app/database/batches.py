@@ -211,7 +211,7 @@ def _read_levels(
         for _, each, scope in read:
             against = against or (yield from why_too_many({add.group for add in each}, scope, dialect))
         batch.levels[letter] = Level(
-            tuple(Part(each, scope.holder) for _, each, scope in read),
+            tuple(Part(Plan(each), scope.holder) for _, each, scope in read),
             then=parts[level][0][-2],
             on_failure=parts[level][0][-1],
             groups=frozenset(group for row, *_ in read for group in json.loads(row[4])),
@@ -385,16 +385,7 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
 
 def _plan_row(root: int, level: str, plan: Plan, scope: GroupScope | None) -> Row:
     groups = json.dumps(sorted(plan.groups))
-    return (
-        root,
-        level,
-        scope.holder if scope else "",
-        len(plan.adds),
-        len(plan.text),
-        plan.in_words,
-        groups,
-        plan.text,
-    )
+    return (root, level, scope.holder if scope else "", plan.number, len(plan.text), plan.in_words, groups, plan.text)
 
 
 def _changed_plans(batch: Batch) -> Iterator[Statement]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from taskstore.errors import TooManyGroups
-from taskstore.types.batches import PLANS
+from taskstore.types.batches import LETTERS, PLANS
 
 from ..core.operations import Commit, Effect, GroupScope, Operation, Update
 from .group_patterns import Patterns, allowed_by
@@ -84,7 +84,9 @@ def refuse_too_many(
             continue
         reason = yield from _reason_against(len(new), operation.scope, memory, dialect)
         if reason:
-            outcomes[place] = TooManyGroups({groups[new[0]]: [reason]})
+            field = groups[new[0]]
+            why = f'group "{new[0]}": {reason}' if field.startswith(PLANS) else reason
+            outcomes[place] = TooManyGroups({field: [why]})
         else:
             # Those that are only planned do not exist yet.
             added = [group for group in new if not groups[group].startswith(PLANS)]
@@ -120,14 +122,9 @@ def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
     for place, change in enumerate(commit.updates):
         if change.group is not None:
             yield f"updates[{place}].group", change.group
-    if commit.batch:
-        planned = set(commit.batch.planned_groups)
-        for path, add in commit.batch.planned if planned else ():
-            if add.group in planned:  # Each once: a plan may hold very many tasks.
-                planned.discard(add.group)
-                yield f"{path}.group", add.group
-            if not planned:
-                break
+    for path, plan in commit.batch.levels if commit.batch else ():
+        words = ".".join(PLANS[LETTERS.index(letter)] for letter in path)
+        yield from ((words, group) for group in plan.own_groups)
 
 
 def _limits(scope: GroupScope) -> dict[Patterns, tuple[int, str]]:

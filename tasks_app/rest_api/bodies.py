@@ -18,7 +18,7 @@ from msgspec import Struct, inspect, structs
 from taskstore.endpoints import Endpoint, plain
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import BatchRequest, NewBatch, plans_of
+from taskstore.types.batches import BatchRequest, NewBatch, PackedPlan, plans_of
 from taskstore.types.bulk import AgreedTasks
 from taskstore.types.requests import Asked, AskedOperation, ClaimRequest, UpdateRequest
 from taskstore.types.scalars import INT64_MIN, whole
@@ -202,8 +202,8 @@ def _parts(asked: AskedOperation, commit: Commit, has_key: bool) -> Iterator[Any
     yield from _pieces(commit.adds)
     yield from _pieces(commit.updates)
     if isinstance(commit.batch, NewBatch):
-        # A level at a time, encoded: to take a whole plan out of the pipe would stop the event loop for long.
-        yield from ([(path, level.alone)] for path, level in commit.batch.levels)
+        # As text: a hundred thousand tasks would stop the event loop for long.
+        yield from ([(path, PackedPlan(level))] for path, level in commit.batch.levels)
 
 
 def _without_plans(batch: NewBatch | BatchStep | None) -> NewBatch | BatchStep | None:

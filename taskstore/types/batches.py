@@ -48,37 +48,37 @@ class Plan:
         return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
 
     @property
-    def in_words(self) -> str:
-        return words_of(len(self.adds), {add.group for add in self.adds})
+    def number(self) -> int:
+        """Return how many tasks this level has."""
+        return len(self.adds)
 
     @cached_property
     def text(self) -> str:
-        """Return the tasks of this level, without those of the levels below, as the store keeps them."""
+        """Return the tasks of this level as the store keeps them."""
         adds = [{name: value for name in FIELDS if (value := getattr(add, name))} for add in self.adds]
         return msgspec.json.encode(adds).decode()
 
     @cached_property
+    def own_groups(self) -> frozenset[str]:
+        """Return the groups that this level names."""
+        return frozenset(add.group for add in self.adds)
+
+    @cached_property
+    def own_reach(self) -> frozenset[str]:
+        """Return these groups, and those that the schedules among its tasks feed."""
+        schedules = [add for add in self.adds if add.group == SCHEDULES]
+        return self.own_groups.union(*(reached_by(add.group, add.data) for add in schedules))
+
+    @property
+    def in_words(self) -> str:
+        return words_of(self.number, self.own_groups)
+
+    @cached_property
     def levels(self) -> Sequence[tuple[str, Plan]]:
         """Return this plan and those within it, each with its path below this one, which has none."""
-        below = [(f"{letter}{path}", plan) for letter, part in self._below for path, plan in part.levels]
+        parts = zip(LETTERS, (self.then, self.on_failure), strict=True)
+        below = [(f"{letter}{path}", plan) for letter, part in parts if part for path, plan in part.levels]
         return [("", self), *below]
-
-    @property
-    def alone(self) -> Plan:
-        """Return this level without those below, with what the store keeps of it."""
-        alone = Plan(self.adds)
-        alone.__dict__["text"] = self.text
-        return alone
-
-    def above(self, then: Plan | None, on_failure: Plan | None) -> Plan:
-        """Return this level with others below it."""
-        whole = Plan(self.adds, then, on_failure)
-        whole.__dict__["text"] = self.text
-        return whole
-
-    @property
-    def _below(self) -> Iterator[tuple[str, Plan]]:
-        yield from ((letter, part) for letter, part in zip(LETTERS, (self.then, self.on_failure), strict=True) if part)
 
     @cached_property
     def size(self) -> int:
@@ -88,13 +88,12 @@ class Plan:
     @cached_property
     def groups(self) -> frozenset[str]:
         """Return the groups that the whole plan names."""
-        return frozenset(add.group for _, plan in self.levels for add in plan.adds)
+        return frozenset().union(*(plan.own_groups for _, plan in self.levels))
 
     @cached_property
     def reached(self) -> frozenset[str]:
         """Return these groups, and those that the schedules among its tasks feed."""
-        adds = [add for _, plan in self.levels for add in plan.adds if add.group == SCHEDULES]
-        return self.groups.union(*(reached_by(add.group, add.data) for add in adds))
+        return frozenset().union(*(plan.own_reach for _, plan in self.levels))
 
     def every_add(self, path: str) -> Iterator[tuple[str, NewTask]]:
         """Yield all tasks of the plan, with their paths below this one."""
@@ -104,6 +103,23 @@ class Plan:
             adds = f"{path}.adds" if plan.is_batch else path
             yield from ((f"{adds}[{place}]", add) for place, add in enumerate(plan.adds))
             waiting += [(f"{path}.{name}", part) for name, part in plan.parts]
+
+
+class PackedPlan(Plan):
+    """A level as the store keeps it, with what there is to know of it: its tasks are made only if somebody asks.
+
+    A hundred thousand tasks, made where only their text is needed, would hold up a server.
+    """
+
+    def __init__(self, level: Plan, then: Plan | None = None, on_failure: Plan | None = None) -> None:
+        known = {name: getattr(level, name) for name in ("text", "number", "own_groups", "own_reach")}
+        self.__dict__.update(known, then=then, on_failure=on_failure)
+
+    number = 0  # Of its own, as are the others.
+
+    @cached_property
+    def adds(self) -> tuple[NewTask, ...]:
+        return adds_in(self.text)
 
 
 Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
@@ -313,7 +329,7 @@ def plans_of(levels: Mapping[str, Plan]) -> tuple[Plan | None, Plan | None]:
     """Put `then` and `on_failure` together of levels, by their paths."""
     whole: dict[str, Plan] = {}
     for path in sorted(levels, key=len, reverse=True):
-        whole[path] = levels[path].above(whole.get(f"{path}{THEN}"), whole.get(f"{path}{ON_FAILURE}"))
+        whole[path] = PackedPlan(levels[path], whole.get(f"{path}{THEN}"), whole.get(f"{path}{ON_FAILURE}"))
     return whole.get(THEN), whole.get(ON_FAILURE)
 
 
