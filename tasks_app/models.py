@@ -542,7 +542,7 @@ class BatchPlan(models.Model):
     level = NameField(max_length=130)  # "17/tf": what batch 17 adds when what follows it fails.
     holder = models.CharField(max_length=150)  # With whose rights, see RightsHolder; empty: those of the program.
     number = models.IntegerField()  # Of tasks.
-    size = models.BigIntegerField()  # Of `adds`, in bytes.
+    size = models.BigIntegerField()  # The bytes of `adds`.
     words = models.TextField()  # For people.
     groups = models.TextField()  # JSON: those that it names, and the levels below it.
     adds = models.TextField()  # JSON, see taskstore.types.batches.
@@ -555,7 +555,7 @@ class BatchPlan(models.Model):
 
 
 class RightsHolder(models.Model):
-    """What somebody may do with whose rights batches add tasks later; see access/rights.py, which keeps it current."""
+    """The rights with which batches add tasks later, by their holder; access/rights.py keeps them current."""
 
     name = models.CharField(max_length=150, primary_key=True)  # As the audit log has it.
     groups = models.TextField()  # JSON: patterns of GroupScope, or null.

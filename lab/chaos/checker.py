@@ -311,10 +311,10 @@ def what_is_cancelled_never_runs_again(history: History) -> Iterator[str]:
 
 
 def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
-    """What a batch adds is there once when its last task has ended, and not before; never, if it was deleted."""
+    """A batch adds its tasks once, when its last task has ended, and not before; a deleted batch never does."""
     living = Counter(row["batch"] for row in history.truth.living.values())
     thens = Counter(int(labels_of(row)[AFTER_BATCH]) for row in history.rows.values() if row["group"] == THEN)
-    # What a nested plan adds in between is a batch of one task.
+    # A nested plan adds batches of one task in between.
     levels = {(batch["root"], batch["path"]): batch for batch in history.truth.batches.values() if batch.get("path")}
     for batch in history.truth.batches.values():
         is_open, added = living[batch["id"]], thens[batch["id"]]

@@ -25,8 +25,9 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 KEYS = [None, None, None, "Ann", "Bob", "Cid"]  # Unique keys. Few, so that most of them are taken.
 THEN = "then"  # The group of what batches add when they close. Clients only look at it.
-BETWEEN = "between"  # The group of what is added in between by nested plans, and that of the tasks of batches that
-DOOMED = "doomed"  # are deleted. What clients do with these is not recorded: only what is left in the end is checked.
+# The groups of the tasks between the levels of nested plans, and of the tasks of deleted batches. Requests about them
+# are not recorded: the checker looks only at the tables that they leave.
+BETWEEN, DOOMED = "between", "doomed"
 SILENT = (THEN, BETWEEN, DOOMED)
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
@@ -118,7 +119,7 @@ class Client:
             self.silently("POST", "/update", ended)
 
     def delete_batch(self) -> None:
-        """Make a batch whose tasks nobody ends, and delete it, perhaps."""
+        """Make a batch whose tasks no client ends, and perhaps delete it."""
         asked = {"clientid": self.number, "adds": [{"group": DOOMED}] * 3, "then": [{"group": THEN, "data": "never"}]}
         made = self.silently("POST", "/batches", asked)
         if made and self.chance.random() < 0.8:

@@ -1,4 +1,4 @@
-"""What Django's own checks of passwords leave out."""
+"""A check of passwords that Django does not have."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def holder_of(principal: Principal) -> str:
     """Return the name under which schedules and batches remember with whose rights they add; see access/rights.py."""
     if not isinstance(principal, Token):
         return name_of(principal) if isinstance(principal, Person) else ""
-    # Everybody on a server without tokens, and programs of the machine itself, whose tokens end with the server.
+    # Clients of a server without tokens, and programs on its own machine, whose tokens end with the server.
     is_of_server = principal.pk is None or principal.name.startswith(THIS_MACHINE)
     return "" if is_of_server else f"token:{principal.name}"
 

@@ -1,11 +1,11 @@
 """With whose rights tasks are added later: when a batch closes, or a schedule is due.
 
-A batch and a schedule remember who planned what they add, as a name: `token:backup` stands for whoever has a token of
-this name, so that rights survive a rotation of the token; `ann` for a person. The program, and those whom a server
-without tokens or the machine itself lets in, have no name: their rights do not end.
+Batches and schedules keep the name of the holder of these rights. `token:backup` means all valid tokens with this name,
+so that rights survive a rotation of the token; `ann` means a person. The program itself, clients of a server without
+tokens, and programs on the server's machine have no name: their rights do not end.
 
-When nobody has a valid token of the name any more, or the account was closed, the rights are lost: nothing that was
-planned with them is added, and nothing is dropped, until an operator takes it over or the name has rights again.
+Rights are lost when the last token of the name is revoked or expires, or when the account is closed. Then the store
+adds nothing that was planned with them, and drops nothing, until an operator takes it over or the rights are back.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def scope_of_holder(name: str) -> GroupScope | str:
 
 
 def refresh(names: Collection[str] | None = None) -> None:
-    """Keep current what is known of the rights of these holders, or of all: batches go by it in their transactions."""
+    """Update the stored rights of these holders, or of all. The transactions of batches read them."""
     known = RightsHolder.objects.all() if names is None else RightsHolder.objects.filter(name__in=names)
     before = {each.name: (each.groups, each.commands, each.lost) for each in known}
     for name, now in rights_of(before).items():

@@ -85,7 +85,7 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
         turn = Turn(before, operation.expected, operation.began_at_ms, operation.by, operation.reason)
         step = action.to_do(task, now_ms, turn)
         target = step.group if isinstance(step, Change) else None
-        # Operators end whatever somebody has planted, also where they may not add.
+        # Operators may delete every task, also in groups to which they may not add.
         why = "" if isinstance(step, int) else why_not(task, selection.scope)
         if not why and target is not None:
             why = selection.scope.why_out_of_reach(target)

@@ -112,7 +112,7 @@ def delete_batch(batch_id: int, actor: Actor = PROGRAM) -> BulkOperation | None:
 def refuse_forbidden(seen: Preview, action: Action, actor: Actor) -> None:
     """Raise Forbidden when the only group of the tasks, or their target, may not be changed."""
     if action.only_deletes or (action.ends_tasks and seen.group == SCHEDULES):
-        return  # Operators end whatever somebody has planted, also where they may not add.
+        return  # Operators may delete every task, also in groups to which they may not add.
     actor.must_change(seen.group)
     only = Task.objects.get_queryset().filter(id__in=seen.samples).first() if seen.count == 1 else None
     if only and (why := why_not(only, actor.scope)):

@@ -1,4 +1,4 @@
-"""Whether shell commands are allowed on this server."""
+"""The switch that allows shell commands on this server."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Watch:
     async def cancelled(self, owner: int, after: str, wait_ms: int, scope: GroupScope = EVERY_GROUP) -> Cancelled:
         """Return the tasks of the client that were cancelled since `after`; waits so long until there is one.
 
-        Those of groups that the scope does not allow are left out.
+        It leaves out tasks of groups that the scope does not allow.
         """
         until_s = time.monotonic() + wait_ms / 1_000
         name, _, number = after.partition("-")

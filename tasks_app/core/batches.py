@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a batch adds when it closes, or at its first failure. Read only when that may be now.
+    """The tasks that a batch adds when it closes, or at its first failure. They are read only when that may be now.
 
     With numbers of tasks below it is a batch of its own. `against`: why nothing of it can be added; empty: it can.
     """
@@ -50,7 +50,7 @@ class Level:
     parts: tuple[Part, ...]
     then: int = 0
     on_failure: int = 0
-    groups: frozenset[str] = frozenset()  # That it names, and what is below it.
+    groups: frozenset[str] = frozenset()  # Named by this level and those below it.
     against: str = ""
 
     @property
@@ -85,14 +85,14 @@ class Batch:
     problem: str = ""  # Why it could not add them.
     root: int = 0
     path: str = ""
-    levels: dict[str, Level] = field(default_factory=dict)  # Those that were read, by THEN and ON_FAILURE.
+    levels: dict[str, Level] = field(default_factory=dict)  # The levels that were read, by THEN and ON_FAILURE.
     planned_bytes: int = 0  # By its plans. Read only where more is added to them.
     counts: list[int] = field(default_factory=lambda: [0, 0, 0])  # By phase.
     groups: frozenset[str] = frozenset()  # That were named in it. Read only where somebody names the batch.
     known_groups: frozenset[str] = frozenset()  # Those of them that were named before.
     is_exact: bool = True
     made: NewBatch | None = None  # It is new.
-    rights: GroupScope | None = None  # Those that its plans have from now on: it is new, or somebody takes it over.
+    rights: GroupScope | None = None  # The new rights of its plans, if it is new or an operator takes it over.
     more: list[int] = field(default_factory=lambda: [0, 0, 0])  # What this transaction adds to the counts.
     is_changed: bool = False  # Beyond its counts.
     later: list[tuple[Plan, GroupScope]] = field(default_factory=list)  # More of its `then`, with these rights.
@@ -194,7 +194,7 @@ class Batches:
             changed = touched[commit.batch.id] = self._batches[commit.batch.id]
             added += self._step(changed, commit.batch, commit.scope, planned)
             if changed.counts[Phase.FAILED]:
-                failing.add(changed.id)  # What comes on failure may have had to wait.
+                failing.add(changed.id)  # Its `on_failure` may have had to wait.
         for task, _, place in effect.removals:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:

@@ -55,7 +55,7 @@ class GroupScope:
 
     @property
     def is_restricted(self) -> bool:
-        """Whether there are groups to which it may not add."""
+        """Return whether it excludes some groups from adds."""
         return self.patterns is not None or bool(self.no_commands_because)
 
     def why_forbidden(self, group: str) -> str:
@@ -107,9 +107,7 @@ class BatchStep:
     id: int
     step: Step
     plan: Plan | None = None  # For ADD_LATER: a single level.
-    takes_over: bool = (
-        False  # From now on what others have planned in it is added with the rights of whoever commits this.
-    )
+    takes_over: bool = False  # Its plans have the rights of this commit from now on.
 
     @property
     def planned(self) -> Iterator[tuple[str, NewTask]]:
@@ -416,10 +414,10 @@ class Supply:
 
 
 def why_may_not_add(group: str, data: bytes | Apart, scope: GroupScope) -> str:
-    """Say why nobody with these rights may add a task to the group, or make one of its tasks this one; empty: they may.
+    """Say why these rights do not allow a task with this data in the group; empty: they do.
 
-    This is asked of every task, whoever adds it and whenever: now, when a batch closes, when a schedule is due, when
-    something is imported, moved, requeued or undone.
+    Every way to add a task asks this: commits, moves, imports, requeues and undos, plans of batches and of schedules,
+    and then again the batch that closes and the schedule that is due.
     """
     if not scope.is_restricted:
         return ""
@@ -429,5 +427,5 @@ def why_may_not_add(group: str, data: bytes | Apart, scope: GroupScope) -> str:
 
 
 def why_out_of_reach(scope: GroupScope, groups: Iterable[str]) -> str:
-    """Say why nobody with these rights may add to one of the groups; empty: they may."""
+    """Say why these rights do not allow to add to one of the groups; empty: they do."""
     return next(filter(None, map(scope.why_out_of_reach, sorted(groups))), "")

@@ -290,7 +290,7 @@ def _missing(ids: Sequence[int], scope: GroupScope, world: World) -> tuple[int, 
 
 def _owned_by_others(commit: Commit, world: World) -> tuple[int, ...]:
     tasks = [world.find(task_id, commit.scope) for task_id in dict.fromkeys(_respected_ids(commit))]
-    if commit.operator is not None:  # Anybody may end what nobody holds.
+    if commit.operator is not None:  # Only leases are protected from those who cancel.
         tasks = [task for task in tasks if task is not None and task.leased]
     return tuple(
         [
@@ -315,7 +315,7 @@ def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
     scope = commit.scope
     ids: Iterable[int] = commit.changed_ids
     if commit.operator and commit.operator.overrides:
-        # Operators end whatever somebody has planted, also where they may not add.
+        # Operators may delete every task, also in groups to which they may not add.
         ended = {*commit.deletes} - {add.id for add in commit.adds}
         ids = [task_id for task_id in ids if task_id not in ended]
     made: list[tuple[str, bytes | Apart]] = []
@@ -581,7 +581,7 @@ def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRec
 
 
 def _updated(task: TaskRecord, change: Change, commit: Commit, now_ms: int) -> TaskRecord:
-    """The successor. A schedule has the rights of whoever changed what it says last."""
+    """Return the successor. A schedule adds with the rights of the client that changed its content last."""
     draft = _changed(task, change, commit.owner, now_ms)
     if draft.group == SCHEDULES and commit.scope.holder:
         says_more = (change.data, change.labels, change.group) != (None, None, None)

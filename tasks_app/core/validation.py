@@ -53,7 +53,7 @@ def refuse_forbidden(operation: Operation) -> None:
     """Raise Forbidden when it is a claim of a group that may not be changed, or not for this owner."""
     if operation.scope.owners is not None and not _is_of_nobody(operation):
         refuse_owner(operation.scope, operation.owner)
-    # What a commit may add and change is decided by the rules, which see the tasks that it names.
+    # The rules check the groups of commits: they see the tasks that a commit names.
     if isinstance(operation, Claim) and operation.scope.no_commands_because:
         for group in () if isinstance(operation, Query) and operation.only_reads else operation.groups:
             refuse_forbidden_group(operation.scope, group)

@@ -36,7 +36,7 @@ PARTS = 64  # Of the counts of a batch.
 SHARED_BELOW = 100  # A commit shares the lock if it ends less than this part of the open members.
 TRIES = 10
 MOST_KNOWN = 10_000
-READ_AT_ONCE = 16 * 2**20  # Bytes of plans in one transaction. The housekeeper reads what is beyond, step by step.
+READ_AT_ONCE = 16 * 2**20  # Bytes of plans in one transaction. The housekeeper reads the rest step by step.
 LARGE_PLAN = 2**18  # Bytes, of which to make tasks takes longer than others should wait.
 COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended")
 CHANGED = ("hold", "refuses", "has_failed", "children", "closed_at_ms", "then", "on_failure", "problem")
@@ -56,9 +56,9 @@ class Demand:
     failing: set[int] = field(default_factory=set)  # Of which members may fail.
     named: set[int] = field(default_factory=set)  # That take new members.
     changed: set[int] = field(default_factory=set)  # That change otherwise.
-    adding: set[int] = field(default_factory=set)  # Of which more is planned.
-    released: set[int] = field(default_factory=set)  # That wait for nobody's word any more.
-    takes_over: dict[int, GroupScope] = field(default_factory=dict)  # Whose plans are added with these rights now.
+    adding: set[int] = field(default_factory=set)  # Batches that get more plans.
+    released: set[int] = field(default_factory=set)  # Batches that are released.
+    takes_over: dict[int, GroupScope] = field(default_factory=dict)  # Batches whose plans get these rights.
     new: int = 0  # How many batches may be made, at most.
 
     @property
@@ -220,7 +220,7 @@ def _read_levels(
 
 
 def _why_lost(row: Row) -> str:
-    """Return why there is nobody any more with whose rights this would be added; empty: there is."""
+    """Return why the rights of this row are lost; empty: they are not."""
     _, _, holder, *_, groups, _, lost, _, _ = row
     return lost or ("" if groups or not holder else f"{holder} is not known any more")
 
@@ -369,7 +369,7 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
     yield from dialect.insert(
         "tasks_app_rightsholder",
         HOLDER_COLUMNS,
-        # Of those that are known what they may do is kept current by access/rights.py.
+        # access/rights.py keeps the rights of known holders current.
         [
             (name, json.dumps(scope.patterns), int(not scope.no_commands_because), "")
             for name, scope in rights.items()

@@ -88,7 +88,7 @@ def refuse_too_many(
             why = f'group "{new[0]}": {reason}' if field.startswith(PLANS) else reason
             outcomes[place] = TooManyGroups({field: [why]})
         else:
-            # Those that are only planned do not exist yet.
+            # Planned groups do not exist yet.
             added = [group for group in new if not groups[group].startswith(PLANS)]
             known.update(added)
             for patterns in _limits(operation.scope):

@@ -95,8 +95,8 @@ class Seen:
     def ids_for(self, outcomes: Sequence[object]) -> Iterator[int] | None:
         """Return the ids of all drafts; None if the database gives them as it writes.
 
-        Ids drawn ahead are for what the operations name. What batches add comes on top, and its data may be too long
-        for the plain way of writing.
+        Ids drawn ahead are only enough for the tasks that the operations name. Batches add more, and their data may be
+        too long for the plain way of writing.
         """
         if self.ids is None:
             return None

@@ -38,7 +38,7 @@ from .timetable import Timetable
 
 NAME_LABEL = "name"  # Of a schedule.
 MOST_CAUGHT_UP = 1_000
-BY_RIGHTS = "store:rights"  # Who pauses a schedule whose rights are lost. No user's name has a colon.
+BY_RIGHTS = "store:rights"  # The store, which pauses a schedule whose rights are lost. User names have no colon.
 GRACE_MS = 60_000  # A due time this late was not missed: restarts take time.
 
 

@@ -60,7 +60,7 @@ RIGHTS_EVERY_S = 4.0  # As for requests, lost rights show within five seconds.
 
 
 class RightsKeeper(BackgroundLoop):
-    """Holds what was planned with rights that are lost, in each server process, and lets it go on with their return."""
+    """Holds schedules and batches whose rights are lost, and lets them go on when the rights are back."""
 
     def __init__(self) -> None:
         super().__init__("rights", self._look)

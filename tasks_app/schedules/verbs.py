@@ -143,7 +143,7 @@ def put(name: str, plan: SchedulePlan, actor: Actor = PROGRAM, *, version: str =
 def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     """Delete a schedule, but not the tasks that it has added. Returns its last state; None when there is none.
 
-    Operators delete whatever somebody has planned, also where they may not add.
+    Operators may delete every schedule, also one that adds to groups to which they may not add.
     """
     found = _locked(name, actor, ends_it=True)
     if found is None:

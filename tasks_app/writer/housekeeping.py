@@ -242,7 +242,7 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
 
 
 def forget_plans(dialect: Dialect) -> Steps[bool]:
-    """Delete what no batch will add any more: it was deleted, and so long ago that nobody can take it back."""
+    """Delete the plans of batches that were deleted so long ago that the undo has expired."""
     which = "NOT EXISTS (SELECT 1 FROM tasks_app_batch AS batch WHERE batch.root = tasks_app_batchplan.root)"
     return (yield from _forget("tasks_app_batchplan", "id", which, []))
 

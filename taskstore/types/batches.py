@@ -106,7 +106,7 @@ class Plan:
 
 
 class PackedPlan(Plan):
-    """A level as the store keeps it, with what there is to know of it: its tasks are made only if somebody asks.
+    """A level as the store keeps it. Its tasks are decoded only when they are read.
 
     A hundred thousand tasks, made where only their text is needed, would hold up a server.
     """
@@ -115,7 +115,7 @@ class PackedPlan(Plan):
         known = {name: getattr(level, name) for name in ("text", "number", "own_groups", "own_reach")}
         self.__dict__.update(known, then=then, on_failure=on_failure)
 
-    number = 0  # Of its own, as are the others.
+    number = 0  # Each level has its own.
 
     @cached_property
     def adds(self) -> tuple[NewTask, ...]:

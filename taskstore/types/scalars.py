@@ -101,7 +101,7 @@ class Limits:
     groups: int = 1_000  # Of a claim.
     values: int = 1_000_000  # In all objects and lists of a body of JSON together.
     error_length: int = 100_000
-    plan_bytes: int = 16 * 2**20  # Of all tasks that a batch adds later, as the store keeps them.
+    plan_bytes: int = 16 * 2**20  # The stored size of all tasks that a batch adds later.
 
 
 WHOLE = re.compile("-?[0-9]{1,19}")

@@ -269,7 +269,7 @@ class ScheduleRequest(SchedulePlan, frozen=True, kw_only=True):
 
 # ---- Which groups a schedule feeds: to write a schedule is as good as writing there
 
-ANY_GROUP = f"{COMMAND_GROUPS}*"  # Nobody may add to it who may not add to every group.
+ANY_GROUP = f"{COMMAND_GROUPS}*"  # Only unrestricted rights allow to add to it.
 
 
 def reached_by(group: str, data: bytes | None) -> Iterator[str]:
