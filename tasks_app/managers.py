@@ -353,13 +353,13 @@ class TaskManager(models.Manager["Task"]):
         return batch.told()
 
     def change_batch(
-        self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP, *, takes_over: bool = False
+        self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP, *, takes_over: Iterable[int] = ()
     ) -> None:
         """Release a batch, have it take no more tasks, or open it again. Raises CommitRefused if it does not exist.
 
-        `takes_over`: what others have planned in it is added with these rights from now on.
+        `takes_over`: the rows of its plans that are added with these rights from now on.
         """
-        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step, takes_over=takes_over)))
+        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step, takes_over=tuple(takes_over))))
 
     def set_limits(
         self, name: str, *, running: int | None = None, rate: Rate | None = None, by: str = "", by_whom: str = ""

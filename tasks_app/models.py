@@ -456,7 +456,7 @@ class Batch(models.Model):
     hold = models.SmallIntegerField()  # 1: it stays open until it is released.
     failed_ends = models.SmallIntegerField()  # 1: dead letters count as ended.
     refuses = models.SmallIntegerField(default=0)  # 1: it is being deleted, and takes no more tasks.
-    has_failed = models.SmallIntegerField(default=0)  # 1: what `on_failure` says has been added.
+    has_failed = models.SmallIntegerField(default=0)  # 1: `on_failure` was added; 2: it is still to be added.
     children = models.BigIntegerField(default=0)  # How many open batches have it as their parent.
     created_at_ms = models.BigIntegerField()
     closed_at_ms = models.BigIntegerField(default=0)  # 0: it is open.
@@ -544,7 +544,8 @@ class BatchPlan(models.Model):
     number = models.IntegerField()  # Of tasks.
     size = models.BigIntegerField()  # The bytes of `adds`.
     words = models.TextField()  # For people.
-    groups = models.TextField()  # JSON: those that it names, and the levels below it.
+    groups = models.TextField()  # JSON: the groups that this level and those below it name.
+    reach = models.TextField()  # JSON: the groups of this level, and those that schedules among its tasks feed.
     adds = models.TextField()  # JSON, see taskstore.types.batches.
 
     class Meta:

@@ -22,7 +22,7 @@ from tasks_app.grpc_api.servicer import update
 from tasks_app.models import Batch, BatchPlan, RightsHolder, Scope, Task, Token
 from tasks_app.schedules import running
 from tasks_app.writer.housekeeping import close_batches
-from taskstore.errors import Forbidden
+from taskstore.errors import Forbidden, InvalidInput
 from taskstore.masstasker.masstasker_pb2 import Task as Message
 from taskstore.masstasker.masstasker_pb2 import UpdateRequest
 from taskstore.types.tasks import Change, NewTask
@@ -48,6 +48,7 @@ TARGETS: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
     "a task out of reach": ({"group": SECRET}, SECRET, REACH),
     "a schedule of tasks out of reach": (schedule_of(task={"group": SECRET}), SECRET, REACH),
     "a schedule of jobs out of reach": (schedule_of(job={"function": "a.b", "queue": "x"}), "jobs/x", REACH),
+    "a schedule without a queue": (schedule_of(job={"function": "a.b", "queue": None}), "jobs/default", REACH),
 }
 SCOPES = (Scope.WORK, Scope.OPERATE, Scope.COMMANDS)
 
@@ -200,7 +201,7 @@ def test_what_a_revoked_token_has_planned_is_held_and_goes_on_with_a_new_token_o
     tokens.create("Ann", Scope.WORK)
     housekeep()
     assert (groups(), told(batch).state, told(batch).lost_rights) == ([], "held", False)
-    assert "token:Ann may not add commands any more" in told(batch).problem
+    assert "token:Ann may not add commands" in told(batch).problem
     tokens.create("Ann", Scope.COMMANDS)
     housekeep()
     assert (groups(), told(batch).state, told(batch).problem) == ([COMMANDS], "closed", "")
@@ -228,26 +229,76 @@ def test_what_comes_on_failure_waits_for_rights_too():
     assert groups() == ["alarm", "dead"]
 
 
+def actor(name: str, scope: Scope, *reach: str) -> Actor:
+    return actor_of(tokens.create(name, scope, reach)[0])
+
+
 def test_an_operator_takes_a_batch_over_with_their_own_rights():
     api = Api(Scope.COMMANDS)
-    batch = a_batch(api, then={"adds": [{"group": COMMANDS}], "then": [{"group": COMMANDS}]})
-    api.token.name = "gone"
-    api.token.save()
-    refresh(["token:Ann"])
-    assert Api(Scope.WORK, ()).post(f"/batches/{batch['id']}/release", {})[0] == 200  # It is Ann's again.
-    Token.objects.all().delete()
-    refresh(["token:Ann"])
+    batch = a_batch(api, then={"adds": [{"group": COMMANDS}], "then": [{"group": COMMANDS}]}, hold=True)
+    tokens.revoke(api.token)
     end(batch["task"])
-    worker, boss = tokens.create("w", Scope.WORK)[0], tokens.create("boss", Scope.OPERATE)[0]
-    with pytest.raises(Forbidden, match="only an operator can take the batch over"):
-        control.release(batch["id"], actor_of(worker))
-    control.release(batch["id"], actor_of(boss))
-    assert (groups(), told(batch).state) == ([], "held")
-    assert "needs a token with the scope commands" in told(batch).problem
-    tokens.revoke(boss)
+    with pytest.raises(Forbidden, match="Only an operator can take the batch over"):
+        control.release(batch["id"], actor("w", Scope.WORK))
+    with pytest.raises(Forbidden, match=r"You can't take the batch over: .*needs a token with the scope commands"):
+        control.release(batch["id"], actor("boss", Scope.OPERATE))
+    assert (told(batch).hold, set(BatchPlan.objects.values_list("holder", flat=True))) == (True, {"token:Ann"})
     control.release(batch["id"], actor_of(make_user("ada", "admin")))
     assert (groups(), told(batch).state) == ([COMMANDS], "closed")
     assert set(BatchPlan.objects.values_list("holder", flat=True)) == {"ada"}
+
+
+def test_an_operator_takes_over_what_a_narrower_token_of_the_name_may_not_add():
+    batch = a_batch(Api(Scope.WORK, ("mail", "end")), then=[{"group": "end"}])
+    Token.objects.update(groups=["mail"])
+    refresh()
+    end(batch["task"])
+    assert 'token:Ann: This token has no access to the group "end".' in told(batch).problem
+    control.release(batch["id"], actor("boss", Scope.OPERATE))
+    assert (groups(), told(batch).state) == (["end"], "closed")
+
+
+def test_only_the_parts_that_are_held_are_taken_over():
+    api = Api(Scope.COMMANDS)
+    worker = tokens.create("w", Scope.WORK)[0]
+    batch, [task] = Task.objects.create_batch(
+        owner=1, adds=[NewTask(group="mail")], then=NewTask(group="end"), scope=scope_of(worker)
+    )
+    api.post("/commands/zz", {"clientid": ANN, "commands": [{"cmd": "true"}], "after": batch.id})
+    tokens.revoke(api.token)
+    control.release(batch.id, actor_of(make_user("ada", "admin")))
+    assert sorted(BatchPlan.objects.values_list("holder", flat=True)) == ["ada", "token:w"]
+    end(task.id)
+    assert groups() == [COMMANDS, "end"]
+
+
+@pytest.mark.parametrize("failed_ends", [True, False])
+def test_what_comes_on_failure_is_owed_until_it_can_be_added(failed_ends):
+    api = Api(Scope.WORK, ("mail", "end", "alarm"))
+    batch = a_batch(api, then=[{"group": "end"}], on_failure=[{"group": "alarm"}], failed_ends=failed_ends)
+    Token.objects.update(groups=["mail", "end"])
+    refresh()
+    [dead] = Task.objects.commit(owner=ANN, updates=[Change(id=batch["task"], group="dead", error="no")])
+    [back] = Task.objects.commit(owner=ANN, updates=[Change(id=dead.id, group="mail", error="")])
+    end(back.id)
+    housekeep()
+    assert (groups(), told(batch).state) == ([], "held")
+    assert "alarm" in told(batch).problem
+    Token.objects.update(groups=["mail", "end", "alarm"])
+    refresh()
+    housekeep()
+    assert (groups(), told(batch).state) == (["alarm", "end"], "closed")
+
+
+def test_what_is_owed_does_not_release_a_held_batch():
+    api = Api(Scope.WORK)
+    batch = a_batch(api, then=[{"group": "end"}], on_failure=[{"group": "alarm"}], hold=True)
+    tokens.revoke(api.token)
+    [dead] = Task.objects.commit(owner=ANN, updates=[Change(id=batch["task"], group="dead", error="no")])
+    end(dead.id)
+    tokens.create("Ann", Scope.WORK)
+    housekeep()
+    assert (groups(), told(batch).state, told(batch).hold) == (["alarm"], "held", True)
 
 
 def test_nobody_is_held_up_by_the_rights_of_those_who_plan_nothing():
@@ -316,6 +367,69 @@ def test_a_schedule_of_a_revoked_token_is_held_until_an_operator_takes_it_over()
     assert groups() == ["mail", "schedules"]
     [task] = Task.objects.filter(group="schedules")
     assert task.labels["rights_of"] == "ada"
+
+
+def test_a_schedule_is_held_by_a_narrower_token_and_does_not_flap():
+    api = Api(Scope.OPERATE)
+    a_schedule(api)
+    Token.objects.update(groups=["schedules"])
+    for _ in range(3):
+        schedules.keep_rights()
+    [task] = Task.objects.filter(group="schedules")
+    assert schedules.schedules()[0].state == "paused"
+    for _ in range(3):
+        schedules.keep_rights()
+    assert Task.objects.get().id == task.id
+
+
+def test_an_operators_pause_of_a_held_schedule_stays_when_the_rights_are_back():
+    api = Api(Scope.OPERATE)
+    a_schedule(api)
+    tokens.revoke(api.token)
+    schedules.keep_rights()
+    paused: Any = schedules.pause("s", Actor("ada"))
+    assert paused.paused.by == "ada"
+    tokens.create("Ann", Scope.OPERATE)
+    schedules.keep_rights()
+    assert schedules.schedules()[0].state == "paused"
+
+
+def test_a_paused_schedule_whose_rights_are_gone_is_taken_over_when_it_is_resumed():
+    api = Api(Scope.OPERATE)
+    a_schedule(api)
+    schedules.pause("s", Actor("ada"))
+    tokens.revoke(api.token)
+    schedules.resume("s", actor_of(make_user("ada", "admin")))
+    schedules.keep_rights()
+    assert schedules.schedules()[0].state == "on"
+    assert Task.objects.get().labels["rights_of"] == "ada"
+
+
+def test_the_undo_of_a_purge_leaves_a_schedule_its_rights():
+    a_schedule(Api(Scope.OPERATE))
+    boss = actor("boss", Scope.OPERATE)
+    seen = bulk.preview(Selection(group="schedules"))
+    asked = Asked(action=Purge(), selection=seen.selection, expected=1, typed="schedules")
+    bulk.undo(bulk.start(asked, boss), boss)
+    assert Task.objects.get().labels["rights_of"] == "token:Ann"
+
+
+def test_an_undo_that_may_restore_nothing_leaves_it_to_others():
+    add, *_ = TARGETS["a schedule of commands"]
+    Api(Scope.COMMANDS).post("/update", {"clientid": ANN, "adds": [add]})
+    boss = actor("boss", Scope.OPERATE)
+    seen = bulk.preview(Selection(group="schedules"))
+    asked = Asked(action=Purge(), selection=seen.selection, expected=1, typed="schedules")
+    purged = bulk.start(asked, boss)
+    bulk.undo(purged, boss)
+    assert not Task.objects.exists()
+    bulk.undo(purged, actor_of(make_user("ada", "admin")))
+    assert Task.objects.get().labels["rights_of"] == "token:Ann"
+
+
+def test_no_program_gets_the_name_of_a_servers_token():
+    with pytest.raises(InvalidInput, match='must not begin with "this machine"'):
+        tokens.create("this machine x", Scope.WORK)
 
 
 def test_a_schedule_goes_on_by_itself_when_its_rights_are_back():

@@ -18,7 +18,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
-from ..core.operations import GroupScope
+from ..core.operations import GroupScope, why_out_of_reach
 from ..models import RightsHolder, Token
 from .people import Person, name_of
 from .policy import SCOPES, Action, actions_of_account, holder_of
@@ -32,18 +32,29 @@ def alive() -> QuerySet[Token]:
     return Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
 
 
-def scope_of_holder(name: str) -> GroupScope | str:
-    """Return what the holder may do now; a sentence when these rights are lost."""
-    because = "" if commands_are_on() else COMMANDS_ARE_OFF
-    if not name:
-        return GroupScope(no_commands_because=because)
-    groups, may_command, lost = rights_of([name])[name]
-    if lost:
-        return lost
-    patterns = json.loads(groups)
-    if not (because or may_command):
-        because = f"{name} may not add commands any more"
-    return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
+class Holders:
+    """The rights that these holders have now."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._rights = rights_of({name for name in names if name})
+
+    def scope_of(self, name: str) -> GroupScope:
+        """Return what the holder may do, without regard to whether the rights are lost."""
+        because = "" if commands_are_on() else COMMANDS_ARE_OFF
+        if not name:
+            return GroupScope(no_commands_because=because)
+        groups, may_command, _ = self._rights[name]
+        patterns = json.loads(groups)
+        if not (because or may_command):
+            because = f"{name} may not add commands"
+        return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
+
+    def why_not(self, name: str, groups: Iterable[str]) -> str:
+        """Say why nothing can be added to these groups with the rights of the holder; empty: it can."""
+        if name and (lost := self._rights[name][2]):
+            return lost
+        why = why_out_of_reach(self.scope_of(name), groups)
+        return f"{name}: {why}" if why and name else why
 
 
 def refresh(names: Collection[str] | None = None) -> None:

@@ -57,7 +57,7 @@ def create(
 
     Raises InvalidInput that names every wrong field.
     """
-    if wrong := dict(_problems(name, groups, expires_at, clients)):
+    if wrong := dict(_problems(name, groups, expires_at, clients, is_of_node=actor.name.startswith(audit.NODE))):
         raise InvalidInput({field: [text] for field, text in wrong.items()})
     secret = PREFIX + secrets.token_urlsafe(32)
     with atomic():
@@ -159,10 +159,12 @@ def client_ids(words: Sequence[str]) -> list[int]:
 
 
 def _problems(
-    name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int]
+    name: str, groups: Sequence[str], expires_at: datetime | None, clients: Sequence[int], *, is_of_node: bool
 ) -> Iterator[tuple[str, str]]:
     if not (name.strip() and name.isprintable() and len(name) <= NAME_LENGTH):
         yield "name", f"must have 1 to {NAME_LENGTH} printable characters"
+    elif name.startswith(THIS_MACHINE) and not is_of_node:
+        yield "name", f'must not begin with "{THIS_MACHINE}", as the names of the tokens of servers do'
     elif name.isdecimal():
         yield "name", "must not consist of digits only, which would look like an id"
     for pattern in groups:

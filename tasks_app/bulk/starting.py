@@ -185,7 +185,9 @@ def why_not_undoable(operation: BulkOperation) -> str:
         return "it changed nothing, so there is nothing to undo"
     if operation.ended_at_ms < Task.objects.now_ms() - UNDO_DAYS * DAY_MS:
         return f"it can't be undone more than {UNDO_DAYS} days after its end"
-    if BulkOperation.objects.filter(undoes=operation.pk).exclude(state=BulkOperation.State.CANCELLED).exists():
+    undos = BulkOperation.objects.filter(undoes=operation.pk).exclude(state=BulkOperation.State.CANCELLED)
+    # An undo that could restore nothing, as its operator may not add that, leaves it to another one.
+    if undos.exclude(state=BulkOperation.State.DONE, done=0, skipped__gt=0).exists():
         return "it was already undone"
     return ""
 

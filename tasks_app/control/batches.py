@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from taskstore.errors import Forbidden, refuse
 from taskstore.types.batches import ON_FAILURE, THEN, BatchesRequest, BatchPage
 from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.scalars import Action
 
 from ..access import audit
+from ..access.rights import Holders
 from ..core.actors import PROGRAM, Actor
-from ..core.operations import EVERY_GROUP, GroupScope, Step
+from ..core.operations import EVERY_GROUP, GroupScope, Step, why_out_of_reach
 from ..database import atomic
 from ..models import Batch, BatchPlan, Task
 
@@ -42,14 +45,30 @@ def release(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
     batch = batch_of(batch_id, actor.scope)
     if batch is None or not (batch.hold or batch.problem):
         return batch
-    takes_over = batch.lost_rights
-    if takes_over and not actor.may(Action.OPERATE):
-        raise Forbidden(f"{batch.problem}: only an operator can take the batch over")
     with atomic():
+        takes_over = _held_rows(batch_id, actor) if batch.problem else []
         Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope, takes_over=takes_over)
         action = "take over batch" if takes_over else "release batch"
         audit.record(actor, action, selection=_name(batch), done=1, details={"problem": batch.problem})
     return batch_of(batch_id, actor.scope)
+
+
+def _held_rows(batch_id: int, actor: Actor) -> list[int]:
+    """Return the rows of the plans of a batch whose holders may not add them, so that the actor takes them over.
+
+    Raises Forbidden if the actor is no operator, or may not add them either.
+    """
+    row = Batch.objects.get(pk=batch_id)
+    here = f"{row.root}/{row.path}"
+    plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").defer("adds"))
+    holders = Holders(plan.holder for plan in plans)
+    held = [(plan, why) for plan in plans if (why := holders.why_not(plan.holder, json.loads(plan.reach)))]
+    if held and not actor.may(Action.OPERATE):
+        raise Forbidden(f"{held[0][1]}. Only an operator can take the batch over.")
+    for plan, _ in held:
+        if why := why_out_of_reach(actor.scope, json.loads(plan.reach)):
+            raise Forbidden(f"You can't take the batch over: {why}")
+    return [plan.pk for plan, _ in held]
 
 
 def plans_of(batch: Batch) -> dict[str, str]:

@@ -32,6 +32,10 @@ def phase_of(task: TaskRecord) -> Phase:
     return PHASES.get(task.standing, Phase.OPEN)
 
 
+# After the first failure of a batch: its `on_failure` was added, or is still to be added.
+ADDED, OWED = 1, 2
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Tasks that a level of a plan adds, and whose rights these are."""
@@ -77,7 +81,7 @@ class Batch:
     hold: bool = False
     failed_ends: bool = False
     refuses: bool = False  # It is being deleted.
-    has_failed: bool = False  # What `on_failure` says has been added.
+    has_failed: int = 0  # Whether `on_failure` is added, or owed because something was against it.
     children: int = 0  # That are open.
     closed_at_ms: int = 0  # 0: it is open.
     then: int = 0  # How many tasks it adds when it closes,
@@ -92,7 +96,8 @@ class Batch:
     known_groups: frozenset[str] = frozenset()  # Those of them that were named before.
     is_exact: bool = True
     made: NewBatch | None = None  # It is new.
-    rights: GroupScope | None = None  # The new rights of its plans, if it is new or an operator takes it over.
+    rights: GroupScope | None = None  # The rights of its plans, if it is new.
+    taken_over: list[tuple[int, GroupScope]] = field(default_factory=list)  # Rows of its plans, with their new rights.
     more: list[int] = field(default_factory=lambda: [0, 0, 0])  # What this transaction adds to the counts.
     is_changed: bool = False  # Beyond its counts.
     later: list[tuple[Plan, GroupScope]] = field(default_factory=list)  # More of its `then`, with these rights.
@@ -193,8 +198,6 @@ class Batches:
         if isinstance(commit.batch, BatchStep):
             changed = touched[commit.batch.id] = self._batches[commit.batch.id]
             added += self._step(changed, commit.batch, commit.scope, planned)
-            if changed.counts[Phase.FAILED]:
-                failing.add(changed.id)  # Its `on_failure` may have had to wait.
         for task, _, place in effect.removals:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:
@@ -252,9 +255,8 @@ class Batches:
 
     def _step(self, batch: Batch, change: BatchStep, scope: GroupScope, planned: Draft) -> list[TaskRecord]:
         """Change a batch. Returns what is added because it has closed already."""
-        batch.is_changed = True
-        if change.takes_over:
-            batch.rights = scope
+        batch.is_changed = change.step is not Step.LOOK
+        batch.taken_over += [(row, scope) for row in change.takes_over]
         match change.step:
             case Step.RELEASE:
                 batch.hold = False
@@ -283,9 +285,13 @@ class Batches:
         added: list[TaskRecord] = []
         while touched:
             batch = touched.pop(max(touched))
-            may_fail = batch.id in failing and batch.is_exact and not (batch.has_failed or batch.refuses)
-            if may_fail and batch.on_failure and (level := batch.due(ON_FAILURE)):
-                batch.has_failed = batch.is_changed = True
+            if batch.id in failing and batch.is_exact and batch.on_failure and not (batch.has_failed or batch.refuses):
+                batch.has_failed, batch.is_changed = OWED, True
+            if batch.has_failed == OWED and not batch.refuses:
+                level = batch.due(ON_FAILURE)
+                if level is None:
+                    continue  # It stays open until that is added.
+                batch.has_failed, batch.is_changed = ADDED, True
                 added += self._add(level, ON_FAILURE, batch, planned)
             if not (batch.may_close and batch.is_exact):
                 continue

@@ -97,6 +97,7 @@ class Step(Enum):
     RELEASE = "release"
     DELETE = "delete"  # Take no more tasks, and add nothing at the end.
     REOPEN = "reopen"
+    LOOK = "look"  # Close if there is nothing to wait for any more.
     ADD_LATER = "add later"  # Add tasks when it has closed; now if it has.
 
 
@@ -107,7 +108,7 @@ class BatchStep:
     id: int
     step: Step
     plan: Plan | None = None  # For ADD_LATER: a single level.
-    takes_over: bool = False  # Its plans have the rights of this commit from now on.
+    takes_over: tuple[int, ...] = ()  # The rows of its plans that have the rights of this commit from now on.
 
     @property
     def planned(self) -> Iterator[tuple[str, NewTask]]:

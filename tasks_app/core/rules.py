@@ -505,7 +505,7 @@ def _successors_among(adds: Sequence[NewTask], deletes: Sequence[int]) -> dict[i
 
 def _added(add: NewTask, commit: Commit, world: World, replaces: TaskRecord | None) -> TaskRecord:
     labels = _with_source(add.labels, _source_of_add(add, replaces))
-    if add.group == SCHEDULES and commit.scope.holder:
+    if add.group == SCHEDULES and commit.scope.holder and add.origin is None:  # An undo restores it as it was.
         labels = {**labels, RIGHTS_OF: commit.scope.holder}
     draft = TaskRecord(
         id=0,
@@ -583,7 +583,8 @@ def _carried_on(draft: TaskRecord, replaces: TaskRecord, now_ms: int) -> TaskRec
 def _updated(task: TaskRecord, change: Change, commit: Commit, now_ms: int) -> TaskRecord:
     """Return the successor. A schedule adds with the rights of the client that changed its content last."""
     draft = _changed(task, change, commit.owner, now_ms)
-    if draft.group == SCHEDULES and commit.scope.holder:
+    is_bulk = commit.operator is not None and commit.operator.bulk and task.group == SCHEDULES
+    if draft.group == SCHEDULES and commit.scope.holder and not is_bulk:
         says_more = (change.data, change.labels, change.group) != (None, None, None)
         holder = commit.scope.holder if says_more else task.labels.get(RIGHTS_OF, "")
         return draft._replace(labels={**draft.labels, RIGHTS_OF: holder}) if holder else draft

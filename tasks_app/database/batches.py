@@ -23,7 +23,7 @@ from taskstore.types.scalars import Limits
 from taskstore.types.tasks import NewTask
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
-from ..core.batches import Batch, Batches, Level, Part, Phase, possible_ends
+from ..core.batches import OWED, Batch, Batches, Level, Part, Phase, possible_ends
 from ..core.operations import BatchStep, Commit, GroupScope, Operation, Step, TaskRecord, why_may_not_add
 from .new_groups import why_too_many
 from .rows import Heavy, Row, Statement, Steps, quoted
@@ -41,7 +41,7 @@ LARGE_PLAN = 2**18  # Bytes, of which to make tasks takes longer than others sho
 COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended")
 CHANGED = ("hold", "refuses", "has_failed", "children", "closed_at_ms", "then", "on_failure", "problem")
 NEW_COLUMNS = ("id", "name", "mark", "parent", "failed_ends", "created_at_ms", "root", "path", *CHANGED)
-PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "adds")
+PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "reach", "adds")
 HOLDER_COLUMNS = ("name", "groups", "commands", "lost")
 
 # By database and batch: how many members were open, and whether a failure adds something. Only to guess the lock.
@@ -58,7 +58,7 @@ class Demand:
     changed: set[int] = field(default_factory=set)  # That change otherwise.
     adding: set[int] = field(default_factory=set)  # Batches that get more plans.
     released: set[int] = field(default_factory=set)  # Batches that are released.
-    takes_over: dict[int, GroupScope] = field(default_factory=dict)  # Batches whose plans get these rights.
+    takes_over: dict[int, GroupScope] = field(default_factory=dict)  # Rows of plans that get these rights.
     new: int = 0  # How many batches may be made, at most.
 
     @property
@@ -81,8 +81,7 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
                     demand.adding.add(commit.batch.id)
                 if commit.batch.step is Step.RELEASE:
                     demand.released.add(commit.batch.id)
-                if commit.batch.takes_over:
-                    demand.takes_over[commit.batch.id] = commit.scope
+                demand.takes_over |= dict.fromkeys(commit.batch.takes_over, commit.scope)
             elif commit.batch:
                 demand.new += 1 + sum(plan.is_batch for _, plan in commit.batch.parts)
                 demand.changed.update({commit.batch.parent} - {0})
@@ -159,8 +158,8 @@ def _is_due(batch: Batch, letter: str, demand: Demand, children: int) -> bool:
     if not batch.is_exact or batch.closed_at_ms or batch.refuses or (batch.problem and not is_looked_at):
         return False  # With a problem only the housekeeper and operators try again.
     if letter == ON_FAILURE:
-        has_failed = batch.id in demand.failing or (is_looked_at and batch.counts[Phase.FAILED] > 0)
-        return batch.on_failure > 0 and not batch.has_failed and has_failed
+        fails = batch.id in demand.failing and not batch.has_failed
+        return batch.on_failure > 0 and (fails or batch.has_failed == OWED)
     waits = batch.hold and batch.id not in demand.released
     return batch.then > 0 and not waits and batch.children <= children and _may_end(batch, demand)
 
@@ -191,7 +190,7 @@ def _read_levels(
     left, chosen = READ_AT_ONCE, list[str]()
     for level, found in parts.items():
         batch, letter = wanted[level]
-        lost = "" if batch.id in takes_over else next(filter(None, (_why_lost(row) for row in found)), "")
+        lost = next(filter(None, (_why_lost(row) for row in found if row[0] not in takes_over)), "")
         size = sum(row[3] for row in found)
         if lost:
             batch.levels[letter] = Level((), against=lost)
@@ -206,7 +205,7 @@ def _read_levels(
     adds = {number: adds_in(text) for number, text in texts}
     for level in chosen:
         batch, letter = wanted[level]
-        read = [(row, adds[row[0]], takes_over.get(batch.id) or _rights_in(row)) for row in parts[level]]
+        read = [(row, adds[row[0]], takes_over.get(row[0]) or _rights_in(row)) for row in parts[level]]
         against = next(filter(None, (_why_not(each, scope) for _, each, scope in read)), "")
         for _, each, scope in read:
             against = against or (yield from why_too_many({add.group for add in each}, scope, dialect))
@@ -229,7 +228,7 @@ def _rights_in(row: Row) -> GroupScope:
     _, _, holder, _, _, groups, may_command, *_ = row
     because = "" if commands_are_on() else COMMANDS_ARE_OFF
     if holder and not may_command:
-        because = because or f"{holder} may not add commands any more"
+        because = because or f"{holder} may not add commands"
     patterns = json.loads(groups) if holder else None
     return GroupScope(None if patterns is None else tuple(patterns), because, holder=holder)
 
@@ -317,7 +316,7 @@ def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
         hold=bool(hold),
         failed_ends=bool(failed_ends),
         refuses=bool(refuses),
-        has_failed=bool(has_failed),
+        has_failed=has_failed,
         children=children,
         closed_at_ms=closed_at_ms,
         then=then,
@@ -364,7 +363,7 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
     if newest and not dialect.serves_many:
         yield dialect.go_on_after("batches", newest)
     rights = {scope.holder: scope for *_, scope in plans if scope}
-    rights |= {batch.rights.holder: batch.rights for batch in written.batches if batch.rights and not batch.made}
+    rights |= {scope.holder: scope for batch in written.batches for _, scope in batch.taken_over}
     yield from dialect.insert("tasks_app_batchplan", PLAN_COLUMNS, [_plan_row(*plan) for plan in plans])
     yield from dialect.insert(
         "tasks_app_rightsholder",
@@ -385,14 +384,23 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
 
 def _plan_row(root: int, level: str, plan: Plan, scope: GroupScope | None) -> Row:
     groups = json.dumps(sorted(plan.groups))
-    return (root, level, scope.holder if scope else "", plan.number, len(plan.text), plan.in_words, groups, plan.text)
+    return (
+        root,
+        level,
+        scope.holder if scope else "",
+        plan.number,
+        len(plan.text),
+        plan.in_words,
+        groups,
+        json.dumps(sorted(plan.own_reach)),
+        plan.text,
+    )
 
 
 def _changed_plans(batch: Batch) -> Iterator[Statement]:
     """Yield the statements after which nothing is planned any more that was added, or never will be."""
-    if batch.rights:
-        sql = "UPDATE tasks_app_batchplan SET holder = %s WHERE level >= %s AND level < %s"
-        yield Statement(sql, [batch.rights.holder, *_levels_from(level_of(batch, ""))])
+    for row, scope in batch.taken_over:
+        yield Statement("UPDATE tasks_app_batchplan SET holder = %s WHERE id = %s", [scope.holder, row])
     for letter in sorted(batch.spent):
         yield Statement("DELETE FROM tasks_app_batchplan WHERE level = %s", [level_of(batch, letter)])
     if batch.closed_at_ms and batch.on_failure and not (batch.has_failed or batch.refuses):

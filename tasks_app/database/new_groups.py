@@ -124,7 +124,7 @@ def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
             yield f"updates[{place}].group", change.group
     for path, plan in commit.batch.levels if commit.batch else ():
         words = ".".join(PLANS[LETTERS.index(letter)] for letter in path)
-        yield from ((words, group) for group in plan.own_groups)
+        yield from ((words, group) for group in plan.own_reach)
 
 
 def _limits(scope: GroupScope) -> dict[Patterns, tuple[int, str]]:

@@ -51,7 +51,7 @@ POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIE
     (
         *("ending", "operator", "reason", "key", "digest", "answer", "ids", "outcome", "why", "ended_in"),
         *("unique_group", "value", "name", "mark", "problem", "path", *COUNTERS),
-        *("level", "holder", "words", "groups", "adds", "lost"),
+        *("level", "holder", "words", "groups", "reach", "adds", "lost"),
     ),
     "text",
 )

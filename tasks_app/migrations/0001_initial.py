@@ -389,6 +389,7 @@ batches = [
             ("size", models.BigIntegerField()),
             ("words", models.TextField()),
             ("groups", models.TextField()),
+            ("reach", models.TextField()),
             ("adds", models.TextField()),
         ],
         options={"indexes": [models.Index(fields=["level"], name="level_of_plan")]},

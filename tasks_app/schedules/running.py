@@ -21,7 +21,7 @@ from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
 from taskstore.types.schedules import RIGHTS_OF, SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
 from taskstore.types.tasks import Change, Order, holds_results
 
-from ..access.rights import refresh, rights_of, scope_of_holder
+from ..access.rights import Holders, refresh
 from ..conf.commands import commands_are_on
 from ..core.operations import Claim, Operator
 from ..database import atomic
@@ -74,16 +74,16 @@ def keep_rights() -> None:
     """Hold the schedules and batches whose rights are lost, and let those go on whose rights are back."""
     refresh()
     tasks = list(Task.objects.get_queryset().in_group(SCHEDULES).bearing(RIGHTS_OF))
-    known = rights_of({task.labels[RIGHTS_OF] for task in tasks}) if tasks else {}
+    holders = Holders(task.labels[RIGHTS_OF] for task in tasks)
     for task in tasks:
-        _, _, lost = known[task.labels[RIGHTS_OF]]
         record = StoredSchedule.of(task).record
         if record is None:
             continue
-        with suppress(CommitRefused):  # Somebody has changed it just now.
-            if lost and record.paused is None:
-                hold(task, record, lost)
-            elif not lost and record.is_held:
+        why = holders.why_not(task.labels[RIGHTS_OF], [record.group])
+        with suppress(CommitRefused):  # Another process has changed it just now.
+            if why and record.paused is None and commands_are_on():
+                hold(task, record, why)
+            elif not why and record.is_held:
                 go_on(task, record)
 
 
@@ -186,14 +186,15 @@ def _add_tasks(task: Task) -> None:
     due, waits = _without_overlap(record, [due_ms for due_ms in turn.due if due_ms > expired_ms], expired_ms)
     last = record.last
     if due:
-        scope = scope_of_holder(task.labels.get(RIGHTS_OF, ""))
-        why = scope if isinstance(scope, str) else scope.why_out_of_reach(record.group)
-        if why and not commands_are_on():
-            raise NotASchedule(why)
-        if why:
+        holder = task.labels.get(RIGHTS_OF, "")
+        holders = Holders([holder])
+        if why := holders.why_not(holder, [record.group]):
+            if not (holder and commands_are_on()):
+                raise NotASchedule(why)
             hold(task, record, why)
             return
-        added = Task.objects.commit(owner=0, adds=[record.due_task(name, due_ms) for due_ms in due])
+        adds = [record.due_task(name, due_ms) for due_ms in due]
+        added = Task.objects.commit(owner=0, adds=adds, scope=holders.scope_of(holder))
         if not added[-1].duplicate:
             last = LastRun(due_ms=due[-1], at_ms=now_ms, origin=added[-1].origin)
     record = msgspec.structs.replace(record, due=turn.next, last=last, waits=waits)

@@ -24,6 +24,7 @@ from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
 from ..access.audit import must_still_be
+from ..access.rights import Holders
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Operator
 from ..database import atomic, dialect_of
@@ -162,7 +163,8 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     found = _locked(name, actor)
     if found is None:
         return None
-    if (record := _valid(found)).paused is not None:
+    record = _valid(found)
+    if record.paused is not None and not record.is_held:
         return found.answer
     paused = SchedulePause(by=actor.name, at_ms=Task.objects.now_ms(), reason=actor.reason)
     return _replaced(found, msgspec.structs.replace(record, paused=paused), "pause schedule", actor).answer
@@ -196,8 +198,10 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     if (record := _valid(found)).paused is None:
         return found.answer
     resumed = msgspec.structs.replace(record, paused=None, due=record.due if record.is_held else first_due_of(record))
-    action = "take over schedule" if record.is_held else "resume schedule"
-    return _replaced(found, resumed, action, actor, takes_over=record.is_held).answer
+    holder = found.task.labels.get(RIGHTS_OF, "")
+    takes_over = bool(Holders([holder]).why_not(holder, [record.group]))
+    action = "take over schedule" if takes_over else "resume schedule"
+    return _replaced(found, resumed, action, actor, takes_over=takes_over).answer
 
 
 @atomic()

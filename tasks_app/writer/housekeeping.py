@@ -17,6 +17,7 @@ from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
+from ..core.batches import OWED
 from ..core.operations import BatchStep, Commit, Operator, Step
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.batches import READ_AT_ONCE
@@ -222,9 +223,11 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
                 WHERE level = CAST(waiting.root AS text) || '/' || waiting.path || '{THEN}'
             )
             FROM tasks_app_batch AS waiting
-            WHERE closed_at_ms = 0 AND hold = 0 AND children = 0 AND NOT EXISTS (
-                SELECT 1 FROM tasks_app_batchcount WHERE batch = waiting.id GROUP BY batch
-                HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
+            WHERE closed_at_ms = 0 AND (
+                has_failed = {OWED} OR hold = 0 AND children = 0 AND NOT EXISTS (
+                    SELECT 1 FROM tasks_app_batchcount WHERE batch = waiting.id GROUP BY batch
+                    HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
+                )
             )
             ORDER BY random() LIMIT {STEP_OF_BATCHES}
             """
@@ -235,8 +238,7 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
         batch for batch, _ in rows[:1]
     ]
     if chosen:
-        # A batch that is not held is only looked at.
-        commits = [Commit(owner=NOBODY, batch=BatchStep(batch, Step.RELEASE)) for batch in chosen]
+        commits = [Commit(owner=NOBODY, batch=BatchStep(batch, Step.LOOK)) for batch in chosen]
         yield from transact(commits, dialect)
     return len(chosen) < len(rows)
 

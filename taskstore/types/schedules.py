@@ -291,5 +291,6 @@ def reached_by(group: str, data: bytes | None) -> Iterator[str]:
     task, job = record.get("task"), record.get("job")
     if isinstance(task, dict) and isinstance(fed := task.get("group"), str):
         yield fed
-    if isinstance(job, dict) and isinstance(queue := job.get("queue", DEFAULT_QUEUE), str):
-        yield queue_group(queue)
+    if isinstance(job, dict):
+        queue = job.get("queue")
+        yield queue_group(queue if isinstance(queue, str) else DEFAULT_QUEUE)
