@@ -186,6 +186,7 @@ class Claim:
     depends: tuple[int, ...] = ()
     scope: GroupScope = EVERY_GROUP
     wait_ms: int = 0  # How long to wait until there is something.
+    is_list: bool = False  # Whether the request has a list of groups, for the path of a wrong name.
     key: ResendKey | None = None
     is_told: bool = False  # As of a commit.
 

@@ -190,7 +190,7 @@ def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:
     # What is beyond the limit is refused for that.
     for place, group in enumerate(claim.groups[: limits.groups]):
         if group or not isinstance(claim, Query):
-            yield from group_name("group" if len(claim.groups) == 1 else f"groups[{place}]", group)
+            yield from group_name(f"groups[{place}]" if claim.is_list or len(claim.groups) > 1 else "group", group)
     if not INT64_MIN <= claim.duration_ms <= LATEST_MS // 2:
         yield "duration", sentences.between(INT64_MIN, LATEST_MS // 2, claim.duration_ms)
     if isinstance(claim, Query):

@@ -65,6 +65,7 @@ def import_of(asked: ImportRequest, scope: GroupScope, key: ResendKey | None) ->
 def claim_of(asked: ClaimRequest, scope: GroupScope, key: ResendKey | None) -> Claim:
     return Claim(
         groups=asked.wanted,
+        is_list=bool(asked.groups),
         wait_ms=asked.wait,
         key=key,
         owner=asked.clientid,
@@ -107,8 +108,7 @@ def _(asked: UpdateRequest) -> Iterator[Problem]:
 @every_problem.register
 def _(asked: ClaimRequest) -> Iterator[Problem]:
     yield from asked.problems(limits())
-    for path, why in problems_of(claim_of(asked, EVERY_GROUP, key=None)):
-        yield ("groups[0]" if path == "group" and asked.groups else path), why
+    yield from problems_of(claim_of(asked, EVERY_GROUP, key=None))
 
 
 @every_problem.register

@@ -270,9 +270,7 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold: Annotated[bool, Meta(description="Whether it waits to be released.")] = False
     failed_ends: bool = False
     deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
-    problem: Annotated[
-        str, Meta(description="Why it can't add what it plans, and so stays open; empty: nothing is known against it.")
-    ] = ""
+    problem: Annotated[str, Meta(description="Why it can't add what it plans, and stays open; empty if it can.")] = ""
     lost_rights: Annotated[
         bool, Meta(description="Whether those who planned it have lost their rights: an operator releases it.")
     ] = False
