@@ -9,7 +9,6 @@ from django.db import DatabaseError, connection, transaction
 
 from tasks_app.access import audit, tokens
 from tasks_app.access.people import make_first_admin
-from tasks_app.access.policy import THIS_MACHINE
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, KeptAnswer, PausedGroup, SavedSearch, Scope, Task, Token
@@ -107,7 +106,7 @@ def test_what_is_added_to_any_table_afterwards_gets_a_number_of_its_own(command,
 
 
 def test_a_token_that_a_server_had_opens_nothing(command, file):
-    _, secret = tokens.create(THIS_MACHINE, Scope.OPERATE)
+    _, secret = tokens.create_for_node("web-1", Scope.OPERATE)
     command("backup", file)
     restored(command, file)
     assert tokens.valid(secret) is None

@@ -50,6 +50,9 @@ class Server(NaiveStore):
         batch = len(self.batches) + 1
         self.batches[batch] = body["then"][0]["data"]
         commit = commit_of(body)
+        if not commit.adds:  # It closes in the commit that makes it.
+            self.close_batches()
+            return {"batch": {"id": batch, "open": 0}, **outcome([], self.batch_of)}
         made = self.perform(replace(commit, adds=tuple(replace(add, batch=batch) for add in commit.adds)))
         return {"batch": {"id": batch, "open": len(made)}, **outcome(made, self.batch_of)}
 
