@@ -26,6 +26,8 @@ FILLED = (
     "tasks_app_batch",
     "tasks_app_batchcount",
     "tasks_app_batchgroup",
+    "tasks_app_batchplan",
+    "tasks_app_rightsholder",
     "tasks_app_countdelta",
     "tasks_app_grouptotal",
     "tasks_app_rate",

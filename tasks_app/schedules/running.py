@@ -19,7 +19,7 @@ from django.db import connections
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
 from taskstore.types.schedules import RIGHTS_OF, SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
-from taskstore.types.tasks import Change, Order, holds_results
+from taskstore.types.tasks import COMMAND_GROUPS, Change, Order, holds_results
 
 from ..access.rights import Holders, refresh
 from ..conf.commands import commands_are_on
@@ -70,6 +70,11 @@ class RightsKeeper(BackgroundLoop):
         return RIGHTS_EVERY_S
 
 
+def _is_switched_off(record: ScheduleRecord) -> bool:
+    """Return whether it adds shell commands, which this server does not accept: the schedule is broken then."""
+    return record.group.startswith(COMMAND_GROUPS) and not commands_are_on()
+
+
 def keep_rights() -> None:
     """Hold the schedules and batches whose rights are lost, and let those go on whose rights are back."""
     refresh()
@@ -81,7 +86,7 @@ def keep_rights() -> None:
             continue
         why = holders.why_not(task.labels[RIGHTS_OF], [record.group])
         with suppress(CommitRefused):  # Another process has changed it just now.
-            if why and record.paused is None and commands_are_on():
+            if why and record.paused is None and not _is_switched_off(record):
                 hold(task, record, why)
             elif not why and record.is_held:
                 go_on(task, record)
@@ -189,7 +194,7 @@ def _add_tasks(task: Task) -> None:
         holder = task.labels.get(RIGHTS_OF, "")
         holders = Holders([holder])
         if why := holders.why_not(holder, [record.group]):
-            if not (holder and commands_are_on()):
+            if not holder or _is_switched_off(record):
                 raise NotASchedule(why)
             hold(task, record, why)
             return

@@ -87,7 +87,7 @@ def test_the_proxy_of_the_environment_leads_to_other_machines_only(monkeypatch):
 
 def test_a_client_goes_on_with_the_token_of_the_servers_next_start(served, folder, monkeypatch):
     monkeypatch.setattr(tokens, "TRUSTED_S", -1)
-    old, secret = tokens.create("this machine", Scope.OPERATE)
+    old, secret = tokens.create_for_node("a", Scope.OPERATE)
     write(folder, served.url, secret)
     with Client() as client:
         assert client.groups() == []
@@ -95,6 +95,6 @@ def test_a_client_goes_on_with_the_token_of_the_servers_next_start(served, folde
         (folder / "server.json").unlink()
         with pytest.raises(NotAllowed):
             client.groups()
-        _, secret = tokens.create("this machine", Scope.OPERATE)
+        _, secret = tokens.create_for_node("a", Scope.OPERATE)
         write(folder, served.url, secret)
         assert client.groups() == []

@@ -94,7 +94,7 @@ def test_it_shows_many_groups_page_by_page(viewer, monkeypatch):
     for name in "abc":
         add(name)
     assert groups(page(viewer, "?sort=name")) == ["a", "b"]
-    assert 'href="?sort=name&amp;page=2">Next</a>' in page(viewer, "?sort=name")
+    assert 'href="?sort=name&amp;page=2" rel="next">Next</a>' in page(viewer, "?sort=name")
     assert groups(page(viewer, "?sort=name&page=2")) == ["c"]
     assert groups(page(viewer, "?sort=name&page=3")) == ["c"]  # The last, when there are not so many any more.
 
