@@ -12,18 +12,18 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
-from tasks_app.core.operations import Claim, Commit
+from tasks_app.core.operations import Claim, Commit, Effect, Removal
 from tasks_app.database import PostgreSQL, claim_pools, transact
 from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
-from tasks_app.database.transaction_values import Done
+from tasks_app.database.transaction_values import Done, Seen, written_by
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
 from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
-from taskstore.types.tasks import Change, NewTask, Order
+from taskstore.types.tasks import Change, Ending, NewTask, Order
 from tests.behaviour.databases import only_postgresql, only_sqlite
 from tests.behaviour.people import ANN, BOB
 
@@ -506,3 +506,30 @@ def test_nothing_is_done_when_the_database_goes_while_it_writes(play):
         assert await writer.submit(Commit(owner=ANN, deletes=(task.id,))) == []
 
     play(scenario)
+
+
+@only_postgresql
+def test_ids_that_were_drawn_before_tasks_are_locked_are_not_used(transactional_db):
+    """A task that is locked later may have a larger id than its successor would get."""
+    task, dialect = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])[0], PostgreSQL("default", waits=False)
+    seen = Seen(0, {}, {}, [1], {}, ids=[task.id - 1])
+    with transaction.atomic():
+        assert len(dialect.rows(*dialect.lock_tasks([task.id], seen))) == 1
+    assert seen.ids_for([]) is None
+
+
+def test_a_successor_with_a_smaller_id_is_an_error(transactional_db):
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    [record] = Task.objects.read([task.id])
+    effect = Effect((Removal(record, Ending.CHANGED, 0),), (record._replace(id=0),), ANN)
+    seen = Seen(0, {task.id: record}, {}, [1], {}, ids=[task.id - 1])
+    with pytest.raises(RuntimeError, match=f"task {task.id} was locked after the id"):
+        written_by([Commit(owner=ANN)], [effect], seen)
+
+
+def test_a_task_without_an_id_is_an_error(transactional_db):
+    [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+    [record] = Task.objects.read([task.id])
+    effect = Effect((), (record._replace(id=0),) * 2, ANN)
+    with pytest.raises(ValueError, match="shorter"):
+        written_by([Commit(owner=ANN)], [effect], Seen(0, {}, {}, [1], {}, ids=[task.id + 1]))
