@@ -16,6 +16,8 @@ def complaints(page: Page) -> list[tuple[str, ...]]:
     # Once a page: loading it takes as long as a run.
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE_SCRIPT)
+    # Pages react to a new width of the window in the next frame.
+    page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     found: list[tuple[str, ...]] = []
     for theme, rules in RULES.items():
         page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)

@@ -381,13 +381,13 @@ class Lists:
 
         Retries while the store is unavailable and the lease lasts. Tries even then: no other worker may have the list.
         """
-        if work.is_lost:
-            if work.output:
-                self._settle(Result(deletes=[work.output]))
-            return False
         before = work.current
-        entry = self._entry(work, plan)
-        self._engine.settling.write([entry], is_patient=lambda: is_patient and work.lease_left_s() > 0)
+        if not work.is_lost:
+            entry = self._entry(work, plan)
+            self._engine.settling.write([entry], is_patient=lambda: is_patient and work.lease_left_s() > 0)
+        if work.is_lost and work.output:
+            self._settle(Result(deletes=[work.output]))
+            work.output = 0
         return work.current is not before
 
     def _entry(self, work: Work, plan: Callable[[], Written]) -> Entry:

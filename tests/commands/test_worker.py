@@ -10,11 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from tasks_app.commands import make_lists, reopen
-from taskstore.commands import work, worker
+from tasks_app.core.actors import Actor
+from tasks_app.models import Task as StoredTask
+from taskstore.commands import work
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Ending, NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
 from tests.client.patience import wait_for_last_requests
@@ -99,6 +101,16 @@ def test_it_shows_what_a_line_has_written_so_far(project):
         assert live.at < live.due <= live.at + 600
         [task] = project.tasks(OPEN)
         assert live.task == task.origin
+    assert project.live() == []
+
+
+def test_the_output_of_a_list_that_somebody_deleted_goes_too(project):
+    """The worker learns of the deletion when it gives the list back."""
+    project.add_list("echo begun; sleep 1000")
+    with project.worker():
+        assert eventually(project.live)
+        [task] = project.tasks(OPEN)
+        StoredTask.objects.commit(owner=0, deletes=[task.id], operator=Actor("olaf").operator(Ending.DELETED))
     assert project.live() == []
 
 
@@ -276,7 +288,6 @@ def test_what_a_command_writes_of_its_progress_is_not_that_of_the_next_one(proje
 
 def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(project, caplog, monkeypatch):
     """Nobody but this test makes lists here, and nobody settles them. The store is away when it is asked first."""
-    monkeypatch.setattr(worker, "MADE_S", 2.0)
     search, asked = project.store.search, []
 
     def away_at_first(*args, **more):
@@ -290,8 +301,7 @@ def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(proje
     ann = CommandWorker(project.store, [NAME], name="ann")
     with ThreadPoolExecutor() as pool:
         running = pool.submit(ann.run, until_empty=True)
-        time.sleep(0.5)
-        assert make_lists(NAME) == 1
+        assert eventually(lambda: make_lists(NAME) == 1)
         running.result()
     [command] = project.ended()
     assert command.run.out.text == "a\n"

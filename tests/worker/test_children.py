@@ -14,7 +14,7 @@ from taskstore.worker import process_tree as tree
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
-from .children import Functions, Shells, answer_of, is_alive
+from .children import PATIENCE_S, Functions, Shells, answer_of, is_alive
 
 pytestmark = pytest.mark.once
 
@@ -217,7 +217,8 @@ def test_a_person_may_end_a_job_by_its_process(functions, end):
 
 
 def test_a_job_that_takes_too_long_is_told_so_and_can_clean_up(any_functions, tmp_path):
-    over = any_functions.run("clean_up_when_told", str(tmp_path), limit_s=0.5)
+    # A new interpreter can't be told before it has imported the function.
+    over = any_functions.run("clean_up_when_told", str(tmp_path), limit_s=3, kill_after_s=PATIENCE_S)
     assert over.why is Why.TIME
     assert "time.sleep(600)" in answer_of(over)["error"]["traceback"]
     assert (tmp_path / "cleaned").exists()
