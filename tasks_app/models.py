@@ -483,7 +483,12 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
+        from .access.rights import lacking  # It imports this module.
+
         is_open, failed, ended = (int(getattr(self, name)) for name in ("is_open", "failed", "ended"))
+        lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
+        # Narrower rights show only when something was to be added with them.
+        has_lost = bool(lost) or (not self.closed_at_ms and self.problem != "" and lacking(self) != [])
         return BatchAnswer(
             id=self.pk,
             name=self.name,
@@ -498,8 +503,8 @@ class Batch(models.Model):
             hold=bool(self.hold),
             failed_ends=bool(self.failed_ends),
             deleted=bool(self.refuses),
-            problem="" if self.closed_at_ms else self.lost or self.problem,  # type: ignore[attr-defined]
-            lost_rights=bool(self.lost and not self.closed_at_ms),  # type: ignore[attr-defined]
+            problem="" if self.closed_at_ms else lost or self.problem,
+            lost_rights=has_lost,
         )
 
 

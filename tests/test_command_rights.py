@@ -224,7 +224,8 @@ def test_a_schedule_adds_no_commands_where_they_are_switched_off(settings):
     running.settle(claim("schedules")[0])
     assert not Task.objects.group(NEW, owned=True)
     [schedule] = schedules.schedules()
-    assert SWITCHED_OFF in schedule.error
+    assert schedule.paused
+    assert SWITCHED_OFF in schedule.paused.reason
 
 
 def a_schedule():

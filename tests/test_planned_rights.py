@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tasks_app import bulk, schedules
 from tasks_app.access import accounts, tokens
@@ -25,6 +27,7 @@ from tasks_app.writer.housekeeping import close_batches
 from taskstore.errors import Forbidden, InvalidInput
 from taskstore.masstasker.masstasker_pb2 import Task as Message
 from taskstore.masstasker.masstasker_pb2 import UpdateRequest
+from taskstore.types.batches import BatchesRequest
 from taskstore.types.tasks import Change, NewTask
 
 from .people import make_user
@@ -200,7 +203,7 @@ def test_what_a_revoked_token_has_planned_is_held_and_goes_on_with_a_new_token_o
     assert (groups(), told(batch).state, told(batch).closed_at_ms) == ([], "held", None)
     tokens.create("Ann", Scope.WORK)
     housekeep()
-    assert (groups(), told(batch).state, told(batch).lost_rights) == ([], "held", False)
+    assert (groups(), told(batch).state, told(batch).lost_rights) == ([], "held", True)
     assert "token:Ann may not add commands" in told(batch).problem
     tokens.create("Ann", Scope.COMMANDS)
     housekeep()
@@ -254,8 +257,21 @@ def test_an_operator_takes_over_what_a_narrower_token_of_the_name_may_not_add():
     refresh()
     end(batch["task"])
     assert 'token:Ann: This token has no access to the group "end".' in told(batch).problem
+    assert told(batch).lost_rights
+    assert control.batches_in(BatchesRequest()).batches[0].lost_rights
     control.release(batch["id"], actor("boss", Scope.OPERATE))
-    assert (groups(), told(batch).state) == (["end"], "closed")
+    assert (groups(), told(batch).state, told(batch).lost_rights) == (["end"], "closed", False)
+
+
+def test_what_the_server_does_not_allow_is_no_loss_of_rights(settings):
+    batch = a_batch(Api(Scope.COMMANDS), then=[{"group": COMMANDS}])
+    settings.TASKSTORE_COMMANDS = False
+    end(batch["task"])
+    assert "shell commands are off on this server" in told(batch).problem
+    assert not told(batch).lost_rights
+    settings.TASKSTORE_COMMANDS = True
+    housekeep()
+    assert (groups(), told(batch).state) == ([COMMANDS], "closed")
 
 
 def test_only_the_parts_that_are_held_are_taken_over():
@@ -374,11 +390,11 @@ def test_a_schedule_is_held_by_a_narrower_token_and_does_not_flap():
     a_schedule(api)
     Token.objects.update(groups=["schedules"])
     for _ in range(3):
-        schedules.keep_rights()
+        schedules.keep_rights({})
     [task] = Task.objects.filter(group="schedules")
     assert schedules.schedules()[0].state == "paused"
     for _ in range(3):
-        schedules.keep_rights()
+        schedules.keep_rights({})
     assert Task.objects.get().id == task.id
 
 
@@ -386,11 +402,11 @@ def test_an_operators_pause_of_a_held_schedule_stays_when_the_rights_are_back():
     api = Api(Scope.OPERATE)
     a_schedule(api)
     tokens.revoke(api.token)
-    schedules.keep_rights()
+    schedules.keep_rights({})
     paused: Any = schedules.pause("s", Actor("ada"))
     assert paused.paused.by == "ada"
     tokens.create("Ann", Scope.OPERATE)
-    schedules.keep_rights()
+    schedules.keep_rights({})
     assert schedules.schedules()[0].state == "paused"
 
 
@@ -400,7 +416,7 @@ def test_a_paused_schedule_whose_rights_are_gone_is_taken_over_when_it_is_resume
     schedules.pause("s", Actor("ada"))
     tokens.revoke(api.token)
     schedules.resume("s", actor_of(make_user("ada", "admin")))
-    schedules.keep_rights()
+    schedules.keep_rights({})
     assert schedules.schedules()[0].state == "on"
     assert Task.objects.get().labels["rights_of"] == "ada"
 
@@ -432,14 +448,54 @@ def test_no_program_gets_the_name_of_a_servers_token():
         tokens.create("this machine x", Scope.WORK)
 
 
+@pytest.mark.parametrize("has_holder", [True, False])
+def test_a_schedule_of_commands_waits_until_they_are_on_again(settings, has_holder):
+    add, *_ = TARGETS["a schedule of commands"]
+    if has_holder:
+        Api(Scope.COMMANDS).post("/update", {"clientid": ANN, "adds": [add]})
+    else:
+        data = add["data"].encode()
+        Task.objects.commit(owner=0, adds=[NewTask(group="schedules", data=data, labels=add["labels"])])
+    settings.TASKSTORE_COMMANDS = False
+    schedules.keep_rights({})
+    assert schedules.schedules()[0].state == "on"  # Another server may allow them, so it is held only when it is due.
+    due()
+    held: Any = schedules.schedules()[0]
+    assert held.paused.by == "store:rights"
+    assert "shell commands are off on this server" in held.paused.reason
+    schedules.keep_rights({})
+    assert schedules.schedules()[0].state == "paused"
+    settings.TASKSTORE_COMMANDS = True
+    schedules.keep_rights({})
+    assert schedules.schedules()[0].state == "on"
+
+
+def test_each_schedule_is_read_once_and_no_more_of_it_than_a_record_may_have():
+    api = Api(Scope.WORK)
+    a_schedule(Api(Scope.OPERATE))
+    api.post("/update", {"clientid": ANN, "adds": [{"group": "schedules", "data": "x" * 1_000_000}]})
+    known: Any = {}
+    with CaptureQueriesContext(connection) as first:
+        schedules.keep_rights(known)
+    assert [planned and planned.group for _, planned in sorted(known.items())] == ["mail", None]
+    with CaptureQueriesContext(connection) as second:
+        schedules.keep_rights(known)
+    reads = [sum("data" in query["sql"] for query in each) for each in (first, second)]
+    assert reads == [1, 0]
+    operator = Actor("ada").operator()
+    Task.objects.commit(owner=0, deletes=Task.objects.values_list("id", flat=True), operator=operator)
+    schedules.keep_rights(known)
+    assert known == {}
+
+
 def test_a_schedule_goes_on_by_itself_when_its_rights_are_back():
     api = Api(Scope.OPERATE)
     a_schedule(api)
     tokens.revoke(api.token)
-    schedules.keep_rights()
+    schedules.keep_rights({})
     assert schedules.schedules()[0].state == "paused"
     tokens.create("Ann", Scope.OPERATE)
-    schedules.keep_rights()
+    schedules.keep_rights({})
     assert schedules.schedules()[0].state == "on"
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import GroupScope, why_out_of_reach
-from ..models import RightsHolder, Token
+from ..models import Batch, BatchPlan, RightsHolder, Token
 from .people import Person, name_of
 from .policy import SCOPES, Action, actions_of_account, holder_of
 
@@ -39,22 +40,36 @@ class Holders:
         self._rights = rights_of({name for name in names if name})
 
     def scope_of(self, name: str) -> GroupScope:
-        """Return what the holder may do, without regard to whether the rights are lost."""
-        because = "" if commands_are_on() else COMMANDS_ARE_OFF
-        if not name:
-            return GroupScope(no_commands_because=because)
-        groups, may_command, _ = self._rights[name]
-        patterns = json.loads(groups)
-        if not (because or may_command):
-            because = f"{name} may not add commands"
-        return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
+        """Return what the holder may do on this server, without regard to whether the rights are lost."""
+        own = self._own_scope(name)
+        return own if commands_are_on() else replace(own, no_commands_because=COMMANDS_ARE_OFF)
 
-    def why_not(self, name: str, groups: Iterable[str]) -> str:
+    def why_not(self, name: str, groups: Collection[str]) -> str:
         """Say why nothing can be added to these groups with the rights of the holder; empty: it can."""
+        return self.why_lacking(name, groups) or why_out_of_reach(self.scope_of(name), groups)
+
+    def why_lacking(self, name: str, groups: Collection[str]) -> str:
+        """Say why the rights of the holder do not suffice, whatever this server allows; empty: they do."""
         if name and (lost := self._rights[name][2]):
             return lost
-        why = why_out_of_reach(self.scope_of(name), groups)
-        return f"{name}: {why}" if why and name else why
+        why = why_out_of_reach(self._own_scope(name), groups)
+        return f"{name}: {why}" if why else ""
+
+    def _own_scope(self, name: str) -> GroupScope:
+        if not name:
+            return GroupScope()
+        groups, may_command, _ = self._rights[name]
+        patterns = json.loads(groups)
+        because = "" if may_command else f"{name} may not add commands"
+        return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
+
+
+def lacking(batch: Batch) -> list[tuple[BatchPlan, str]]:
+    """Return the plans of the batch, without their tasks, whose holders may not add them, each with the reason."""
+    here = f"{batch.root}/{batch.path}"
+    plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").defer("adds"))
+    holders = Holders(plan.holder for plan in plans)
+    return [(plan, why) for plan in plans if (why := holders.why_lacking(plan.holder, json.loads(plan.reach)))]
 
 
 def refresh(names: Collection[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.scalars import Action
 
 from ..access import audit
-from ..access.rights import Holders
+from ..access.rights import lacking
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Step, why_out_of_reach
 from ..database import atomic
@@ -58,11 +58,7 @@ def _held_rows(batch_id: int, actor: Actor) -> list[int]:
 
     Raises Forbidden if the actor is no operator, or may not add them either.
     """
-    row = Batch.objects.get(pk=batch_id)
-    here = f"{row.root}/{row.path}"
-    plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").defer("adds"))
-    holders = Holders(plan.holder for plan in plans)
-    held = [(plan, why) for plan in plans if (why := holders.why_not(plan.holder, json.loads(plan.reach)))]
+    held = lacking(Batch.objects.get(pk=batch_id))
     if held and not actor.may(Action.OPERATE):
         raise Forbidden(f"{held[0][1]}. Only an operator can take the batch over.")
     for plan, _ in held:

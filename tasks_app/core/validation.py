@@ -66,6 +66,7 @@ def refuse_wrong(operation: Operation, limits: Limits) -> None:
     too_much = list(_too_much(operation, suspects, limits))
     if wrong:
         refuse(wrong + too_much)
+    too_much += _too_large_plans(operation, limits)  # Wrong texts can't be encoded, and so not measured.
     if too_much:
         raise LimitExceeded(by_field(too_much))
 
@@ -126,15 +127,18 @@ def _too_much(operation: Operation, suspects: Suspects, limits: Limits) -> Itera
         changes -= len(operation.matched)
     if changes > limits.changes:
         yield "", sentences.at_most(limits.changes, "adds, updates, deletes and depends together", changes)
-    if operation.batch and operation.batch.size > limits.plan_bytes:
-        path = "then" if isinstance(operation.batch, BatchStep) or operation.batch.then else "on_failure"
-        size = operation.batch.size
-        yield path, f"{sentences.at_most(limits.plan_bytes, 'bytes', size)}, as the store keeps what a batch adds later"
     for path, item in suspects:
         for check in CHECKS:
             size = len(_own(check, item)) if check.limit else 0
             if size and size > (most := getattr(limits, check.limit)):
                 yield f"{path}.{check.wire}", sentences.at_most(most, check.unit, size)
+
+
+def _too_large_plans(operation: Operation, limits: Limits) -> Iterator[Problem]:
+    batch = operation.batch if isinstance(operation, Commit) else None
+    if batch and batch.size > limits.plan_bytes:
+        path = "then" if isinstance(batch, BatchStep) or batch.then else "on_failure"
+        yield path, f"{sentences.at_most(limits.plan_bytes, 'bytes', batch.size)}, with data in Base64"
 
 
 def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator[Problem]:

@@ -38,6 +38,7 @@ from .timetable import Timetable
 
 NAME_LABEL = "name"  # Of a schedule.
 MOST_CAUGHT_UP = 1_000
+LONGEST_RECORD = 512 * 2**10  # Bytes: more than any that `put` writes. Clients may add longer ones, which are broken.
 BY_RIGHTS = "store:rights"  # The store, which pauses a schedule whose rights are lost. User names have no colon.
 GRACE_MS = 60_000  # A due time this late was not missed: restarts take time.
 
@@ -57,17 +58,20 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
     @classmethod
     def decode(cls, data: bytes) -> ScheduleRecord:
         """Parse a record. Raises NotASchedule that names the problem."""
+        if len(data) > LONGEST_RECORD:
+            raise NotASchedule(f"invalid schedule: must have at most {LONGEST_RECORD} bytes")
         try:
-            record = value_of(json.loads(data), cls)
+            # json.loads would take surrogates for UTF-8, and UTF-16, too.
+            record = value_of(json.loads(data.decode()), cls)
             refuse(problems_of_plan(record))
             if b"\\u" in data:
                 record.encode()
             return record
         except InvalidInput as wrong:
             raise NotASchedule(f"invalid schedule: {wrong}") from None
-        except UnicodeEncodeError:
+        except UnicodeError:
             raise NotASchedule(f"invalid schedule: {sentences.VALID_UTF8}") from None
-        except (ValueError, RecursionError) as wrong:  # JSON and UTF-8.
+        except (ValueError, RecursionError) as wrong:
             raise NotASchedule(f"invalid schedule: {wrong}") from None
 
     def encode(self) -> bytes:
@@ -82,7 +86,7 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        """Return whether it is paused because the rights with which it was planned are lost."""
+        """Return whether it is paused because it may not add what it plans."""
         return self.paused is not None and self.paused.by == BY_RIGHTS
 
     @property

@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from django.db import connections
@@ -19,17 +21,17 @@ from django.db import connections
 from taskstore.errors import CommitRefused, Forbidden, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
 from taskstore.types.schedules import RIGHTS_OF, SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
-from taskstore.types.tasks import COMMAND_GROUPS, Change, Order, holds_results
+from taskstore.types.tasks import Change, Order, holds_results
 
 from ..access.rights import Holders, refresh
-from ..conf.commands import commands_are_on
 from ..core.operations import Claim, Operator
+from ..core.portions import portions
 from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
 from .record import NotASchedule, ScheduleRecord, due_of, iso, timetable_of, turn_of
-from .verbs import StoredSchedule, available_at_ms, go_on, hold, older_double
+from .verbs import READ_AT_ONCE, StoredSchedule, available_at_ms, go_on, hold, older_double, stored
 
 log = logging.getLogger(__name__)
 
@@ -59,37 +61,62 @@ class Scheduler(BackgroundLoop):
 RIGHTS_EVERY_S = 4.0  # As for requests, lost rights show within five seconds.
 
 
+class Planned(NamedTuple):
+    """What the rights of a schedule concern."""
+
+    holder: str
+    group: str
+    is_paused: bool
+    is_held: bool
+
+    @classmethod
+    def of(cls, found: StoredSchedule) -> Planned | None:
+        if (record := found.record) is None:
+            return None
+        return cls(found.task.labels.get(RIGHTS_OF, ""), record.group, record.paused is not None, record.is_held)
+
+
+Known = dict[int, Planned | None]  # By the ids of tasks, which never change. None: it is broken.
+
+
 class RightsKeeper(BackgroundLoop):
     """Holds schedules and batches whose rights are lost, and lets them go on when the rights are back."""
 
     def __init__(self) -> None:
+        self._known: Known = {}
         super().__init__("rights", self._look)
 
     async def _look(self) -> float:
-        await self.aside(keep_rights)
+        await self.aside(partial(keep_rights, self._known))
         return RIGHTS_EVERY_S
 
 
-def _is_switched_off(record: ScheduleRecord) -> bool:
-    """Return whether it adds shell commands, which this server does not accept: the schedule is broken then."""
-    return record.group.startswith(COMMAND_GROUPS) and not commands_are_on()
+def keep_rights(known: Known) -> None:
+    """Hold the schedules and batches whose rights are lost, and let those go on whose rights are back.
 
-
-def keep_rights() -> None:
-    """Hold the schedules and batches whose rights are lost, and let those go on whose rights are back."""
+    `known`: what was read before, so that each schedule is read once.
+    """
     refresh()
-    tasks = list(Task.objects.get_queryset().in_group(SCHEDULES).bearing(RIGHTS_OF))
-    holders = Holders(task.labels[RIGHTS_OF] for task in tasks)
-    for task in tasks:
-        record = StoredSchedule.of(task).record
-        if record is None:
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES)
+    ids = {*tasks.values_list("id", flat=True)}
+    for gone in known.keys() - ids:
+        del known[gone]
+    for some in portions(sorted(ids - known.keys()), READ_AT_ONCE):
+        known.update({found.task.id: Planned.of(found) for found in stored(tasks.filter(id__in=some))})
+    holders = Holders(planned.holder for planned in known.values() if planned)
+    for task_id, planned in known.items():
+        if planned is None:
             continue
-        why = holders.why_not(task.labels[RIGHTS_OF], [record.group])
-        with suppress(CommitRefused):  # Another process has changed it just now.
-            if why and record.paused is None and not _is_switched_off(record):
-                hold(task, record, why)
-            elif not why and record.is_held:
-                go_on(task, record)
+        why = holders.why_lacking(planned.holder, [planned.group])
+        is_back = planned.is_held and not holders.why_not(planned.holder, [planned.group])
+        if not is_back and (planned.is_paused or not why):
+            continue
+        for found in stored(tasks.filter(id=task_id)):
+            with suppress(CommitRefused):  # Another process has changed it just now.
+                if found.record and is_back:
+                    go_on(found.task, found.record)
+                elif found.record:
+                    hold(found.task, found.record, why)
 
 
 def work(stop: threading.Event) -> None:
@@ -100,13 +127,14 @@ def work(stop: threading.Event) -> None:
     claim = due_claim()
     failures = Failures("schedules", is_alone=running(Task.objects.writing_alias) is None)
     looked_s = float("-inf")
+    known: Known = {}
     try:
         while not stop.is_set():
             try:
                 if time.monotonic() - looked_s > MOST_WAIT_MS / 1_000:
                     looked_s = time.monotonic()
                     bring_forward()
-                    keep_rights()
+                    keep_rights(known)
                 due = list(map(Task.of, Task.objects.with_data(Task.objects.perform(claim))))
                 settle_all(due)
                 failures.clear()
@@ -127,7 +155,7 @@ def bring_forward() -> None:
     """
     now_ms = Task.objects.now_ms()
     waiting = Task.objects.get_queryset().in_group(SCHEDULES).scheduled(now_ms).filter(available_at_ms__lt=LATEST_MS)
-    for found in map(StoredSchedule.of, waiting):
+    for found in stored(waiting):
         if found.next_ms is None or found.record is None:
             continue
         next_ms = timetable_of(found.record).after(now_ms)
@@ -170,7 +198,7 @@ def settle(task: Task) -> None:
             _add_tasks(task)
     except CommitRefused:
         return  # The schedule was changed, or another process has it since the lease ran out.
-    except (NotASchedule, InvalidInput, RecursionError) as problem:  # Data that can be read may be too deep to write.
+    except (NotASchedule, InvalidInput, UnicodeError, RecursionError) as problem:  # It may be too deep to write.
         change = Change(id=task.id, error=str(problem)[:1_000], timespec_ms=LATEST_MS, release=True)
         with suppress(CommitRefused):  # Somebody else has changed it already.
             Task.objects.commit(owner=task.owner, updates=[change])
@@ -194,8 +222,6 @@ def _add_tasks(task: Task) -> None:
         holder = task.labels.get(RIGHTS_OF, "")
         holders = Holders([holder])
         if why := holders.why_not(holder, [record.group]):
-            if not holder or _is_switched_off(record):
-                raise NotASchedule(why)
             hold(task, record, why)
             return
         adds = [record.due_task(name, due_ms) for due_ms in due]

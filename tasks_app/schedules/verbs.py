@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -28,10 +29,12 @@ from ..access.rights import Holders
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Operator
 from ..database import atomic, dialect_of
+from ..managers import TaskQuerySet
 from ..models import Task
-from .record import BY_RIGHTS, NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
+from .record import BY_RIGHTS, LONGEST_RECORD, NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
 MOST = 1_000
+READ_AT_ONCE = 20
 TRIES = 3  # To lock the task of a schedule while a server is replacing it.
 NAMES_LOCK = 0x7363_6865_6475_6C65  # "schedule", for PostgreSQL's advisory locks.
 
@@ -91,10 +94,17 @@ class StoredSchedule:
         return scope.allows(self.record.group) if self.record else scope.is_everything
 
 
+def stored(tasks: TaskQuerySet) -> Iterator[StoredSchedule]:
+    """Read these schedules, a few at a time, and no more of each than a record may have."""
+    for task in tasks.beginnings(LONGEST_RECORD + 1).iterator(chunk_size=READ_AT_ONCE):
+        task.data = bytes(task.data_start or b"")  # type: ignore[attr-defined]
+        yield StoredSchedule.of(task)
+
+
 def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
     """Return the schedules, sorted by name."""
-    tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")[: 2 * MOST]
-    found = [each.answer for each in map(StoredSchedule.of, tasks) if each.is_within(scope)]
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")
+    found = [each.answer for each in islice(stored(tasks), 2 * MOST) if each.is_within(scope)]
     return sorted(found, key=lambda each: (each.name, each.origin))
 
 
@@ -171,14 +181,14 @@ def pause(name: str, actor: Actor = PROGRAM) -> Schedule | None:
 
 
 def hold(task: Task, record: ScheduleRecord, why: str) -> None:
-    """Pause a schedule because the rights with which it was planned are lost. Its due times are not forgotten."""
+    """Pause a schedule because it may not add what it plans. Its due times are not forgotten."""
     paused = SchedulePause(by=BY_RIGHTS, at_ms=Task.objects.now_ms(), reason=why)
     _write(task, msgspec.structs.replace(record, paused=paused), why)
 
 
 def go_on(task: Task, record: ScheduleRecord) -> None:
-    """Let a held schedule go on: the rights with which it was planned are back."""
-    _write(task, msgspec.structs.replace(record, paused=None), "the rights are back")
+    """Let a held schedule go on: it may add what it plans again."""
+    _write(task, msgspec.structs.replace(record, paused=None), "it may add what it plans again")
 
 
 def _write(task: Task, record: ScheduleRecord, why: str) -> None:
@@ -199,7 +209,7 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
         return found.answer
     resumed = msgspec.structs.replace(record, paused=None, due=record.due if record.is_held else first_due_of(record))
     holder = found.task.labels.get(RIGHTS_OF, "")
-    takes_over = bool(Holders([holder]).why_not(holder, [record.group]))
+    takes_over = bool(Holders([holder]).why_lacking(holder, [record.group]))
     action = "take over schedule" if takes_over else "resume schedule"
     return _replaced(found, resumed, action, actor, takes_over=takes_over).answer
 
@@ -232,19 +242,18 @@ def named(name: str, scope: GroupScope = EVERY_GROUP, *, is_locked: bool = False
     tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name).order_by("origin")
     for _ in range(TRIES if is_locked else 1):
         # A query that waited for the lock of a replaced task finds the successor only when repeated.
-        for task in tasks.select_for_update() if is_locked else tasks:
-            if scope.is_everything or StoredSchedule.of(task).is_within(scope):
-                return task
+        for found in stored(tasks.select_for_update() if is_locked else tasks):
+            if scope.is_everything or found.is_within(scope):
+                return found.task
     return None
 
 
 def older_double(found: StoredSchedule) -> Task | None:
     """Return an older task of the same name that adds to the same group: one of the two is a mistake."""
     tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, found.name)
-    for task in tasks.filter(origin__lt=found.task.origin).order_by("origin"):
-        older = StoredSchedule.of(task)
+    for older in stored(tasks.filter(origin__lt=found.task.origin).order_by("origin")):
         if older.record is None or found.record is None or older.record.group == found.record.group:
-            return task
+            return older.task
     return None
 
 

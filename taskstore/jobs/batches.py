@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..client.jobs import task_of
-from ..types.batches import Plan
+from ..errors import InvalidInput
+from ..types import sentences
+from ..types.batches import MOST_DEPTH, Plan
 from ..types.job_record import JobCall
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ class JobGroup:
     failing: JobGroup | None = None
 
     def then(self, *steps: JobCall | JobGroup) -> JobGroup:
-        """Return the same with steps that follow, one after the other: jobs, or groups of jobs."""
+        """Return the same with steps that follow, one after the other: jobs, or groups of jobs. Raises InvalidInput."""
+        if len(steps) >= MOST_DEPTH:
+            raise InvalidInput({"then": [sentences.at_most(MOST_DEPTH, "steps one after the other", len(steps) + 1)]})
         if not steps:
             return self
         following = as_group(steps[0]).then(*steps[1:])
@@ -49,11 +53,14 @@ class JobGroup:
 
 
 def as_group(step: JobCall | JobGroup) -> JobGroup:
-    return step if isinstance(step, JobGroup) else JobGroup(calls=(step,))
+    return step if isinstance(step, JobGroup) else group(step)
 
 
 def group(*calls: JobCall) -> JobGroup:
     """Return jobs that run at the same time: `group(resize.s(1), resize.s(2)).then(publish.s())`."""
+    for call in calls:
+        if not isinstance(call, JobCall):
+            raise TypeError(f"must be a job with its arguments, such as resize.s(1), not {call!r}")
     return JobGroup(calls=calls)
 
 

@@ -221,7 +221,7 @@ class BatchRequest(AskedOperation, frozen=True, kw_only=True):
         waiting: list[tuple[str, Any, int]] = [(name, getattr(self, name), 1) for name in PLANS]
         while waiting:
             path, plan, depth = waiting.pop()
-            if depth > MOST_DEPTH:
+            if plan and depth > MOST_DEPTH:
                 yield path.partition(".")[0], f"must not nest deeper than {MOST_DEPTH} levels"
                 return
             if isinstance(plan, PlanOnTheWire):

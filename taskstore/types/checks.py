@@ -43,7 +43,11 @@ class Walk:
             case inspect.UnionType(types=(inner, inspect.NoneType())):
                 return self.along(value, inner, path)
             case inspect.UnionType(types=types):
-                return self.along(value, _meant(types, value), path)
+                meant = _meant(types, value)
+                may_be_object = any(isinstance(each, inspect.StructType) for each in types)
+                if isinstance(meant, inspect.VarTupleType) and may_be_object and not isinstance(value, list | tuple):
+                    return self._wrong_kind(path, "a list or an object", value, [])
+                return self.along(value, meant, path)
             case inspect.StructType():
                 return self._object(value, type_, path)
             case inspect.VarTupleType() | inspect.ListType():
@@ -217,7 +221,9 @@ class Record(Struct, frozen=True):
     def decode(cls, data: bytes) -> Self:
         """Parse the data of a task, ignoring unknown members. Raises the class's error, which names the invalid one."""
         try:
-            tree = json.loads(data, object_hook=cls.read_object, parse_constant=_refuse, parse_float=_finite)
+            # json.loads would take surrogates for UTF-8, and UTF-16, too.
+            text = data.decode()
+            tree = json.loads(text, object_hook=cls.read_object, parse_constant=_refuse, parse_float=_finite)
             if b"\\u" in data:
                 json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
             return value_of(cls, tree)

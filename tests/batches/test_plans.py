@@ -215,6 +215,24 @@ def on_the_wire(groups, data):
     return plan
 
 
+@pytest.mark.parametrize("innermost", [[{"group": "last"}], {"adds": [{"group": "last"}]}])
+def test_plans_nest_a_hundred_levels_deep_and_no_deeper(innermost):
+    plan = innermost
+    for _ in range(99):
+        plan = {"adds": [{"group": "mail"}], "then": plan}
+    api = Api(Scope.WORK)
+    assert api.post("/batches", {"clientid": 1, "hold": True, "then": plan})[0] == 200
+    plan = {"adds": [{"group": "mail"}], "then": plan}
+    status, answer = api.post("/batches", {"clientid": 1, "hold": True, "on_failure": plan})
+    assert (status, answer["detail"]) == (400, "on_failure: must not nest deeper than 100 levels")
+
+
+@pytest.mark.parametrize(("then", "but"), [("x", "a string"), (5, "5"), (True, "a boolean")])
+def test_what_is_no_plan_is_told_both_forms(then, but):
+    status, answer = Api(Scope.WORK).post("/batches", {"clientid": 1, "then": then})
+    assert (status, answer["errors"]) == (400, {"then": [f"must be a list or an object, not {but}"]})
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_large_request_plans_what_a_small_one_plans():
     """A large one is read by another process, level by level."""

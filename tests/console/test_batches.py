@@ -128,7 +128,7 @@ def test_a_schedule_whose_rights_are_lost_says_so_and_is_taken_over(operator):
     plan = schedules.SchedulePlan(cron="@daily", task=schedules.PlannedTask(group="mail"))
     schedules.put("nightly", plan, actor_of(token))
     tokens.revoke(token)
-    schedules.keep_rights()
+    schedules.keep_rights({})
     page = text(operator.get("/console/schedules"))
     assert 'no token "importer" is valid any more: what it planned is held' in page
     assert ("Take over" in page, "store:rights" in page) == (True, False)

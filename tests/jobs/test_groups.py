@@ -1,8 +1,10 @@
 """Jobs that follow other jobs."""
 
+from typing import Any
+
 import pytest
 
-from taskstore import Plan, chain, group
+from taskstore import InvalidInput, Plan, chain, group
 
 from . import sample
 from .workers import eventually
@@ -53,3 +55,16 @@ def test_then_goes_on_at_the_end():
         found.append(len(plan.adds))
         plan = plan.then
     assert found == [1, 1, 1, 1]
+
+
+@pytest.mark.once
+def test_what_is_no_step_is_refused_where_it_is_written():
+    chained: Any = chain(sample.add.s(1))
+    wrong: Any
+    for wrong in (5, chained, sample.add):
+        with pytest.raises(TypeError, match=r"must be a job with its arguments, such as resize\.s\(1\), not"):
+            group(wrong)
+    with pytest.raises(TypeError, match="must be a job"):
+        chain(sample.add.s(1), wrong)
+    with pytest.raises(InvalidInput, match="then: must have at most 100 steps one after the other, not 5000"):
+        chain(*[sample.add.s(1)] * 5_000)

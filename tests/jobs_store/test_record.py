@@ -47,6 +47,8 @@ def test_what_was_written_is_read_again():
         ('{"function": "a", "result": 1e400}', "1e400 is not valid JSON"),
         ('{"function": "a", "result": "\\ud800"}', "surrogates not allowed"),
         ('{"function": "a", "attempts": [{"started": -1}]}', "attempts[0].started must be between 0 and"),
+        (b'{"function": "a", "result": "\xed\xa0\x80"}', "codec can't decode byte 0xed"),
+        ('{"function": "a"}'.encode("utf-16"), "codec can't decode byte 0xff"),
         ("[" * 100_000, "recursion"),
         ("{}", "function is required"),
         ('{"function": ""}', "function must not be empty"),
@@ -66,7 +68,7 @@ def test_what_was_written_is_read_again():
 )
 def test_what_is_no_job_is_refused_by_the_name_of_what_is_wrong(tree, wrong):
     with pytest.raises(NotAJob) as refused:
-        JobRecord.decode(tree.encode())
+        JobRecord.decode(tree if isinstance(tree, bytes) else tree.encode())
     assert wrong in str(refused.value)
 
 

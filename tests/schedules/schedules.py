@@ -27,7 +27,7 @@ def put(name: str = "digest", *, by: str = "olaf", **asked: Any) -> Schedule:
 
 def look() -> int:
     """What a server does that looks for what is due. Says how many schedules were."""
-    due = list(map(Task.of, Task.objects.perform(due_claim())))
+    due = list(map(Task.of, Task.objects.with_data(Task.objects.perform(due_claim()))))
     for task in due:
         settle(task)
     return len(due)

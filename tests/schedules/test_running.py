@@ -13,7 +13,7 @@ from tasks_app.core.operations import Claim
 from tasks_app.managers import TaskManager
 from tasks_app.models import Scope, Task
 from tasks_app.schedules import PlannedJob, SchedulePlan, running
-from tasks_app.schedules.record import iso
+from tasks_app.schedules.record import LONGEST_RECORD, iso
 from tasks_app.schedules.running import LEASE_MS, bring_forward, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
 from taskstore.types.job_record import JobRecord
@@ -99,6 +99,9 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
             json.dumps({"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "\ud800", "at": 1}}).encode(),
             "surrogate",
         ),
+        (b'{"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "x\xed\xa0\x80", "at": 1}}', "surrogate"),
+        (json.dumps({"cron": "@daily", "task": {"group": "mail"}}).encode("utf-16"), "UTF-8"),
+        (b'{"cron": "@daily", "task": {"group": "mail"}}' + b" " * LONGEST_RECORD, "at most 524288 bytes"),
     ],
 )
 def test_a_broken_one_gets_an_error_that_says_why_and_is_left_alone(clock, data, why):

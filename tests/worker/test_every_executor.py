@@ -78,7 +78,7 @@ def test_several_run_at_once(executor):
 
 def test_work_may_take_longer_than_its_lease(executor):
     executor.add("long", seconds=3)
-    with executor.worker(lease_s=1), executor.process(name="bob"):
+    with executor.worker(lease_s=2), executor.process(name="bob"):
         executor.ends("long")
     assert len(executor.pids("long")) == 1
 
