@@ -5,6 +5,8 @@ A task is changed through the verbs of `Task.objects` only (managers.py).
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -16,7 +18,7 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
-from .core.operations import Duplicate, GroupScope, TaskRecord
+from .core.operations import Duplicate, GroupScope, TaskRecord, why_out_of_reach
 from .database import collation_of
 from .database.group_patterns import LabelIndex
 from .database.rows import whole_data
@@ -483,12 +485,10 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
-        from .access.rights import lacking  # It imports this module.
-
         is_open, failed, ended = (int(getattr(self, name)) for name in ("is_open", "failed", "ended"))
         lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
         # Narrower rights show only when something was to be added with them.
-        has_lost = bool(lost) or (not self.closed_at_ms and self.problem != "" and lacking(self) != [])
+        has_lost = bool(lost) or (not self.closed_at_ms and self.problem != "" and self.lacking() != [])
         return BatchAnswer(
             id=self.pk,
             name=self.name,
@@ -506,6 +506,13 @@ class Batch(models.Model):
             problem="" if self.closed_at_ms else lost or self.problem,
             lost_rights=has_lost,
         )
+
+    def lacking(self) -> list[tuple[BatchPlan, str]]:
+        """Return its plans, without their tasks, whose holders may not add them, each with the reason."""
+        here = f"{self.root}/{self.path}"
+        plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").exclude(holder="").defer("adds"))
+        holders = RightsHolder.objects.in_bulk([plan.holder for plan in plans])
+        return [(plan, why) for plan in plans if (why := holders[plan.holder].why_lacking(json.loads(plan.reach)))]
 
 
 class BatchCount(models.Model):
@@ -570,6 +577,16 @@ class RightsHolder(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def scope(self) -> GroupScope:
+        """Return what the holder may do, without regard to whether the rights are lost."""
+        return GroupScope.of_holder(self.name, self.groups, may_command=bool(self.commands))
+
+    def why_lacking(self, groups: Iterable[str]) -> str:
+        """Say why the rights do not suffice to add to these groups, whatever a server allows; empty: they do."""
+        why = why_out_of_reach(self.scope, groups)
+        return self.lost or (f"{self.name}: {why}" if why else "")
 
 
 class Client(models.Model):

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import GroupScope, why_out_of_reach
-from ..models import Batch, BatchPlan, RightsHolder, Token
+from ..models import RightsHolder, Token
 from .people import Person, name_of
 from .policy import SCOPES, Action, actions_of_account, holder_of
 
@@ -37,11 +37,15 @@ class Holders:
     """The rights that these holders have now."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._rights = rights_of({name for name in names if name})
+        found = rights_of({name for name in names if name})
+        self._holders = {
+            name: RightsHolder(name=name, groups=groups, commands=may_command, lost=lost)
+            for name, (groups, may_command, lost) in found.items()
+        }
 
     def scope_of(self, name: str) -> GroupScope:
         """Return what the holder may do on this server, without regard to whether the rights are lost."""
-        own = self._own_scope(name)
+        own = self._holders[name].scope if name else GroupScope()
         return own if commands_are_on() else replace(own, no_commands_because=COMMANDS_ARE_OFF)
 
     def why_not(self, name: str, groups: Collection[str]) -> str:
@@ -50,26 +54,7 @@ class Holders:
 
     def why_lacking(self, name: str, groups: Collection[str]) -> str:
         """Say why the rights of the holder do not suffice, whatever this server allows; empty: they do."""
-        if name and (lost := self._rights[name][2]):
-            return lost
-        why = why_out_of_reach(self._own_scope(name), groups)
-        return f"{name}: {why}" if why else ""
-
-    def _own_scope(self, name: str) -> GroupScope:
-        if not name:
-            return GroupScope()
-        groups, may_command, _ = self._rights[name]
-        patterns = json.loads(groups)
-        because = "" if may_command else f"{name} may not add commands"
-        return GroupScope(None if patterns is None else tuple(patterns), because, holder=name)
-
-
-def lacking(batch: Batch) -> list[tuple[BatchPlan, str]]:
-    """Return the plans of the batch, without their tasks, whose holders may not add them, each with the reason."""
-    here = f"{batch.root}/{batch.path}"
-    plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").defer("adds"))
-    holders = Holders(plan.holder for plan in plans)
-    return [(plan, why) for plan in plans if (why := holders.why_lacking(plan.holder, json.loads(plan.reach)))]
+        return self._holders[name].why_lacking(groups) if name else ""
 
 
 def refresh(names: Collection[str] | None = None) -> None:

@@ -10,7 +10,6 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.scalars import Action
 
 from ..access import audit
-from ..access.rights import lacking
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Step, why_out_of_reach
 from ..database import atomic
@@ -58,7 +57,7 @@ def _held_rows(batch_id: int, actor: Actor) -> list[int]:
 
     Raises Forbidden if the actor is no operator, or may not add them either.
     """
-    held = lacking(Batch.objects.get(pk=batch_id))
+    held = Batch.objects.get(pk=batch_id).lacking()
     if held and not actor.may(Action.OPERATE):
         raise Forbidden(f"{held[0][1]}. Only an operator can take the batch over.")
     for plan, _ in held:

@@ -6,6 +6,7 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -43,6 +44,15 @@ class GroupScope:
     no_commands_because: str = ""
     owners: tuple[int, ...] | None = None  # For whom changes may be made; None: for everybody.
     holder: str = ""
+
+    @classmethod
+    def of_holder(cls, holder: str, groups: str, *, may_command: bool) -> GroupScope:
+        """Return rights as they are stored: `groups` is a list of patterns in JSON, or null. Empty: the program's."""
+        if not holder:
+            return EVERY_GROUP
+        patterns = json.loads(groups)
+        because = "" if may_command else f"{holder} may not add commands"
+        return cls(None if patterns is None else tuple(patterns), because, holder=holder)
 
     @property
     def is_everything(self) -> bool:

@@ -13,7 +13,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -226,11 +226,8 @@ def _why_lost(row: Row) -> str:
 
 def _rights_in(row: Row) -> GroupScope:
     _, _, holder, _, _, groups, may_command, *_ = row
-    because = "" if commands_are_on() else COMMANDS_ARE_OFF
-    if holder and not may_command:
-        because = because or f"{holder} may not add commands"
-    patterns = json.loads(groups) if holder else None
-    return GroupScope(None if patterns is None else tuple(patterns), because, holder=holder)
+    own = GroupScope.of_holder(holder, groups, may_command=bool(may_command))
+    return own if commands_are_on() else replace(own, no_commands_because=COMMANDS_ARE_OFF)
 
 
 def _why_not(adds: Sequence[NewTask], scope: GroupScope) -> str:
