@@ -7,10 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from lab.testing.debian import OPTIONS
 from lab.testing.debian import chromium as find_chromium
+
+# Loaded machines take long. What is expected not to happen is not waited for.
+expect.set_options(timeout=30_000)
 
 
 class Started:

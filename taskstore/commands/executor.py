@@ -428,8 +428,11 @@ class Lists:
         def written(tasks: Sequence[Task]) -> None:
             [work.current] = tasks
 
+        def refused(problem: Exception) -> None:
+            self._not_done(work, problem)
+
         change = renewal(work.current, round(work.lease_s * 1_000))
-        entry = Entry.of(change, written=written, refused=partial(self._not_done, work))
+        entry = Entry.of(change, written=written, refused=refused)
         self._engine.settling.write([entry], is_patient=lambda: False)
         return work.current is not before
 

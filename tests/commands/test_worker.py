@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tasks_app.commands import make_lists, reopen
 from tasks_app.core.actors import Actor
 from tasks_app.models import Task as StoredTask
-from taskstore.commands import work
+from taskstore.commands import executor, work
 from taskstore.commands.worker import CommandWorker
-from taskstore.errors import InvalidInput, StoreUnavailable
+from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
 from taskstore.types.command_record import CommandStatus, group_of
 from taskstore.types.tasks import Ending, NewTask
 from taskstore.worker.children import Children, NotPrepared
@@ -109,9 +109,30 @@ def test_the_output_of_a_list_that_somebody_deleted_goes_too(project):
     project.add_list("echo begun; sleep 1000")
     with project.worker():
         assert eventually(project.live)
-        [task] = project.tasks(OPEN)
-        StoredTask.objects.commit(owner=0, deletes=[task.id], operator=Actor("olaf").operator(Ending.DELETED))
+        assert eventually(lambda: is_deleted(project))
     assert project.live() == []
+
+
+def test_a_renewal_that_is_refused_costs_the_worker_only_the_list(project, monkeypatch, tmp_path):
+    monkeypatch.setattr(executor, "CHECK_EVERY_S", 600)
+    project.add_list("echo $$ >>pids; exec sleep 1000")
+    with project.worker(least_lease_s=3, cwd=str(tmp_path)):
+        assert eventually(lambda: pids(tmp_path) and project.live())
+        assert eventually(lambda: is_deleted(project))
+        assert eventually(lambda: not is_alive(pids(tmp_path)[0]))
+        project.add_list("echo next")
+        [command] = project.ended()
+    assert command.run.out.text == "next\n"
+
+
+def is_deleted(project):
+    """Delete the list that runs, between two renewals."""
+    [task] = project.tasks(OPEN)
+    try:
+        StoredTask.objects.commit(owner=0, deletes=[task.id], operator=Actor("olaf").operator(Ending.DELETED))
+    except CommitRefused:
+        return False
+    return True
 
 
 def test_a_longer_output_is_cut_and_everybody_says_so(project, caplog):
@@ -274,7 +295,7 @@ def pids(folder):
 
 
 def test_what_a_command_writes_of_its_progress_is_not_that_of_the_next_one(project):
-    task_id = project.add_list("echo begin; echo '::progress 0.42 page 7 of 20'; sleep 2", "echo next; sleep 30")
+    task_id = project.add_list("echo begin; echo '::progress 0.42 page 7 of 20'; sleep 5", "echo next; sleep 30")
     commands = project.store.commands
     with project.worker():
         assert eventually(lambda: commands.list(NAME, task_id).list.progress)
