@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from lab.testing.debian import OPTIONS
 from lab.testing.debian import chromium as find_chromium
 
-# Loaded machines take long. What is expected not to happen is not waited for.
+# A loaded machine may need more than playwright's five seconds to show a change. Tests don't measure speed.
 expect.set_options(timeout=30_000)
 
 

@@ -77,8 +77,8 @@ else:
     connection.settings_dict["OPTIONS"]["pool"] = {**environment.POOL, "timeout": 60}
 
 # Hundreds of tests wait for threads, servers or a browser, and a busy machine can be too slow for one of them. A test
-# that fails is run once more, and the summary names it. A run with more of these than this, one in a thousand, fails.
-MOST_RETRIED = 8
+# that fails is run once more, and the summary names it. A run with more of these than this fails.
+MOST_RETRIED = 3
 
 # Time limits of single examples say more about the machine than about the code.
 hypothesis.settings.register_profile("usual", deadline=None, print_blob=True)
