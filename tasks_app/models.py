@@ -511,8 +511,14 @@ class Batch(models.Model):
         """Return its plans, without their tasks, whose holders may not add them, each with the reason."""
         here = f"{self.root}/{self.path}"
         plans = list(BatchPlan.objects.filter(level__gte=here, level__lt=f"{here}~").exclude(holder="").defer("adds"))
-        holders = RightsHolder.objects.in_bulk([plan.holder for plan in plans])
-        return [(plan, why) for plan in plans if (why := holders[plan.holder].why_lacking(json.loads(plan.reach)))]
+        known = RightsHolder.objects.in_bulk([plan.holder for plan in plans])
+        found: list[tuple[BatchPlan, str]] = []
+        for plan in plans:
+            # A backup may be restored without the holders of rights.
+            holder = known.get(plan.holder) or RightsHolder.unknown(plan.holder)
+            if why := holder.why_lacking(json.loads(plan.reach)):
+                found.append((plan, why))
+        return found
 
 
 class BatchCount(models.Model):
@@ -577,6 +583,11 @@ class RightsHolder(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @classmethod
+    def unknown(cls, name: str) -> RightsHolder:
+        """Return a holder of whom the store knows nothing."""
+        return cls(name=name, groups="[]", commands=0, lost=f"{name} is not known any more")
 
     @property
     def scope(self) -> GroupScope:

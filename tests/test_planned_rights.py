@@ -263,6 +263,15 @@ def test_an_operator_takes_over_what_a_narrower_token_of_the_name_may_not_add():
     assert (groups(), told(batch).state, told(batch).lost_rights) == (["end"], "closed", False)
 
 
+def test_a_holder_of_whom_nothing_is_known_has_lost_the_rights_until_an_operator_takes_over():
+    batch = a_batch(Api(Scope.WORK), then=[{"group": "end"}])
+    RightsHolder.objects.all().delete()
+    end(batch["task"])
+    assert (told(batch).problem, told(batch).lost_rights) == ("token:Ann is not known any more", True)
+    control.release(batch["id"], actor("boss", Scope.OPERATE))
+    assert (groups(), told(batch).state) == (["end"], "closed")
+
+
 def test_what_the_server_does_not_allow_is_no_loss_of_rights(settings):
     batch = a_batch(Api(Scope.COMMANDS), then=[{"group": COMMANDS}])
     settings.TASKSTORE_COMMANDS = False

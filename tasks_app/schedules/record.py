@@ -69,7 +69,9 @@ class ScheduleRecord(SchedulePlan, frozen=True, kw_only=True):
             return record
         except InvalidInput as wrong:
             raise NotASchedule(f"invalid schedule: {wrong}") from None
-        except UnicodeError:
+        except UnicodeDecodeError:
+            raise NotASchedule("invalid schedule: must be UTF-8 text") from None
+        except UnicodeEncodeError:
             raise NotASchedule(f"invalid schedule: {sentences.VALID_UTF8}") from None
         except (ValueError, RecursionError) as wrong:
             raise NotASchedule(f"invalid schedule: {wrong}") from None

@@ -99,8 +99,11 @@ def test_one_that_was_changed_while_it_was_in_hand_adds_nothing(clock):
             json.dumps({"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "\ud800", "at": 1}}).encode(),
             "surrogate",
         ),
-        (b'{"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "x\xed\xa0\x80", "at": 1}}', "surrogate"),
-        (json.dumps({"cron": "@daily", "task": {"group": "mail"}}).encode("utf-16"), "UTF-8"),
+        (
+            b'{"cron": "@daily", "task": {"group": "g"}, "paused": {"by": "x\xed\xa0\x80", "at": 1}}',
+            "must be UTF-8 text",
+        ),
+        (json.dumps({"cron": "@daily", "task": {"group": "mail"}}).encode("utf-16"), "must be UTF-8 text"),
         (b'{"cron": "@daily", "task": {"group": "mail"}}' + b" " * LONGEST_RECORD, "at most 524288 bytes"),
     ],
 )
