@@ -211,11 +211,13 @@ class Dialect(ABC):
 
         Data is only marked: whoever is told of a task reads its data after the commit.
         """
-        rows = [(payload, *until) for payload, until in sorted(written.kept_payloads.items())]
-        table = "tasks_app_keptpayload"
-        change = f"{{name}} = {self.later_of}({table}.{{name}}, excluded.{{name}})"
-        clause = on_conflict(KEPT_PAYLOAD_COLUMNS, 1, change)
-        statements = [*self.insert(table, KEPT_PAYLOAD_COLUMNS, rows, clause)]
+        statements = list[Statement]()
+        if written.kept_payloads:
+            rows = [(payload, *until) for payload, until in sorted(written.kept_payloads.items())]
+            table = "tasks_app_keptpayload"
+            change = f"{{name}} = {self.later_of}({table}.{{name}}, excluded.{{name}})"
+            clause = on_conflict(KEPT_PAYLOAD_COLUMNS, 1, change)
+            statements += self.insert(table, KEPT_PAYLOAD_COLUMNS, rows, clause)
         if written.freed:
             is_of_chain = self.is_listed.replace("id", "origin", 1)
             origins = self.list_of([row[0] for row in written.freed])
@@ -228,7 +230,7 @@ class Dialect(ABC):
             statements.append(self.keep_keys(written.freed))
         if written.taken:
             statements.append(self.drop_kept([(group, key) for group, key, *_ in written.taken]))
-        return [*statements, *self._limiting(written), *batches.written(written, self)]
+        return [*statements, *self._limiting(written), *(batches.written(written, self) if written.batches else ())]
 
     def _limiting(self, written: Written) -> Iterator[Statement]:
         """What is kept for the limits of groups."""
@@ -483,9 +485,8 @@ class Dialect(ABC):
 
     def add(self, table: str, columns: Sequence[str], rows: Sequence[Row], key: int) -> Sequence[Statement]:
         """Insert the rows; where there is one with the same values in the first `key` columns, add the others to it."""
-        return self.insert(
-            table, columns, rows, on_conflict(columns, key, f"{{name}} = {table}.{{name}} + excluded.{{name}}")
-        )
+        change = f"{{name}} = {table}.{{name}} + excluded.{{name}}"
+        return self.insert(table, columns, rows, on_conflict(columns, key, change)) if rows else ()
 
     @abstractmethod
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import islice, repeat
+from itertools import repeat
 
 from taskstore.errors import TaskStoreError
 from taskstore.types.tasks import Ending, Refusal
@@ -100,8 +100,10 @@ class Seen:
         """
         if self.ids is None:
             return None
-        is_more = any(isinstance(outcome, Effect) and outcome.made for outcome in outcomes)
-        return None if is_more and not self.has_ids_for_all else iter(self.ids)
+        is_enough = self.has_ids_for_all or self.batches is None
+        if not is_enough and any(isinstance(outcome, Effect) and outcome.made for outcome in outcomes):
+            return None
+        return iter(self.ids)
 
 
 @dataclass(slots=True)
@@ -151,10 +153,11 @@ class Written:
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    ids = seen.ids_for(outcomes)
+    drawn = seen.ids_for(outcomes)
     written = Written(
-        has_ids=ids is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
+        has_ids=drawn is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
     )
+    ids = repeat(0) if drawn is None else drawn
     commits = 0
     history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
@@ -227,15 +230,13 @@ def _is_worth_keeping(operation: Operation, outcome: Effect | Refusal | Decision
     return isinstance(outcome, Effect | Refusal) and not isinstance(outcome, OtherKey | Prohibited)
 
 
-def _add_rows(
-    effect: Effect, commit: int, ids: Iterator[int] | None, now_ms: int, written: Written, history: str
-) -> None:
+def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, written: Written, history: str) -> None:
     operator, reason = (effect.operator.name, effect.operator.reason) if effect.operator else ("", "")
     first = len(written.drafts)
-    number = len(effect.drafts)
-    numbers = repeat(0, number) if ids is None else islice(ids, number)
-    # Strict: a task for which no id was drawn is an error, never one with an invented id.
-    written.drafts += [numbered(draft, commit, each) for draft, each in zip(effect.drafts, numbers, strict=True)]
+    if effect.drafts:
+        written.drafts += map(numbered, effect.drafts, repeat(commit), ids)
+        if len(written.drafts) < first + len(effect.drafts):
+            raise RuntimeError("fewer ids were drawn than there are tasks")  # No id is ever invented.
     written.taken += [(held.group, held.key, held.until_ms, first + number) for number, held in effect.taken]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
@@ -247,9 +248,11 @@ def _add_rows(
             written.cancelled.append((task.id, task.owner, now_ms, task.group))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
-        successor = None if place is None else written.drafts[first + place].id if written.has_ids else first + place
-        if written.has_ids and successor is not None and successor <= task.id:
-            raise RuntimeError(f"task {task.id} was locked after the id {successor} of its successor had been drawn")
+        successor = None if place is None else first + place
+        if successor is not None and written.has_ids:
+            successor = written.drafts[successor].id
+            if successor <= task.id:
+                raise RuntimeError(f"task {task.id} was locked after its successor's id {successor} had been drawn")
         # Not `value`, a property that takes as long as all else in this line.
         how = ending._value_
         written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))

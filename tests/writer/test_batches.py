@@ -523,7 +523,7 @@ def test_a_successor_with_a_smaller_id_is_an_error(transactional_db):
     [record] = Task.objects.read([task.id])
     effect = Effect((Removal(record, Ending.CHANGED, 0),), (record._replace(id=0),), ANN)
     seen = Seen(0, {task.id: record}, {}, [1], {}, ids=[task.id - 1])
-    with pytest.raises(RuntimeError, match=f"task {task.id} was locked after the id"):
+    with pytest.raises(RuntimeError, match=f"task {task.id} was locked after its successor"):
         written_by([Commit(owner=ANN)], [effect], seen)
 
 
@@ -531,5 +531,5 @@ def test_a_task_without_an_id_is_an_error(transactional_db):
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
     [record] = Task.objects.read([task.id])
     effect = Effect((), (record._replace(id=0),) * 2, ANN)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(RuntimeError, match="fewer ids"):
         written_by([Commit(owner=ANN)], [effect], Seen(0, {}, {}, [1], {}, ids=[task.id + 1]))
