@@ -388,7 +388,7 @@ class TaskManager(models.Manager["Task"]):
 
     def _change_limits(self, name: str, limit: GroupLimit | None, by_whom: str = "") -> None:
         using = self.writing_alias
-        with transaction.atomic(using=using):
+        with database.atomic(using):
             groups = change_limits(name, limit, by_whom, database.dialect_of(using))
             transaction.on_commit(partial(self._wake, groups), using=using)
             tell_once_committed(groups, using)

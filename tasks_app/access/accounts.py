@@ -12,11 +12,12 @@ from typing import Any
 
 from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS
 
 from taskstore.errors import InvalidInput
 
 from ..core.actors import EVERY_ACTION, PROGRAM, Actor
+from ..database import atomic
 from . import audit, sessions
 from .audit import must_still_be
 from .people import Person, name_of, named, password_was_given, random_password, set_flags
@@ -68,7 +69,7 @@ def add(name: str, rights: Rights, actor: Actor = PROGRAM) -> tuple[Person, str]
     _check_role(rights)
     password = random_password()
     user.set_password(password)  # Outside the transaction, because it takes half a second.
-    with transaction.atomic():
+    with atomic(DEFAULT_DB_ALIAS):
         user.save()
         password_was_given(user)
         _give(user, rights)
@@ -102,7 +103,7 @@ def close(user: Person, actor: Actor = PROGRAM) -> None:
 
 def open_again(user: Person, actor: Actor = PROGRAM) -> None:
     """Reopen an account, with its old password."""
-    with transaction.atomic():
+    with atomic(DEFAULT_DB_ALIAS):
         Person._default_manager.filter(pk=user.pk).update(is_active=True)
         refresh([name_of(user)])
         _write_down("open account", user, actor)
@@ -123,7 +124,7 @@ def reset_password(user: Person, actor: Actor = PROGRAM) -> str:
     return password
 
 
-@transaction.atomic
+@atomic(DEFAULT_DB_ALIAS)
 def sign_out_everywhere(user: Person, actor: Actor = PROGRAM) -> None:
     """End all sessions of the user, on every node within five seconds. People may end their own sessions.
 
@@ -138,7 +139,7 @@ def sign_out_everywhere(user: Person, actor: Actor = PROGRAM) -> None:
 @contextmanager
 def keeps_an_administrator() -> Iterator[None]:
     """Undo the changes of the block and raise InvalidInput when they leave no administrator."""
-    with transaction.atomic():
+    with atomic(DEFAULT_DB_ALIAS):
         # Serializes two administrators who remove each other's rights at the same moment.
         list(Group.objects.select_for_update().filter(name=ADMIN))
         yield

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.operations import GroupScope, why_out_of_reach
+from ..database import atomic
 from ..models import RightsHolder, Token
 from .people import Person, name_of
 from .policy import SCOPES, Action, actions_of_account, holder_of
@@ -64,7 +65,8 @@ def refresh(names: Collection[str] | None = None) -> None:
     for name, now in rights_of(before).items():
         if before[name] != now:
             groups, may_command, lost = now
-            RightsHolder.objects.filter(name=name).update(groups=groups, commands=may_command, lost=lost)
+            with atomic():
+                RightsHolder.objects.filter(name=name).update(groups=groups, commands=may_command, lost=lost)
 
 
 def rights_of(names: Iterable[str]) -> dict[str, Rights]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.db import router, transaction
 
+from ..database import atomic
 from ..models import EndedSession, SessionGeneration
 from .people import Person
 
@@ -34,13 +35,15 @@ def can_be_ended() -> bool:
 
 def end(session_id: str, until_ms: int) -> None:
     """End one session on every server. `until_ms` is the expiry of its cookie."""
-    EndedSession.objects.get_or_create(id=session_id, defaults={"until_ms": until_ms})
+    with atomic():
+        EndedSession.objects.get_or_create(id=session_id, defaults={"until_ms": until_ms})
     look_again()
 
 
 def end_all_of(user: Person) -> None:
     """End all sessions of the user on every server."""
-    SessionGeneration.objects.update_or_create(user=user, defaults={"number": _new_generation()})
+    with atomic():
+        SessionGeneration.objects.update_or_create(user=user, defaults={"number": _new_generation()})
     look_again()
 
 

@@ -86,7 +86,8 @@ def create_for_node(node: str, scope: str) -> tuple[Token, str]:
 def renew(token: Token) -> bool:
     """Prolong the token of a node. Returns False when it was revoked or deleted."""
     alive = Token.objects.filter(pk=token.pk, revoked_at=None)
-    return bool(alive.update(expires_at=timezone.now() + NODE_TOKEN_LIFE))
+    with atomic():
+        return bool(alive.update(expires_at=timezone.now() + NODE_TOKEN_LIFE))
 
 
 def of_nodes() -> QuerySet[Token]:
@@ -101,7 +102,9 @@ def valid(secret: str) -> Token | None:
     if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
         # Does not wait for a synchronous standby, which may be away, as requests wait for this.
         with database.bookkeeping():
-            Token.objects.filter(pk=token.pk).update(last_used_at=now)
+            # Nor for whoever has locked it.
+            unlocked = Token.objects.filter(pk=token.pk).select_for_update(skip_locked=True)
+            Token.objects.filter(pk__in=unlocked.values("pk")).update(last_used_at=now)
     return token
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from taskstore.errors import InvalidInput
 from taskstore.types.scalars import whole
 
 from ..access.policy import Action, may
+from ..database import atomic
 from ..reading.pages import Cursor, beyond
 
 PAGE = 100
@@ -72,7 +74,28 @@ class KeyedList(ChangeList):
         return str(self.get_query_string({PAGE_VAR: self.next_page}))
 
 
-class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class StoreAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """An admin of what everybody in the console may see. Its changes wait for locks no longer than others."""
+
+    # The audit log replaces Django's own log.
+    log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return may(request.user, Action.SEE)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return may(request.user, Action.SEE)
+
+    def changeform_view(self, request: HttpRequest, *more: Any, **named: Any) -> Any:
+        with atomic() if request.method == "POST" else nullcontext():
+            return super().changeform_view(request, *more, **named)
+
+    def delete_view(self, request: HttpRequest, *more: Any, **named: Any) -> Any:
+        with atomic() if request.method == "POST" else nullcontext():
+            return super().delete_view(request, *more, **named)
+
+
+class KeyedAdmin(StoreAdmin):
     """An admin with a list in pages by key, the newest first."""
 
     ordering = ("-id",)
@@ -92,12 +115,6 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         # PostgreSQL refuses the NUL character in queries, too.
         return lookup in self.allowed_lookups and "\0" not in value
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.SEE)
-
-    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return may(request.user, Action.SEE)
-
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -115,9 +132,6 @@ class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             self.message_user(request, "Nothing was done: select rows on the page.", messages.ERROR)
             return None
         return super().response_action(request, queryset, *more, **named)
-
-    # The audit log replaces Django's own log.
-    log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
 
 
 def moment(field: str, title: str) -> Callable[[Any, Any], str]:

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from ..access.policy import Action, may
-from .keyset import nothing_more
+from .keyset import StoreAdmin
 
 
-class OperatedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    # The audit log replaces Django's own log.
-    log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return may(request.user, Action.SEE)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may(request.user, Action.SEE)
-
+class OperatedAdmin(StoreAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.OPERATE)
 

@@ -329,17 +329,20 @@ class Hold:
         now_ms = Task.objects.now_ms()
         is_free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
         free = self._operations.filter(is_free, state=BulkOperation.State.RUNNING)
-        return bool(free.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
+        with atomic():
+            return bool(free.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))
 
     def release(self) -> None:
-        self._operations.filter(held_by=self._name).update(held_by="", held_until_ms=0)
+        with atomic():
+            self._operations.filter(held_by=self._name).update(held_by="", held_until_ms=0)
 
 
 def _recount(operation_id: int) -> None:
     """Count the items again: another process may have died between a chunk and its numbers."""
     counted = BulkItem.objects.filter(operation=operation_id).values_list("outcome").annotate(Count("pk"))
     numbers = dict.fromkeys(OUTCOMES, 0) | dict(counted.order_by())
-    BulkOperation.objects.filter(pk=operation_id).update(**numbers)
+    with atomic():
+        BulkOperation.objects.filter(pk=operation_id).update(**numbers)
 
 
 def _do_chunk(operation: BulkOperation, pace: Pace) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from django.db import IntegrityError
 
-from taskstore.errors import CommitRefused, Forbidden, KeyReused, refuse
+from taskstore.errors import CommitRefused, Forbidden, KeyReused, StoreBusy, refuse
 from taskstore.types.bulk import PURGE, UNDO, BulkAction
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Problem
@@ -137,8 +138,11 @@ def to_type(words: BulkAction, seen: Preview) -> str:
 def cancel(operation: BulkOperation, actor: Actor) -> BulkOperation:
     """Cancel the operation before its next chunk. Does nothing when it has ended."""
     waiting = BulkOperation.objects.filter(pk=operation.pk, state=BulkOperation.State.RUNNING, cancelled_by="")
-    if waiting.update(cancelled_by=actor.name):
-        audit.record(actor, "cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
+    with atomic():
+        is_cancelled = bool(waiting.update(cancelled_by=actor.name))
+        if is_cancelled:
+            audit.record(actor, "cancel", selection=f"operation {operation.pk}", group=operation.group, done=1)
+    if is_cancelled:
         run(operation.pk, seconds=0)
     return BulkOperation.objects.get(pk=operation.pk)
 
@@ -208,6 +212,7 @@ def _save(operation: BulkOperation) -> None:
 
 
 def _run_at_once(operation: BulkOperation) -> BulkOperation:
-    run(operation.pk, seconds=AT_ONCE_S)
+    with suppress(StoreBusy):  # It has begun: a server goes on with it.
+        run(operation.pk, seconds=AT_ONCE_S)
     operation.refresh_from_db()
     return operation

@@ -14,7 +14,7 @@ from django.contrib import messages
 from django.contrib.auth import logout as auth_logout
 from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
-from django.db import transaction
+from django.db import DEFAULT_DB_ALIAS
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render, resolve_url
 from django.utils.decorators import method_decorator
@@ -29,6 +29,7 @@ from ..access.people import Person, must_choose_password, name_of, named, nobody
 from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
 from ..core.actors import Actor
+from ..database import atomic
 from .pages import in_english, problem, sign_in_page, to_sign_in, user_of
 
 THEMES = ("system", "light", "dark")
@@ -54,7 +55,7 @@ class Login(views.LoginView):
         response["Retry-After"] = wait_s
         return response
 
-    @transaction.atomic
+    @atomic(DEFAULT_DB_ALIAS)
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
         _write_down(self.request, name_of(form.get_user()), "sign in", logging.INFO)
@@ -85,7 +86,7 @@ class Logout(views.LogoutView):
     def get_default_redirect_url(self) -> str:
         return resolve_url(settings.LOGOUT_REDIRECT_URL) if settings.LOGOUT_REDIRECT_URL else sign_in_page()
 
-    @method_decorator(transaction.atomic)
+    @method_decorator(atomic(DEFAULT_DB_ALIAS))
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if isinstance(request.user, Person):
             _write_down(request, name_of(request.user), "sign out", logging.INFO)
@@ -153,7 +154,7 @@ def password(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         status = 422 if form.is_bound else 200
         return render(request, "tasks_app/password.html", {"form": form, "is_first": is_first}, status=status)
-    with transaction.atomic():
+    with atomic(DEFAULT_DB_ALIAS):
         form.save()
         password_was_chosen(user)
         sessions.look_again()

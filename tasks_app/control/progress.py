@@ -12,7 +12,7 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from django.db import Error, connections, transaction
+from django.db import Error, connections
 from django.db.transaction import get_connection
 
 from taskstore.errors import NotHeld, refuse
@@ -21,7 +21,7 @@ from taskstore.types.sentences import text
 
 from ..core.operations import EVERY_GROUP, GroupScope, TaskRecord
 from ..core.validation import refuse_forbidden_group, refuse_owner, task_ids
-from ..database import Statement, dialect_of
+from ..database import Statement, atomic, dialect_of
 from ..models import EndedTask, ProgressReport, Task
 from ..writer.background import BackgroundLoop
 
@@ -109,7 +109,7 @@ def write(reports: Sequence[Report], using: str) -> None:
     """Write reports in place of older ones: two server processes may hold reports of the same task."""
     dialect = dialect_of(using)
     ordered = sorted(reports)  # Two processes that write the same rows must lock them in the same order.
-    with dialect.turn(), transaction.atomic(using=using):
+    with atomic(using):
         for start in range(0, len(ordered), AT_ONCE):
             rows = ordered[start : start + AT_ONCE]
             places = ", ".join(["(%s, %s, %s, %s, %s)"] * len(rows))

@@ -301,10 +301,10 @@ class Dialect(ABC):
         """Lock and read those of the tasks that nobody else has locked. Ids that were drawn before are not used."""
 
     @abstractmethod
-    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
-        """Announce other limits, once no other transaction uses the former ones any more.
+    def change_limits(self, wait_ms: int) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        """Return the statements before a change of limits, once no other transaction uses them, and those after it.
 
-        Transactions that begin meanwhile wait, too. It fails if `wait_ms` is not enough.
+        Transactions that begin meanwhile wait, too. Whatever waits longer than `wait_ms` for a lock fails.
         """
 
     @abstractmethod
@@ -342,6 +342,10 @@ class Dialect(ABC):
     def confirmation(self) -> AbstractContextManager[Any]:
         """Context for a transaction of our own. Raises CommitUnknown when its COMMIT may not last."""
         return nullcontext()
+
+    def patience(self) -> Iterable[Statement]:
+        """Statements after which a transaction of our own waits for locks of others no longer than it may."""
+        return ()
 
     @abstractmethod
     def preparation(self, operations: Sequence[Operation]) -> Iterable[Statement]:

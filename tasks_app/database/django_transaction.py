@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +29,8 @@ from .transaction import transact
 from .transaction_values import Undecided
 
 PORTION_BYTES = 2 * 2**20
+LEAST_PATIENCE_S = 0.5
+LEAST_POOL = 4  # Connections of psycopg's pool where the settings name no number.
 
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
@@ -41,7 +44,11 @@ def run(operation: Operation, using: str = "", since_s: float | None = None) -> 
     be reached, CommitUnknown when it did not confirm the COMMIT.
     """
     dialect = dialect_of(using)
-    dialect.began_s = dialect.began_s if since_s is None else since_s
+    if since_s is not None:
+        dialect.began_s = since_s
+    elif _thread.since_s is not None:
+        # What went before may have taken long without any wait.
+        dialect.began_s = max(_thread.since_s, dialect.began_s - dialect.patience_s + LEAST_PATIENCE_S)
     for pause_s in _growing_pauses():
         try:
             decision = _transaction(operation, dialect)
@@ -69,13 +76,14 @@ def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | T
     is_written = False
     dialect.is_alone = is_ours
     try:
-        # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
-        with (
-            dialect.turn() if is_ours else nullcontext(),
-            dialect.confirmation() if is_ours else nullcontext(),
-            transaction.atomic(using=dialect.using),
-        ):
+        with ExitStack() as stack:
             if is_ours:
+                stack.enter_context(_place_to_wait(dialect))
+                stack.enter_context(dialect.turn())
+                stack.enter_context(dialect.confirmation())
+            # Within the caller's transaction this is a savepoint, so that trying again lets go of the locks.
+            stack.enter_context(transaction.atomic(using=dialect.using))
+            if is_ours or _thread.since_s is not None:
                 dialect.send(dialect.preparation([operation]))
             done = dialect.drive(transact([operation], dialect))
             [decision] = done.decisions
@@ -203,10 +211,69 @@ def store_alias() -> str:
 
 
 @contextmanager
-def atomic() -> Iterator[None]:
-    """Context or decorator: a transaction of the store's database, or a part of the caller's."""
-    with transaction.atomic(using=store_alias()):
+def atomic(using: str = "") -> Iterator[None]:
+    """Context or decorator: a transaction of the store's database, or a part of the caller's.
+
+    In one of its own nothing waits for the locks of others longer than an operation does. Raises StoreBusy.
+    """
+    using = using or store_alias()
+    if connections[using].in_atomic_block or connections[using].vendor not in DIALECTS:  # People may be elsewhere.
+        with transaction.atomic(using=using):
+            yield
+        return
+    dialect = dialect_of(using)
+    try:
+        with _place_to_wait(dialect), dialect.turn(), transaction.atomic(using=using):
+            dialect.send(dialect.patience())
+            _thread.since_s = dialect.began_s
+            try:
+                yield
+            finally:
+                _thread.since_s = None
+    except (Again, Error) as error:
+        if not (isinstance(error, Again) or dialect.is_contention(error)):
+            raise
+        raise StoreBusy(Undecided.LOCKED.value) from error
+
+
+class Thread(threading.local):
+    since_s: float | None = None  # When the transaction of `atomic` began in which it is.
+    has_place = False
+
+
+_thread = Thread()
+_places: dict[str, threading.Semaphore] = {}  # By database.
+
+
+@contextmanager
+def _place_to_wait(dialect: Dialect) -> Iterator[None]:
+    """Take one of the places of those who may wait for locks of others with a connection of the pool.
+
+    They are fewer than the connections, so that the others are left to those who read. Raises StoreBusy.
+    """
+    places = _places_in(dialect.using)
+    if places is None or _thread.has_place:
         yield
+        return
+    if not places.acquire(blocking=False):
+        connections[dialect.using].close()  # For others, while this waits.
+        if not places.acquire(timeout=max(0.0, dialect.left_s)):
+            raise StoreBusy(Undecided.LOCKED.value)
+    _thread.has_place = True
+    try:
+        yield
+    finally:
+        _thread.has_place = False
+        places.release()
+
+
+def _places_in(using: str) -> threading.Semaphore | None:
+    """Return the places; None where connections are not limited."""
+    pool = connections[using].settings_dict.get("OPTIONS", {}).get("pool")
+    if not isinstance(pool, Mapping):
+        return None
+    most = pool.get("max_size") or pool.get("min_size") or LEAST_POOL
+    return _places.setdefault(using, threading.Semaphore(max(1, most * 3 // 4)))
 
 
 def dialect_of(using: str = "", *, waits: bool = True) -> Dialect:

@@ -14,8 +14,9 @@ import hashlib
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from django.db import OperationalError, transaction
@@ -26,7 +27,7 @@ from taskstore.types.scalars import is_in_group
 from ..core.limits import Allowance, GroupLimit, Limits, groups_to_lease_in
 from ..core.operations import Operation, Supply
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
-from .rows import Row, Statement, Steps, quoted, record_of
+from .rows import Row, Statement, Steps, T, quoted, record_of
 from .transaction_values import Seen
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 COLUMNS = GroupLimit._fields
 LOOK_EVERY_S = 0.02
 TRIES = 10  # To lock what another process has locked, before claims are put off.
-WAITS_MS = (*[20] * 10, 1_000)  # For those that use the former limits. The last one holds up everybody else for long.
+WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
 MOST_VALUES = 1_000  # Of a label that one query looks at.
 
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
@@ -268,7 +269,10 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
 
     Raises StoreBusy when transactions with the former limits last too long.
     """
-    announce_change(dialect)
+    return announce_change(dialect, partial(_change, name, limit, set_by, dialect))
+
+
+def _change(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
     before = next((each for each in limits_now(dialect) if each.name == name), None)
     dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
     if limit:
@@ -286,18 +290,25 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
     return groups
 
 
-def announce_change(dialect: Dialect) -> None:
-    """Have every later transaction read the limits again. Waits for those that use the former ones."""
+def announce_change(dialect: Dialect, change: Callable[[], T]) -> T:
+    """Make a change after which every later transaction reads the limits again. Returns what it returns.
+
+    Waits for transactions that use the former limits, and for rows that others have locked. Meanwhile everybody else
+    waits for it. So it gives up soon, lets the others go on, and tries again.
+    """
     for wait_ms in WAITS_MS:
         try:
             with transaction.atomic(using=dialect.using):
-                dialect.send(dialect.change_limits(wait_ms))
-            return
+                before, after = dialect.change_limits(wait_ms)
+                dialect.send(before)
+                changed = change()
+                dialect.send(after)
+            return changed
         except OperationalError as error:
             if not (dialect.serves_many and dialect.is_contention(error)):
                 raise
         time.sleep(LOOK_EVERY_S)  # Those that were waiting go on.
-    raise StoreBusy("a long transaction is using the limits: try again later")
+    raise StoreBusy("a long transaction is using the limits, or has locked their rows: try again later")
 
 
 def limits_now(dialect: Dialect) -> list[GroupLimit]:

@@ -302,15 +302,16 @@ class PostgreSQL(Candidates):
         seen.ids = None  # A successor's must be larger than the id that it replaces.
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
 
-    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
-        return [
-            # For the lock alone: the transaction may be a caller's, and go on.
+    def change_limits(self, wait_ms: int) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        before = [
             Statement("SELECT set_config('tasks_app.lock_timeout', current_setting('lock_timeout'), true)"),
             Statement(f"SET LOCAL lock_timeout = {wait_ms}"),
             Statement("LOCK TABLE tasks_app_log_intact IN EXCLUSIVE MODE"),  # The table that LIMITS_VERSION locks.
-            Statement("SELECT set_config('lock_timeout', current_setting('tasks_app.lock_timeout'), true)"),
             Statement("SELECT nextval('tasks_app_limits')"),
         ]
+        # The transaction may be a caller's, and go on.
+        restored = "SELECT set_config('lock_timeout', current_setting('tasks_app.lock_timeout'), true)"
+        return before, [Statement(restored)]
 
     def payload(self, payload: int) -> bytes | None:
         # Differs because libpq's buffers never shrink: they would stay twice as large as the longest data.
@@ -358,11 +359,13 @@ class PostgreSQL(Candidates):
             self.rows("SET LOCAL jit = off")
             yield
 
-    def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
+    def patience(self, more: str = "") -> Iterator[Statement]:
         # The time that went by until there was a connection counts, too.
-        durability = ["SET LOCAL synchronous_commit = off"] if is_opportunistic() else []
         silence = f"SET LOCAL idle_in_transaction_session_timeout = '{SILENCE_S}s'"
-        yield _at_once(self._limit("lock"), silence, *durability)
+        yield _at_once(self._limit("lock"), silence, *([more] if more else []))
+
+    def preparation(self, operations: Sequence[Operation]) -> Iterator[Statement]:
+        yield from self.patience("SET LOCAL synchronous_commit = off" if is_opportunistic() and self.is_alone else "")
         changed = changed_ids(operations)
         if named := changed | depended_ids(operations):
             # A lock timeout is for each lock: of several rows, and of one row behind others who want it, the waits

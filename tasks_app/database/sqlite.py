@@ -81,7 +81,7 @@ class SQLite(Dialect):
     contains = """instr(lower("group"), %s) > 0"""
     is_not_ascii = """"group" GLOB '*[^' || char(1) || '-' || char(127) || ']*'"""
 
-    _turns: ClassVar[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+    _turns: ClassVar[dict[str, Any]] = defaultdict(threading.RLock)
     # The largest id that this process has given out, perhaps in a transaction that was rolled back.
     _given_out: ClassVar[dict[str, int]] = defaultdict(int)
 
@@ -120,8 +120,8 @@ class SQLite(Dialect):
     def lock_tasks(self, ids: Iterable[int], seen: Seen) -> Statement:
         return self.tasks_of(ids)
 
-    def change_limits(self, wait_ms: int) -> Sequence[Statement]:
-        return [Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits'")]
+    def change_limits(self, wait_ms: int) -> tuple[Sequence[Statement], Sequence[Statement]]:
+        return [Statement("UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits'")], ()
 
     def jump_ids(self) -> None:
         self._advance_for_certain(ID_JUMP)

@@ -91,6 +91,7 @@ T = TypeVar("T")
 
 _working = ThreadPoolExecutor(2, "beside-the-loop")
 _writing = ThreadPoolExecutor(1, "writer")
+waiting_for_locks = ThreadPoolExecutor(8, "waiting-for-locks")  # Of others, each for seconds.
 _asking = ThreadPoolExecutor(1, "asking-the-helper")  # The helper does one thing at a time.
 
 

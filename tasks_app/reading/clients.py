@@ -15,6 +15,7 @@ from taskstore.types.groups import LOST_MS, ClientStatus
 from ..access import tokens
 from ..access.rights import alive
 from ..core.operations import EVERY_GROUP, GroupScope
+from ..database import atomic
 from ..models import Client, Task, WorkDone
 from ..writer.totals import leased
 
@@ -72,12 +73,16 @@ def hear(client: Client) -> Seen:
         are_of_a_machine = tokens.of_nodes().filter(pk__in=both).count() == 2
         if not are_of_a_machine:
             raise Forbidden(f"Client {client.pk} sends heartbeats with another token: choose another client id.")
-    Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).delete()
-    if json.loads(client.info).get(STOPPED) is True:
-        Client.objects.filter(pk=client.pk).delete()
-    else:
-        # One statement, so that two heartbeats of a client at the same time do not conflict.
-        Client.objects.bulk_create([client], update_conflicts=True, unique_fields=["id"], update_fields=HEARD)
+    with atomic():
+        forgotten = Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).select_for_update(
+            skip_locked=True
+        )
+        Client.objects.filter(pk__in=forgotten.values("pk")).delete()
+        if json.loads(client.info).get(STOPPED) is True:
+            Client.objects.filter(pk=client.pk).delete()
+        else:
+            # One statement, so that two heartbeats of a client at the same time do not conflict.
+            Client.objects.bulk_create([client], update_conflicts=True, unique_fields=["id"], update_fields=HEARD)
     return Seen(client=client, groups=client.groups, age_ms=0)
 
 

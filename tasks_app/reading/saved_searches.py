@@ -43,7 +43,8 @@ def rename(user: Person, search_id: int, name: str) -> None:
 
 def delete(user: Person, search_id: int) -> None:
     """Delete a search, if it still exists."""
-    SavedSearch.objects.filter(user=user, id=search_id).delete()
+    with atomic():
+        SavedSearch.objects.filter(user=user, id=search_id).delete()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from taskstore.types.tasks import Standing, holds_results
 
 from ..core.operations import GroupScope
 from ..core.tally import COUNTERS, COUNTS, Histogram
-from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, dialect_of
+from ..database import MINUTE_MS, Dialect, Row, Statement, Steps, atomic, dialect_of
 from ..database.group_patterns import allowed_by
 from ..database.rows import quoted
 
@@ -651,7 +651,7 @@ def now_and_then_fold(using: str) -> None:
 def fold_here(using: str = "") -> None:
     """Fold on Django's connection, in a transaction of its own or the caller's."""
     dialect = dialect_of(using)
-    with dialect.turn(), transaction.atomic(using=dialect.using):
+    with atomic(dialect.using):
         dialect.drive(when_elected(fold, dialect))
 
 

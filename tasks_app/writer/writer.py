@@ -27,6 +27,7 @@ from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from ..offload.memory import give_back_soon
+from ..offload.threads import waiting_for_locks
 from .connection import WriterConnection, connection_to, ended
 from .housekeeping import Housekeeper
 from .peers import Neighbours
@@ -326,7 +327,7 @@ class Writer:
         """On a second connection, so that somebody's slow transaction stalls nobody else."""
         # What it waits for a thread counts, too; what a claim waits for a task does not.
         since_s = min(time.monotonic(), asked.arrived_s + asked.wait_s)
-        run_alone = sync_to_async(_run_alone, thread_sensitive=False)
+        run_alone = sync_to_async(_run_alone, thread_sensitive=False, executor=waiting_for_locks)
         try:
             tasks = await run_alone(asked.operation, self._connection.using, since_s)
         except Exception as error:

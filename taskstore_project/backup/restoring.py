@@ -106,8 +106,9 @@ def jump(manifest: Manifest, session: Session) -> None:
     session.send(session.dialect.go_on_after("commits", manifest.commits + ahead))
     newest_batch = session.number("SELECT coalesce(max(id), 0) FROM tasks_app_batch")
     session.send(session.dialect.go_on_after("batches", newest_batch + ahead))
-    for statement in session.dialect.change_limits(wait_ms=1_000):  # So that they are read.
-        session.send(statement)
+    for statements in session.dialect.change_limits(wait_ms=1_000):  # So that they are read.
+        for statement in statements:
+            session.send(statement)
 
 
 def revoke_tokens_of_servers() -> None:

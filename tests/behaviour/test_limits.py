@@ -246,7 +246,7 @@ class TestInPython:
             thread = threading.Thread(target=change)
             thread.start()
             thread.join()
-        assert wrong == ["a long transaction is using the limits: try again later"]
+        assert wrong == ["a long transaction is using the limits, or has locked their rows: try again later"]
         assert len(claim_all(Task.objects)) == 3
         change()
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])

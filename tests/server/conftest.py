@@ -29,6 +29,7 @@ COMMAND = SERVE if IS_POSTGRESQL else "up"
 OF_POSTGRESQL = (
     "connections_cut",
     "failover",
+    "locked_rows",
     "nodes",
     "outage",
     "pgbouncer",
