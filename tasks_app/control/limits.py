@@ -76,12 +76,11 @@ def uses_of(groups: Collection[str]) -> dict[str, LimitAnswer]:
     sql = 'SELECT "group", value, count(*) FROM tasks_app_limitedtask WHERE leased = 1 GROUP BY "group", value'
     for group, value, count in dialect_of(Task.objects.db).rows(sql):
         leased[group][value] = count
-    recent: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    made: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for row in RecentClaim.objects.filter(group__in=list(limited)) if any(each.claims for each in found) else ():
-        if row.at_ms > now_ms - (limited[row.group].per_ms or 0):
-            recent[row.group][row.value].append((row.at_ms, row.claims))
+        made[row.group].append((row.value, row.at_ms, row.claims))
     return {
-        group: _told(limit, Allowance(group, limit, now_ms, leased[group], recent[group]))
+        group: _told(limit, Allowance.of(group, limit, now_ms, leased[group], made[group]))
         for group, limit in limited.items()
     }
 

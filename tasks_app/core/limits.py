@@ -5,10 +5,10 @@ Source: contract.md section 9.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import Change, Ending
@@ -77,6 +77,27 @@ class Allowance:
     leased: Counter[str] = field(default_factory=Counter)  # By value.
     recent: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
+    ahead: Counter[str] = field(default_factory=Counter)  # Those of `recent` that were noted for later than now.
+
+    @classmethod
+    def of(
+        cls, group: str, limit: GroupLimit, now_ms: int, leased: Counter[str], made: Iterable[tuple[str, int, int]]
+    ) -> Self:
+        """Return the use of a limit. `made`: values, times and numbers of claims that may be recent.
+
+        A claim in the future, which was made while the clock was ahead, counts as one of now.
+        """
+        allowance = cls(group, limit, now_ms, leased)
+        latest_ms = limit.slice_of(now_ms)
+        recent: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for value, at_ms, claims in made:
+            if limit.per_ms is None or at_ms <= now_ms - limit.per_ms:
+                continue
+            if at_ms > latest_ms:
+                allowance.ahead[value] += claims
+            recent[value].append((min(at_ms, latest_ms), claims))
+        allowance.recent = recent
+        return allowance
 
     def slots(self, value: str) -> int:
         """Return how many more tasks of the value may be leased."""

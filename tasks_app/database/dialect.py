@@ -74,6 +74,7 @@ class Dialect(ABC):
     time_of: ClassVar[str]  # An expression: what a DateTimeField holds, of one parameter: seconds since the Epoch.
     newest_id: ClassVar[str]  # A query for the largest id that was given out. The trail may not know it any more.
     newest_commit: ClassVar[str]  # And for the largest number of a commit.
+    limits_version: ClassVar[str]  # An expression: how often limits have been changed.
     limits_changed: ClassVar[str]  # A statement: every transaction reads the limits again, if there ever were any.
     hurry: ClassVar[Sequence[str]]  # Statements after which the session waits a second for others, at most.
     is_key_named: ClassVar[str]
@@ -240,6 +241,8 @@ class Dialect(ABC):
         if written.limited and written.has_ids:
             rows = [(written.drafts[place].id, *row) for *row, place in written.limited]
             yield from self.insert("tasks_app_limitedtask", LIMITED_COLUMNS, rows)
+        for row in written.ahead:
+            yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s', row)
         yield from self.add("tasks_app_recentclaim", RECENT_COLUMNS, written.claims, 3)
         for row in written.forgotten:
             yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms <= %s', row)

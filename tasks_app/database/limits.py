@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -74,20 +74,24 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     queried = {group: asked for group, asked in queried_by(operations).items() if asked.tasks}
     # Also those that were left out by mistake: their limits have gone since.
     claimed = {group for group in (*demands, *queried) if seen.limits.of(group) or before.of(group)}
-    groups = sorted(claimed | groups_to_lease_in(operations, seen.named, seen.limits))
-    for group in groups:
+    locked = []
+    for group in sorted(claimed | groups_to_lease_in(operations, seen.named, seen.limits)):
+        seen.candidates.pop(group, None)
+        seen.earliest.pop(group, None)
+        now_ms = yield from _lock(group, dialect)
+        if now_ms is None:
+            seen.undecided.add(group)
+        else:
+            # The time of all that the transaction does, also in the other groups: the last claim of each was before.
+            seen.now_ms = max(seen.now_ms, now_ms)
+            locked.append(group)
+    for group in locked:
         yield from _look_into(group, demands.get(group), queried.get(group), seen, dialect)
 
 
 def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: Seen, dialect: Dialect) -> Steps[None]:
-    seen.candidates.pop(group, None)
-    seen.earliest.pop(group, None)
-    if not (yield from _lock(group, dialect)):
-        seen.undecided.add(group)
-        return
     limit = seen.limits.of(group) or GroupLimit(group)
-    allowance = seen.allowances[group] = yield from allowance_of(group, limit, dialect)
-    seen.now_ms = max(seen.now_ms, allowance.now_ms)
+    allowance = seen.allowances[group] = yield from allowance_of(group, limit, seen.now_ms, dialect)
     if demand is None and asked is None:
         return
     number = (demand.limit if demand else 0) + (asked.tasks if asked else 0)
@@ -108,11 +112,13 @@ def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: S
 
 def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
     """Reduce the supply to the tasks that limits allow, with the times at which a rate allows more."""
-    limits = known(dialect.using)
+    # Those in memory are those of the last transaction: a change of limits may be why somebody looks.
+    [[(version, now_ms)]] = yield [Statement(f"SELECT {dialect.limits_version}, {dialect.clock}")]
+    limits = yield from read_limits(version, dialect)
     available, next_in_ms = dict(supply.available), dict(supply.next_in_ms)
     for group, count in supply.available.items() if limits else ():
         if limit := limits.of(group):
-            allowance = yield from allowance_of(group, limit, dialect)
+            allowance = yield from allowance_of(group, limit, now_ms, dialect)
             _, ids = yield from _chosen(allowance, Demand(count), allowance.now_ms, dialect)
             available[group] = len(ids)
             in_ms = allowance.soonest_ms()
@@ -121,36 +127,31 @@ def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
     return replace(supply, available=available, next_in_ms=next_in_ms)
 
 
-def _lock(group: str, dialect: Dialect) -> Steps[bool]:
+def _lock(group: str, dialect: Dialect) -> Steps[int | None]:
+    """Lock the group until the transaction ends. Returns the time at which it was locked; None if others keep it."""
     digest = hashlib.blake2b(f"limit {group}".encode(), digest_size=8).digest()
     number = int.from_bytes(digest, "big", signed=True)
     for _ in range(TRIES):
-        [[(is_locked,)]] = yield [dialect.lock_each([number], [False])]
+        locking = dialect.lock_each([number], [False])
+        [[(is_locked,)], [(now_ms,)]] = yield [locking, Statement(f"SELECT {dialect.clock}")]
         if is_locked:
-            return True
-    return False
+            return int(now_ms)
+    return None
 
 
-def allowance_of(group: str, limit: GroupLimit, dialect: Dialect) -> Steps[Allowance]:
-    """Return the use of the limit of a group. It is exact only under the lock of the group."""
-    leased, recent, [(now_ms,)] = yield [
+def allowance_of(group: str, limit: GroupLimit, now_ms: int, dialect: Dialect) -> Steps[Allowance]:
+    """Return the use of the limit of a group at a time. It is exact only under the lock of the group."""
+    leased, recent = yield [
         Statement(
             'SELECT value, count(*) FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 1 GROUP BY value',
             [group],
         ),
         Statement(
-            f"""
-            SELECT value, at_ms, claims FROM tasks_app_recentclaim
-            WHERE "group" = %s AND at_ms > (SELECT {dialect.clock}) - %s
-            """,
-            [group, limit.per_ms or 0],
+            'SELECT value, at_ms, claims FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s',
+            [group, now_ms - (limit.per_ms or 0)],
         ),
-        Statement(f"SELECT {dialect.clock}"),
     ]
-    by_value: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for value, at_ms, claims in recent if limit.claims is not None else ():
-        by_value[value].append((at_ms, claims))
-    return Allowance(group, limit, now_ms, Counter(dict(leased)), by_value)
+    return Allowance.of(group, limit, now_ms, Counter(dict(leased)), recent)
 
 
 def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[tuple[bool, list[int]]]:
@@ -273,7 +274,6 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
 
 
 def _change(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
-    before = next((each for each in limits_now(dialect) if each.name == name), None)
     dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
     if limit:
         columns = ", ".join(quoted((*COLUMNS, "set_by", "at")))
@@ -284,9 +284,7 @@ def _change(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) 
     noted = {group for (group,) in dialect.rows(known_groups)}
     groups = [group for group in {*noted, *dialect.group_names()} if is_in_group(name, group)]
     for group in groups:
-        _note_anew(group, limits.of(group), dialect)
-        if not (limit and before and limit.by == before.by):
-            dialect.send([Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s', [group])])
+        _note_anew(group, limits.of(group), dialect)  # Recent claims stay: they were made, whatever limits them now.
     return groups
 
 

@@ -245,6 +245,7 @@ class PostgreSQL(Candidates):
     newest_commit = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_commits"
     label_value = "coalesce(labels ->> %s, '')"
     is_listed = IS_LISTED
+    limits_version = LIMITS_VERSION
     limits_changed = "SELECT nextval('tasks_app_limits') FROM tasks_app_limits WHERE is_called"
     is_key_named = "key = ANY(%s::text[])"
     later_of = "greatest"

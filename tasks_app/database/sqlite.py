@@ -73,6 +73,7 @@ class SQLite(Dialect):
     newest_id = "SELECT value FROM tasks_app_counters WHERE name = 'ids'"
     newest_commit = "SELECT value FROM tasks_app_counters WHERE name = 'commits'"
     label_value = "coalesce((SELECT value FROM json_each(labels) WHERE key = %s), '')"
+    limits_version = "(SELECT value FROM tasks_app_counters WHERE name = 'limits')"
     limits_changed = "UPDATE tasks_app_counters SET value = value + 1 WHERE name = 'limits' AND value > 0"
     is_listed = "id IN (SELECT value FROM json_each(%s))"
     is_key_named = "key IN (SELECT value FROM json_each(%s))"

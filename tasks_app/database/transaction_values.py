@@ -127,13 +127,14 @@ class Written:
     slots: dict[str, int] = field(default_factory=dict)  # By group with a limit: how many leases have ended.
     next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
     claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
+    ahead: list[Row] = field(default_factory=list)  # A group, and from when on its claims are noted for the future.
     forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
     batches: list[Batch] = field(default_factory=list)  # That are new, or have changed.
     work: Work = NOTHING
     now_ms: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.drafts or self.kept or self.batches)
+        return bool(self.removed or self.drafts or self.kept or self.batches or self.ahead)
 
     def keep_payload(self, payload: int, until_ms: int, *, gone: int) -> None:
         before_ms, was_gone = self.kept_payloads.get(payload, (0, 0))
@@ -209,11 +210,14 @@ def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) 
 def _note_claims(allowance: Allowance, written: Written) -> None:
     """Note the claims that count for the rate of a group."""
     limit, now_ms = allowance.limit, allowance.now_ms
-    made = {value: number for value, number in allowance.claimed.items() if number}
+    # What was noted for a time in the future is noted for now, once.
+    made = {value: number for value, number in (allowance.claimed + allowance.ahead).items() if number > 0}
     if in_ms := allowance.soonest_ms():
         written.next_in_ms[allowance.group] = in_ms
     if limit.per_ms is not None and made:
         at_ms = limit.slice_of(now_ms)
+        if allowance.ahead:
+            written.ahead.append((allowance.group, at_ms))
         written.claims += [(allowance.group, value, at_ms, number) for value, number in made.items()]
         written.forgotten.append((allowance.group, now_ms - limit.per_ms))
 

@@ -136,6 +136,40 @@ def test_a_rate_counts_claims_that_have_ended_and_those_of_expired_tasks(store, 
     assert claimed(store) == []
 
 
+def test_a_rate_counts_what_was_claimed_under_another_limit(store, clock):
+    add(store, 9)
+    slow, fast = Rate(2, 60_000), Rate(3, 60_000)
+    Task.objects.set_limits("mail", rate=slow)
+    assert len(claim_all(store)) == 2
+    Task.objects.set_limits("m*", running=1)  # It has a shorter name, and limits other groups.
+    Task.objects.set_limits("mail", rate=slow)
+    assert claimed(store) == []
+    Task.objects.remove_limits("m*")
+    assert claimed(store) == []
+    Task.objects.remove_limits("mail")
+    Task.objects.set_limits("mail", rate=slow)
+    assert claimed(store) == []
+    Task.objects.set_limits("mail", rate=fast, by="tenant")
+    assert len(claim_all(store)) == 1  # Tasks without the label share a value.
+    clock.advance(60_200)
+    assert len(claim_all(store)) == 3
+
+
+@pytest.mark.parametrize("by", ["", "tenant"])
+def test_a_claim_while_the_clock_was_ahead_counts_for_one_window(store, clock, by):
+    add(store, 9)
+    Task.objects.set_limits("mail", rate=Rate(2, 60_000), by=by)
+    clock.advance(24 * 3_600_000)
+    assert len(claim_all(store)) == 2
+    clock.advance(-24 * 3_600_000)
+    assert claimed(store) == []
+    clock.advance(59_000)
+    assert claimed(store) == []
+    clock.advance(1_200)
+    assert len(claim_all(store)) == 2
+    assert claimed(store) == []
+
+
 def test_a_prefix_limits_each_of_its_groups_and_the_longest_name_counts(store):
     for group in ("pay/in", "pay/out", "pay/vip", "mail"):
         add(store, 4, group=group)
@@ -183,6 +217,14 @@ class TestInPython:
         Task.objects.set_limits("b", running=2)
         found = Task.objects.claim(["a", "b", "c"], owner=BOB, limit=10)
         assert Counter(task.group for task in found) == {"a": 1, "b": 2, "c": 3}
+
+    def test_a_claim_of_several_groups_counts_at_one_time_in_each(self):
+        groups = [f"g{number}" for number in range(30)]
+        Task.objects.commit(owner=ANN, adds=[NewTask(group=group) for group in groups])
+        Task.objects.set_limits("g*", rate=Rate(1, 1_000))
+        found = Task.objects.claim(groups, owner=BOB, limit=30)
+        noted = dict(RecentClaim.objects.values_list("group", "at_ms"))
+        assert [task.group for task in found if noted[task.group] < task.leased_since_ms] == []
 
     def test_a_limit_that_was_taken_back_limits_nothing(self):
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3)
@@ -251,6 +293,36 @@ class TestInPython:
         change()
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
         assert claimed(Task.objects) == []
+
+    @only_postgresql
+    def test_a_change_that_waits_for_a_row_stops_nobody_else(self):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
+        Task.objects.set_limits("mail", running=1, by="tenant")
+        holds, ends, wrong = threading.Event(), threading.Event(), []
+
+        def hold():
+            with transaction.atomic():
+                list(LimitedTask.objects.select_for_update())
+                holds.set()
+                ends.wait(20)
+            connections.close_all()
+
+        def change():
+            try:
+                Task.objects.set_limits("mail", running=2)
+            except StoreBusy as busy:
+                wrong.append(str(busy))
+            finally:
+                connections.close_all()
+
+        threads = [threading.Thread(target=hold), threading.Thread(target=change)]
+        threads[0].start()
+        holds.wait(20)
+        threads[1].start()
+        threads[1].join(10)
+        assert wrong == ["a long transaction is using the limits, or has locked their rows: try again later"]
+        ends.set()
+        threads[0].join()
 
     @only_postgresql
     def test_a_callers_transaction_keeps_its_own_patience(self):
