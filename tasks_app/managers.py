@@ -40,7 +40,6 @@ from .core.operations import (
     BatchStep,
     Claim,
     Commit,
-    Duplicate,
     GroupScope,
     Operation,
     Operator,
@@ -53,7 +52,7 @@ from .database.group_patterns import BEARS_SOME, bounds_of
 from .database.limits import change_limits, limits_now
 from .writer import totals
 from .writer.peers import tell_once_committed
-from .writer.writer import running
+from .writer.writer import note_once_committed, running
 
 if TYPE_CHECKING:
     from .models import Batch, Task
@@ -390,13 +389,17 @@ class TaskManager(models.Manager["Task"]):
         using = self.writing_alias
         with database.atomic(using):
             groups = change_limits(name, limit, by_whom, database.dialect_of(using))
-            transaction.on_commit(partial(self._wake, groups), using=using)
-            tell_once_committed(groups, using)
+            self.wake(groups)
 
-    def _wake(self, groups: Iterable[str]) -> None:
-        if writer := running(self.writing_alias):
-            for group in groups:
-                writer.look_into(group)
+    def wake(self, groups: Iterable[str]) -> None:
+        """Once the transaction commits, let claims that wait for these groups look whether there is something."""
+        using = self.writing_alias
+        writer = running(using)
+        if writer is None:
+            tell_once_committed(groups, using)
+            return
+        for group in groups:
+            transaction.on_commit(partial(writer.look_into, group), using=using)
 
     def claim(
         self,
@@ -439,18 +442,11 @@ class TaskManager(models.Manager["Task"]):
         try:
             if writer is not None and not connections[using].in_atomic_block:
                 return writer.submit_from_thread(operation)
-            records = database.run(operation, using)
+            records = database.run(operation, using, told=partial(note_once_committed, using))
         except TaskStoreError as error:
             meters.note_refusal(error)
             raise
         totals.now_and_then_fold(using)
-        added = [record for record in records if not isinstance(record, Duplicate)]
-        # Claims may wait for these tasks, and no writer sees what others commit.
-        if writer is not None:
-            for group in {record.group for record in added}:
-                transaction.on_commit(partial(writer.look_into, group), using=using)
-        elif supplied := {record.group for record in added if not record.leased}:
-            tell_once_committed(supplied, using)
         return records
 
     def _check(self, operation: Operation, *, is_checked: bool) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from django.db import transaction
-
 from taskstore.errors import CommitRefused, InvalidInput, refuse
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import Change, Ending, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
-from ..database import atomic, store_alias
+from ..database import atomic
 from ..models import PausedGroup, Task
-from ..writer.writer import running
 
 NOT_HELD = "must be a task that a worker holds: no worker holds this one any more"
 
@@ -41,7 +38,7 @@ def resume(group: str, actor: Actor = PROGRAM) -> None:
         deleted, _ = PausedGroup.objects.filter(group=group).delete()
         if deleted:
             _record("resume", group, actor)
-            transaction.on_commit(lambda: _wake(group), using=store_alias())
+            Task.objects.wake([group])
 
 
 def pause_of(group: str) -> PausedGroup | None:
@@ -61,11 +58,6 @@ def _check(group: str, actor: Actor) -> None:
 
 def _record(action: str, group: str, actor: Actor) -> None:
     audit.record(actor, action, group=group, selection="the group", done=1)
-
-
-def _wake(group: str) -> None:
-    if writer := running(Task.objects.writing_alias):
-        writer.look_into(group)
 
 
 def give_back(task_id: int, actor: Actor = PROGRAM) -> Task:

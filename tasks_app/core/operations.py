@@ -412,6 +412,9 @@ class PutOff(Enum):
     ROOM = "too many large answers are under way"
 
 
+SOON_MS = 1_000  # Waiting claims look for later tasks themselves, once a second.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """What there is to take."""
@@ -420,6 +423,11 @@ class Supply:
     next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
     gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.
     late: frozenset[int] = frozenset()  # Clients with waiting claims whose heartbeats have stopped coming.
+
+    @property
+    def soon(self) -> set[str]:
+        """Return the groups with something now or soon. For the rest, waiting claims look themselves."""
+        return {*self.available, *[group for group, in_ms in self.next_in_ms.items() if in_ms < SOON_MS]}
 
 
 # ---- What an add may do

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -19,7 +19,7 @@ from django.db import Error, connections, router, transaction
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable, TaskStoreError
 
 from ..core.meters import meters
-from ..core.operations import Apart, Operation, TaskRecord
+from ..core.operations import Apart, Operation, Supply, TaskRecord
 from .dialect import UNCONFIRMED, Again, Dialect
 from .outage import is_away, reason_of, takes_no_changes
 from .postgresql import PostgreSQL
@@ -35,10 +35,16 @@ LEAST_POOL = 4  # Connections of psycopg's pool where the settings name no numbe
 DIALECTS: Mapping[str, type[Dialect]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
 
 
-def run(operation: Operation, using: str = "", since_s: float | None = None) -> list[TaskRecord]:
+def run(
+    operation: Operation,
+    using: str = "",
+    since_s: float | None = None,
+    told: Callable[[Supply], None] = lambda supply: None,
+) -> list[TaskRecord]:
     """Do the operation in a transaction, which joins the caller's if there is one. Returns its new tasks.
 
-    `since_s`: from when on the patience counts, by the clock that never goes back (None: now).
+    `since_s`: from when on the patience counts, by the clock that never goes back (None: now). `told` hears within the
+    transaction what waiting claims may take once it is committed.
 
     Raises what it is refused for, StoreBusy when rows stay locked, StoreUnavailable when the database can't
     be reached, CommitUnknown when it did not confirm the COMMIT.
@@ -51,7 +57,7 @@ def run(operation: Operation, using: str = "", since_s: float | None = None) -> 
         dialect.began_s = max(_thread.since_s, dialect.began_s - dialect.patience_s + LEAST_PATIENCE_S)
     for pause_s in _growing_pauses():
         try:
-            decision = _transaction(operation, dialect)
+            decision = _transaction(operation, dialect, told)
         except (Again, Error) as error:
             if takes_no_changes(error):
                 leave(dialect.using)
@@ -70,7 +76,9 @@ def run(operation: Operation, using: str = "", since_s: float | None = None) -> 
     raise AssertionError("the pauses never end")
 
 
-def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | TaskStoreError:
+def _transaction(
+    operation: Operation, dialect: Dialect, told: Callable[[Supply], None]
+) -> list[TaskRecord] | TaskStoreError:
     """Returns why it was refused, instead of raising that: the answer may be kept, which has to be committed."""
     is_ours = not connections[dialect.using].in_atomic_block
     is_written = False
@@ -90,6 +98,7 @@ def _transaction(operation: Operation, dialect: Dialect) -> list[TaskRecord] | T
             if isinstance(decision, Undecided):
                 raise Again(decision.value)
             transaction.on_commit(partial(meters.note_work, done.work), using=dialect.using)
+            told(done.supply)
             is_written = True
         return decision
     except Error as error:

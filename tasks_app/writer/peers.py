@@ -32,7 +32,6 @@ INSTANCE: Final = secrets.token_hex(8)
 CHANNEL = "tasks_app_supply"
 LISTENER = "Task Store listener"  # The application name of the connections, by which processes find each other.
 
-SOON_MS = 1_000  # Waiting claims look for later tasks themselves, once a second.
 SHARED_EVERY_S = 2.0  # How often it checks which processes write, even without news.
 OTHERS_KNOWN_S = 1.0  # How long the answer whether other processes exist is reused.
 MOST_PAYLOAD_BYTES = 7_900  # PostgreSQL allows 8 000.
@@ -71,8 +70,7 @@ class Neighbours:
 
     def tell(self, supply: Supply) -> None:
         """Notify the others soon, together with other news until then."""
-        self.tell_of(supply.available)
-        self.tell_of(group for group, in_ms in supply.next_in_ms.items() if in_ms < SOON_MS)
+        self.tell_of(supply.soon)
 
     def tell_of(self, groups: Iterable[str]) -> None:
         self._news.update(groups)

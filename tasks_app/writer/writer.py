@@ -16,21 +16,21 @@ from functools import partial
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import connections, transaction
 
 from taskstore.errors import StoreBusy, StoreUnavailable, TaskStoreError
 from taskstore.types.tasks import Change
 
 from .. import database
 from ..core.meters import meters
-from ..core.operations import Claim, Commit, Operation, Query, TaskRecord
+from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.outage import WRITER, outage
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
 from .connection import WriterConnection, connection_to, ended
 from .housekeeping import Housekeeper
-from .peers import Neighbours
+from .peers import Neighbours, tell_once_committed
 from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
@@ -177,6 +177,15 @@ class Writer:
         if self._neighbours:
             self._loop.call_soon_threadsafe(self._neighbours.tell_of, [group])
 
+    def note(self, supply: Supply) -> None:
+        """Tell claims that wait, in every process, what a commit of another connection has added. From any thread."""
+        self._loop.call_soon_threadsafe(self._note, supply)
+
+    def _note(self, supply: Supply) -> None:
+        self._waiting.note(supply)
+        if self._neighbours:
+            self._neighbours.tell(supply)
+
     def end_waiting(self) -> None:
         """Claims that wait find nothing, and no other will wait. Companions come to their end."""
         self._watch_task.cancel()
@@ -234,9 +243,7 @@ class Writer:
             outage.worked(WRITER)
             meters.note_batch(len(batch), time.monotonic() - begun_s)
             meters.note_work(done.work)
-            self._waiting.note(done.supply)
-            if self._neighbours:
-                self._neighbours.tell(done.supply)
+            self._note(done.supply)
             for asked, decision in zip(batch, done.decisions, strict=True):
                 self._settle(asked, decision)
         if is_large:
@@ -376,8 +383,16 @@ def are_large(operations: Sequence[Operation]) -> bool:
     return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
 
 
+def note_once_committed(using: str, supply: Supply) -> None:
+    """Tell claims that wait, in every process, what the open transaction adds, once it is committed."""
+    if writer := running(using):
+        transaction.on_commit(partial(writer.note, supply), using=using)
+    elif groups := supply.soon:
+        tell_once_committed(groups, using)
+
+
 def _run_alone(operation: Operation, using: str, since_s: float) -> list[TaskRecord]:
     try:
-        return database.run(operation, using, since_s)
+        return database.run(operation, using, since_s, partial(note_once_committed, using))
     finally:
         connections[using].close()  # The thread may never be used again.

@@ -1,6 +1,7 @@
 """Claims that wait until there is something."""
 
 import asyncio
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -9,9 +10,14 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
-from tasks_app import database
+from tasks_app import database, managers
+from tasks_app.control import pauses
+from tasks_app.control.cancelling import cancel
 from tasks_app.core.operations import Claim, Commit, Query, Supply
+from tasks_app.database import dialect_of
 from tasks_app.models import Client, Task
+from tasks_app.writer import peers, waiting_claims
+from tasks_app.writer import writer as writer_module
 from tasks_app.writer.connection import ended
 from taskstore.errors import CommitRefused
 from taskstore.types.groups import LATE_MS
@@ -294,3 +300,54 @@ def test_a_limit_that_is_removed_lets_those_who_wait_go_on(play):
         assert len(await asyncio.wait_for(waits, timeout=5)) == 1
 
     play(scenario)
+
+
+FREED = {
+    "the limit is raised": lambda held: Task.objects.set_limits("mail", running=2),
+    "the limit is removed": lambda held: Task.objects.remove_limits("mail"),
+    "the limit is by another label": lambda held: Task.objects.set_limits("mail", running=1, by="tenant"),
+    "a slot is free": lambda held: cancel([held.id]),
+    "it holds the group no longer": lambda held: pauses.resume("mail"),
+}
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "in another process"])
+@pytest.mark.parametrize("what", FREED)
+def test_it_wakes_when(play, monkeypatch, what, is_elsewhere):
+    """Without the look that waiting claims take anyway from time to time."""
+    if is_elsewhere and connection.vendor == "sqlite":
+        pytest.skip("one process serves")
+    monkeypatch.setattr(waiting_claims, "LOOK_EVERY_S", LONG_MS)
+
+    def change(held):
+        with monkeypatch.context() as patched:
+            if is_elsewhere:
+                patched.setattr(peers, "_payload", lambda groups: json.dumps({"from": "", "groups": list(groups)}))
+                patched.setattr(managers, "running", lambda using: None)
+                patched.setattr(writer_module, "running", lambda using: None)
+            FREED[what](held)
+
+    async def scenario(writer):
+        await writer.submit(adding(labels={"tenant": "acme"}))
+        await sync_to_async(Task.objects.set_limits)("mail", running=1)
+        [held] = await writer.submit(claiming())
+        await writer.submit(adding(labels={"tenant": "duck"}))
+        if "holds" in what:
+            await sync_to_async(Task.objects.remove_limits)("mail")
+            await sync_to_async(pauses.pause)("mail")
+        waits = await parked(writer, claiming())
+        await listening(writer)
+        await sync_to_async(change)(held)
+        assert len(await asyncio.wait_for(waits, timeout=10)) == 1
+
+    play(scenario)
+
+
+async def listening(writer):
+    """Return when the writer hears what other processes tell."""
+    if writer._neighbours:
+        # What it asks once it listens.
+        sql = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
+        sql += " AND query LIKE '%%pg_stat_activity%%'"
+        while not await sync_to_async(dialect_of().rows)(sql, [peers.LISTENER]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
