@@ -423,6 +423,8 @@ class Supply:
     next_in_ms: Mapping[str, int] = field(default_factory=dict)  # By group: until the next lease or schedule ends.
     gone: frozenset[int] = frozenset()  # Ids that waiting claims depend on and that are not there any more.
     late: frozenset[int] = frozenset()  # Clients with waiting claims whose heartbeats have stopped coming.
+    # Batches whose members ended beside others that were not seen: somebody has to look whether these were all.
+    shared_batches: frozenset[int] = frozenset()
 
     @property
     def soon(self) -> set[str]:

@@ -20,7 +20,7 @@ from django.conf import settings
 
 from taskstore.types.batches import ON_FAILURE, THEN, Plan, adds_in
 from taskstore.types.scalars import Limits
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import NOBODY, NewTask
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.batches import OWED, Batch, Batches, Level, Part, Phase, possible_ends
@@ -249,6 +249,27 @@ def _read_sizes(batches: Sequence[Batch], dialect: Dialect) -> Steps[None]:
 def _levels_from(level: str) -> list[str]:
     """Return the bounds of this level and those below it. Their paths have no other letters than t and f."""
     return [level, f"{level}~"]
+
+
+# A condition on the table of batches, here called `waiting`: nothing keeps it open any more.
+WAITS_FOR_NOTHING = f"""
+    closed_at_ms = 0 AND (
+        has_failed = {OWED} OR hold = 0 AND children = 0 AND NOT EXISTS (
+            SELECT 1 FROM tasks_app_batchcount WHERE batch = waiting.id GROUP BY batch
+            HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
+        )
+    )
+"""
+
+
+def looks_at(ids: Iterable[int], dialect: Dialect) -> Steps[list[Commit]]:
+    """Return the commits that close those of the batches that nothing keeps open any more.
+
+    Of transactions that share the lock of a batch, and end its members at the same time, none may have seen the last.
+    """
+    sql = f"SELECT id FROM tasks_app_batch AS waiting WHERE {dialect.is_listed} AND {WAITS_FOR_NOTHING}"
+    [rows] = yield [Statement(sql, [dialect.list_of(ids)])]
+    return [Commit(owner=NOBODY, batch=BatchStep(batch, Step.LOOK)) for (batch,) in rows]
 
 
 def _may_share(batch: int, demand: Demand, guess: tuple[int, bool] | None) -> bool:

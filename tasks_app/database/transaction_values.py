@@ -149,7 +149,8 @@ class Written:
                 available[draft.group] += 1
             elif draft.group not in next_in_ms or in_ms < next_in_ms[draft.group]:
                 next_in_ms[draft.group] = in_ms
-        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.removed))
+        shared = frozenset([batch.id for batch in self.batches if not batch.is_exact])
+        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.removed), shared_batches=shared)
 
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:

@@ -17,10 +17,9 @@ from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending
 
 from ..conf import retention
-from ..core.batches import OWED
 from ..core.operations import BatchStep, Commit, Operator, Step
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
-from ..database.batches import READ_AT_ONCE
+from ..database.batches import READ_AT_ONCE, WAITS_FOR_NOTHING
 from ..database.group_patterns import bounds_of
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
@@ -212,8 +211,8 @@ BATCH_TABLES = (("batchgroup", "batch"), ("batchcount", "batch"), ("batch", "id"
 def close_batches(dialect: Dialect) -> Steps[bool]:
     """Close batches that have nothing to wait for any more.
 
-    Their last commits do that, unless more than a hundred transactions ended members at the same moment, what is to be
-    added was too much for one transaction, or something was against it.
+    Their last commits do that, unless what is to be added was too much for one transaction, something was against it,
+    or the process died that had shared the lock of a batch.
     """
     [rows] = yield [
         Statement(
@@ -223,12 +222,7 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
                 WHERE level = CAST(waiting.root AS text) || '/' || waiting.path || '{THEN}'
             )
             FROM tasks_app_batch AS waiting
-            WHERE closed_at_ms = 0 AND (
-                has_failed = {OWED} OR hold = 0 AND children = 0 AND NOT EXISTS (
-                    SELECT 1 FROM tasks_app_batchcount WHERE batch = waiting.id GROUP BY batch
-                    HAVING sum(open) > 0 OR (failed_ends = 0 AND sum(failed) > 0)
-                )
-            )
+            WHERE {WAITS_FOR_NOTHING}
             ORDER BY random() LIMIT {STEP_OF_BATCHES}
             """
         )

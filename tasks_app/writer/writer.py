@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from .. import database
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecord
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
+from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
@@ -35,6 +36,7 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+CLOSES_EVERY_S = 0.05  # Batches of which several transactions ended members at the same time.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
 # Tasks of one operation, of a batch, and bytes of their data: what is more is done beside the event loop.
@@ -89,6 +91,7 @@ class Writer:
         self._set_aside: set[asyncio.Task[None]] = set()
         self._waiting = WaitingClaims(self._enqueue)
         self._neighbours: Neighbours | None = None
+        self._shared_batches: set[int] = set()
         self._companions: list[Companion] = []
         self.begun = 0  # Operations that it has begun to do since its start.
         self._is_stopping = False
@@ -185,6 +188,18 @@ class Writer:
         self._waiting.note(supply)
         if self._neighbours:
             self._neighbours.tell(supply)
+        if supply.shared_batches:
+            if not self._shared_batches:
+                self._put_aside(self._close_batches())
+            self._shared_batches |= supply.shared_batches
+
+    async def _close_batches(self) -> None:
+        """Close the batches whose last members ended at the same time."""
+        await asyncio.sleep(CLOSES_EVERY_S)
+        batches, self._shared_batches = self._shared_batches, set()
+        with suppress(TaskStoreError):  # The housekeeper looks again.
+            for commit in await self._connection.read(looks_at(batches, self._connection.dialect)):
+                await self.submit(commit)
 
     def end_waiting(self) -> None:
         """Claims that wait find nothing, and no other will wait. Companions come to their end."""
@@ -387,8 +402,16 @@ def note_once_committed(using: str, supply: Supply) -> None:
     """Tell claims that wait, in every process, what the open transaction adds, once it is committed."""
     if writer := running(using):
         transaction.on_commit(partial(writer.note, supply), using=using)
-    elif groups := supply.soon:
-        tell_once_committed(groups, using)
+        return
+    if supply.soon:
+        tell_once_committed(supply.soon, using)
+    if supply.shared_batches:
+        transaction.on_commit(partial(_close_batches, supply.shared_batches, using), using=using, robust=True)
+
+
+def _close_batches(batches: Collection[int], using: str) -> None:
+    for commit in database.dialect_of(using).drive(looks_at(batches, database.dialect_of(using))):
+        database.run(commit, using, told=partial(note_once_committed, using))
 
 
 def _run_alone(operation: Operation, using: str, since_s: float) -> list[TaskRecord]:

@@ -1,6 +1,7 @@
 """Several transactions end the members of one batch at the same time."""
 
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
@@ -84,3 +85,23 @@ def test_whoever_shares_the_lock_leaves_the_counts_right():
     in_threads(end, [task.id for task in tasks[1:300]], repeat("plainly"))
     assert Batch.objects.counted().get(pk=batch.id).told().open == 700
     assert BatchCount.objects.filter(batch=batch.id).count() > 2
+
+
+def test_members_that_end_in_transactions_that_do_not_see_each_other_close_it_at_once(monkeypatch):
+    if connection.vendor != "postgresql":
+        pytest.skip("a matter of PostgreSQL")
+    monkeypatch.setattr(batches, "SHARED_BELOW", 1)  # As with many members.
+    number = 5
+    _, tasks = Task.objects.create_batch(
+        owner=ANN, adds=[NewTask(group="work")] * (number + 1), then=NewTask(group="then")
+    )
+    end(tasks.pop().id, "plainly")  # Now it is known how many are open.
+    all_have_ended = threading.Barrier(number, timeout=20)
+
+    def end_beside_others(task_id, _):
+        with transaction.atomic():
+            Task.objects.commit(owner=ANN, deletes=[task_id])
+            all_have_ended.wait()
+
+    in_threads(end_beside_others, [task.id for task in tasks], repeat(""))
+    assert [task.group for task in Task.objects.all()] == ["then"]

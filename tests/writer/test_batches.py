@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from tasks_app.core.operations import Claim, Commit, Effect, Removal
-from tasks_app.database import PostgreSQL, claim_pools, transact
+from tasks_app.database import PostgreSQL, batches, claim_pools, transact
 from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
@@ -23,6 +23,7 @@ from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, 
 from tasks_app.writer.waiting_claims import Awaited
 from tasks_app.writer.writer import Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
+from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.tasks import Change, Ending, NewTask, Order
 from tests.behaviour.databases import only_postgresql, only_sqlite
 from tests.behaviour.people import ANN, BOB
@@ -533,3 +534,30 @@ def test_a_task_without_an_id_is_an_error(transactional_db):
     effect = Effect((), (record._replace(id=0),) * 2, ANN)
     with pytest.raises(RuntimeError, match="fewer ids"):
         written_by([Commit(owner=ANN)], [effect], Seen(0, {}, {}, [1], {}, ids=[task.id + 1]))
+
+
+@only_postgresql
+def test_a_batch_closes_although_neither_of_two_transactions_saw_its_last_member_end(play, monkeypatch):
+    monkeypatch.setattr(batches, "SHARED_BELOW", 1)  # As with many members.
+    has_ended, ends = threading.Event(), threading.Event()
+
+    def end_beside(task_id):
+        with transaction.atomic():
+            Task.objects.commit(owner=ANN, deletes=[task_id])
+            has_ended.set()
+            ends.wait(20)
+        connections.close_all()
+
+    async def scenario(writer):
+        new = NewBatch(then=Plan((NewTask(group="then"),)))
+        first, second, third = await writer.submit(Commit(owner=ANN, adds=(NewTask(group="work"),) * 3, batch=new))
+        await writer.submit(Commit(owner=ANN, deletes=(first.id,)))  # Now it is known how many are open.
+        beside = asyncio.ensure_future(asyncio.to_thread(end_beside, second.id))
+        await asyncio.to_thread(has_ended.wait, 20)
+        await writer.submit(Commit(owner=ANN, deletes=(third.id,)))
+        ends.set()
+        await beside
+        claim = Claim(groups=("then",), owner=ANN, wait_ms=20_000)
+        assert len(await writer.submit(claim)) == 1
+
+    play(scenario)
