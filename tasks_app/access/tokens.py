@@ -102,7 +102,7 @@ def valid(secret: str) -> Token | None:
     if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
         # Does not wait for a synchronous standby, which may be away, as requests wait for this.
         with database.bookkeeping():
-            # Nor for whoever has locked it.
+            # A transaction that has locked the token's row does not hold up its requests.
             unlocked = Token.objects.filter(pk=token.pk).select_for_update(skip_locked=True)
             Token.objects.filter(pk__in=unlocked.values("pk")).update(last_used_at=now)
     return token

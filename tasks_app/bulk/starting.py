@@ -212,7 +212,7 @@ def _save(operation: BulkOperation) -> None:
 
 
 def _run_at_once(operation: BulkOperation) -> BulkOperation:
-    with suppress(StoreBusy):  # It has begun: a server goes on with it.
+    with suppress(StoreBusy):  # The operation has begun, and a server continues it.
         run(operation.pk, seconds=AT_ONCE_S)
     operation.refresh_from_db()
     return operation

@@ -190,7 +190,7 @@ class SQLite(Dialect):
                 SET value = value + %s
                 WHERE name = 'commits'
                 RETURNING {self.clock}, value, ({self.newest_id}),
-                    (SELECT value FROM tasks_app_counters WHERE name = 'limits')
+                    {self.limits_version}
                 """,
                 [len(operations)],
             )
