@@ -144,6 +144,12 @@ def test_one_package_alone_asks_which_database_it_is():
     assert [name_of(module) for module in others if ".vendor" in module.read_text()] == []
 
 
+def test_one_module_alone_reads_with_a_cursor_of_the_database():
+    """Such a cursor needs a transaction: through a pooler, the next statement may be another connection's."""
+    others = [module for module in MODULES if name_of(module) != "tasks_app/managers.py"]
+    assert [name_of(module) for module in others if ".iterator(" in module.read_text()] == []
+
+
 def row_of(parts: list[str]) -> str:
     """The package, or the module beside the packages, that a dotted name belongs to; empty for what is not ours.
 

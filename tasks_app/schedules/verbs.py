@@ -95,15 +95,19 @@ class StoredSchedule:
 
 
 def stored(tasks: TaskQuerySet) -> Iterator[StoredSchedule]:
-    """Read these schedules, a few at a time, and no more of each than a record may have."""
-    for task in tasks.beginnings(LONGEST_RECORD + 1).iterator(chunk_size=READ_AT_ONCE):
-        task.data = bytes(task.data_start or b"")  # type: ignore[attr-defined]
-        yield StoredSchedule.of(task)
+    """Read these schedules, the oldest first, a few at a time, and no more of each than a record may have."""
+    page = tasks.beginnings(LONGEST_RECORD + 1).order_by("origin")
+    found = [*page[:READ_AT_ONCE]]
+    while found:
+        for task in found:
+            task.data = bytes(task.data_start or b"")
+            yield StoredSchedule.of(task)
+        found = [*page.filter(origin__gt=found[-1].origin)[:READ_AT_ONCE]] if len(found) == READ_AT_ONCE else []
 
 
 def schedules(scope: GroupScope = EVERY_GROUP) -> list[Schedule]:
     """Return the schedules, sorted by name."""
-    tasks = Task.objects.get_queryset().in_group(SCHEDULES).order_by("id")
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES)
     found = [each.answer for each in islice(stored(tasks), 2 * MOST) if each.is_within(scope)]
     return sorted(found, key=lambda each: (each.name, each.origin))
 
@@ -239,7 +243,7 @@ def named(name: str, scope: GroupScope = EVERY_GROUP, *, is_locked: bool = False
     There may be several: who has some groups only must not learn from a name what others have.
     `is_locked`: nobody claims or changes it until the caller's transaction ends.
     """
-    tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name).order_by("origin")
+    tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, name)
     for _ in range(TRIES if is_locked else 1):
         # A query that waited for the lock of a replaced task finds the successor only when repeated.
         for found in stored(tasks.select_for_update() if is_locked else tasks):
@@ -251,7 +255,7 @@ def named(name: str, scope: GroupScope = EVERY_GROUP, *, is_locked: bool = False
 def older_double(found: StoredSchedule) -> Task | None:
     """Return an older task of the same name that adds to the same group: one of the two is a mistake."""
     tasks = Task.objects.get_queryset().in_group(SCHEDULES).bearing(NAME_LABEL, found.name)
-    for older in stored(tasks.filter(origin__lt=found.task.origin).order_by("origin")):
+    for older in stored(tasks.filter(origin__lt=found.task.origin)):
         if older.record is None or found.record is None or older.record.group == found.record.group:
             return older.task
     return None

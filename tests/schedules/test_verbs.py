@@ -91,6 +91,14 @@ def test_there_is_an_end_to_how_many_there_can_be(db, monkeypatch):
         put("second")
 
 
+def test_each_is_listed_once_however_many_are_read_at_once(db, monkeypatch):
+    monkeypatch.setattr(verbs, "READ_AT_ONCE", 2)
+    for name in "abcde":
+        put(name)
+    put("b", cron="@daily")  # With a new task, the latest one.
+    assert [each.name for each in schedules.schedules()] == [*"abcde"]
+
+
 @pytest.mark.usefixtures("transactional_db")
 def test_of_two_who_make_one_of_the_same_name_at_the_same_moment_one_changes_it():
     both = threading.Barrier(2)
