@@ -260,9 +260,9 @@ def continue_free(stop: threading.Event) -> None:
 
     A failing operation does not delay the others. Raises the first error after all of them.
     """
-    is_free = Q(state=BulkOperation.State.RUNNING, held_until_ms__lt=Task.objects.now_ms())
+    free = BulkOperation.objects.filter(_is_free(Task.objects.now_ms()), state=BulkOperation.State.RUNNING)
     errors: list[Exception] = []
-    for operation_id in list(BulkOperation.objects.filter(is_free).order_by("pk").values_list("pk", flat=True)):
+    for operation_id in list(free.order_by("pk").values_list("pk", flat=True)):
         if stop.is_set():
             break
         try:
@@ -310,6 +310,11 @@ def run(
         hold.release()
 
 
+def _is_free(now_ms: int) -> Q:
+    # A hold for longer than any process takes one is from when a clock was ahead.
+    return ~Q(held_until_ms__range=(now_ms, now_ms + HOLD_MS))
+
+
 class Hold:
     """The exclusive right of a process to run an operation that has not ended."""
 
@@ -327,7 +332,7 @@ class Hold:
         """Take or renew the hold. Returns whether this process has it."""
         self._asked_s = time.monotonic()
         now_ms = Task.objects.now_ms()
-        is_free = Q(held_by=self._name) | Q(held_until_ms__lt=now_ms)
+        is_free = Q(held_by=self._name) | _is_free(now_ms)
         free = self._operations.filter(is_free, state=BulkOperation.State.RUNNING)
         with atomic():
             return bool(free.update(held_by=self._name, held_until_ms=now_ms + HOLD_MS))

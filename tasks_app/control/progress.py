@@ -28,6 +28,7 @@ from ..writer.background import BackgroundLoop
 EVERY_S = 1.0
 IDLE_S = 3_600.0  # A report ends the pause.
 AT_ONCE = 1_000  # Rows of a statement.
+LATEST_BY_MS = 60_000  # A report that is older by more is newer: the clock was ahead at the other one.
 
 log = logging.getLogger(__name__)
 
@@ -118,8 +119,10 @@ def write(reports: Sequence[Report], using: str) -> None:
                 VALUES {places}
                 ON CONFLICT (origin) DO UPDATE
                 SET claims = excluded.claims, done = excluded.done, text = excluded.text, at_ms = excluded.at_ms
-                WHERE (excluded.claims, excluded.at_ms)
-                    >= (tasks_app_progressreport.claims, tasks_app_progressreport.at_ms)
+                WHERE excluded.claims > tasks_app_progressreport.claims OR (
+                    excluded.claims = tasks_app_progressreport.claims AND excluded.at_ms
+                    NOT BETWEEN tasks_app_progressreport.at_ms - {LATEST_BY_MS} AND tasks_app_progressreport.at_ms - 1
+                )
             """  # noqa: S608 - the text is ours.
             dialect.send([Statement(sql, [value for row in rows for value in row])])
 

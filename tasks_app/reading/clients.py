@@ -61,12 +61,13 @@ class Seen:
 def hear(client: Client) -> Seen:
     """Store a heartbeat in place of the client's last one.
 
-    Also deletes clients without a heartbeat for a day, and a client that says that it stops, which would count as
-    lost otherwise. Raises Forbidden when it is another token's client, which is not lost.
+    Also deletes clients without a heartbeat for a day or with one from when a clock was ahead, and a client that says
+    that it stops, which would count as lost otherwise. Raises Forbidden when it is another token's client, which is
+    not lost.
     """
-    client.seen_at_ms = Task.objects.now_ms()
-    others = Client.objects.filter(pk=client.pk, seen_at_ms__gt=client.seen_at_ms - LOST_MS).exclude(token=None)
-    holder = others.exclude(token=client.token).values_list("token", flat=True).first()
+    now_ms = client.seen_at_ms = Task.objects.now_ms()
+    others = Client.objects.filter(pk=client.pk, seen_at_ms__range=(now_ms - LOST_MS + 1, now_ms + LOST_MS))
+    holder = others.exclude(token=None).exclude(token=client.token).values_list("token", flat=True).first()
     if holder is not None and alive().filter(pk=holder).exists():
         both = [pk for pk in (holder, client.token) if pk is not None]
         # The programs on a machine have a new token with each start of its server.
@@ -74,9 +75,8 @@ def hear(client: Client) -> Seen:
         if not are_of_a_machine:
             raise Forbidden(f"Client {client.pk} sends heartbeats with another token: choose another client id.")
     with atomic():
-        forgotten = Client.objects.filter(seen_at_ms__lt=client.seen_at_ms - KEPT_MS).select_for_update(
-            skip_locked=True
-        )
+        forgotten = Client.objects.exclude(seen_at_ms__range=(now_ms - KEPT_MS, now_ms + LOST_MS))
+        forgotten = forgotten.select_for_update(skip_locked=True)
         Client.objects.filter(pk__in=forgotten.values("pk")).delete()
         if json.loads(client.info).get(STOPPED) is True:
             Client.objects.filter(pk=client.pk).delete()
@@ -92,7 +92,7 @@ def seen(scope: GroupScope = EVERY_GROUP) -> list[Seen]:
     A limited scope returns only clients that named one of its groups.
     """
     now_ms = Task.objects.now_ms()
-    heard = Client.objects.filter(seen_at_ms__gte=now_ms - KEPT_MS).order_by("-seen_at_ms", "id")
+    heard = Client.objects.filter(seen_at_ms__range=(now_ms - KEPT_MS, now_ms + LOST_MS)).order_by("-seen_at_ms", "id")
     found = []
     for client in heard[:MOST_LISTED]:
         groups = [group for group in client.groups if scope.allows(group)]
