@@ -433,6 +433,23 @@ class LimitedTask(models.Model):
         return f"{self.id} in {self.group}"
 
 
+class LimitedValue(models.Model):
+    """A value of the label of a limit that claims have to look at: there is a new task, or room for one.
+
+    Rows are only added, so that nobody waits for others. Claims delete those of values of which none can be claimed.
+    """
+
+    group = NameField(max_length=255)
+    value = KeyField()
+    from_ms = models.BigIntegerField()  # Not before: a task is scheduled for then, or the rate allows one. 0: now.
+
+    class Meta:
+        indexes = [models.Index(fields=["group", "from_ms", "value", "id"], name="limited_values")]
+
+    def __str__(self) -> str:
+        return f"{self.value} in {self.group}"
+
+
 class RecentClaim(models.Model):
     """How many tasks were claimed at a time, where a rate is limited. Kept for as long as that takes."""
 
@@ -443,6 +460,7 @@ class RecentClaim(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "value", "at_ms"], name="claims_of_value")]
+        indexes = [models.Index(fields=["group", "at_ms"], name="claims_of_group")]
 
     def __str__(self) -> str:
         return f"{self.claims} of {self.group}"

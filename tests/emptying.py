@@ -22,6 +22,7 @@ FILLED = (
     "tasks_app_pausedgroup",
     "tasks_app_grouplimit",
     "tasks_app_limitedtask",
+    "tasks_app_limitedvalue",
     "tasks_app_recentclaim",
     "tasks_app_batch",
     "tasks_app_batchcount",

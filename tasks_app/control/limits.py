@@ -79,10 +79,12 @@ def uses_of(groups: Collection[str]) -> dict[str, LimitAnswer]:
     made: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
     for row in RecentClaim.objects.filter(group__in=list(limited)) if any(each.claims for each in found) else ():
         made[row.group].append((row.value, row.at_ms, row.claims))
-    return {
-        group: _told(limit, Allowance.of(group, limit, now_ms, leased[group], made[group]))
-        for group, limit in limited.items()
-    }
+    found_uses = dict[str, LimitAnswer]()
+    for group, limit in limited.items():
+        allowance = Allowance(group, limit, now_ms)
+        allowance.learn(leased[group], made[group])
+        found_uses[group] = _told(limit, allowance)
+    return found_uses
 
 
 def _limits() -> list[GroupLimit]:

@@ -6,9 +6,9 @@ Source: contract.md section 9.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import Change, Ending
@@ -75,29 +75,28 @@ class Allowance:
     limit: GroupLimit
     now_ms: int
     leased: Counter[str] = field(default_factory=Counter)  # By value.
-    recent: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    recent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    known: set[str] = field(default_factory=set)  # The values of which the use is known.
     claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
     ahead: Counter[str] = field(default_factory=Counter)  # Those of `recent` that were noted for later than now.
 
-    @classmethod
-    def of(
-        cls, group: str, limit: GroupLimit, now_ms: int, leased: Counter[str], made: Iterable[tuple[str, int, int]]
-    ) -> Self:
-        """Return the use of a limit. `made`: values, times and numbers of claims that may be recent.
+    def learn(self, leased: Mapping[str, int], made: Iterable[tuple[str, int, int]]) -> None:
+        """Note the use of more values. `made`: values, times and numbers of claims that may be recent.
 
         A claim in the future, which was made while the clock was ahead, counts as one of now.
         """
-        allowance = cls(group, limit, now_ms, leased)
-        latest_ms = limit.slice_of(now_ms)
-        recent: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for value, number in leased.items():
+            self.leased[value] = number
+            self.recent.pop(value, None)
+            self.ahead.pop(value, None)
+        self.known |= leased.keys()
+        latest_ms = self.limit.slice_of(self.now_ms)
         for value, at_ms, claims in made:
-            if limit.per_ms is None or at_ms <= now_ms - limit.per_ms:
+            if self.limit.per_ms is None or at_ms <= self.now_ms - self.limit.per_ms:
                 continue
             if at_ms > latest_ms:
-                allowance.ahead[value] += claims
-            recent[value].append((min(at_ms, latest_ms), claims))
-        allowance.recent = recent
-        return allowance
+                self.ahead[value] += claims
+            self.recent[value].append((min(at_ms, latest_ms), claims))
 
     def slots(self, value: str) -> int:
         """Return how many more tasks of the value may be leased."""
@@ -143,9 +142,13 @@ class Allowance:
         return ", ".join(reasons)
 
     def would_take(self, task: TaskRecord) -> bool:
-        """Return whether the task may be claimed. An expired one keeps its slot."""
+        """Return whether the task may be claimed: not while the use is unknown. An expired one keeps its slot."""
         value = self.limit.value_of(task.labels)
-        return self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
+        return value in self.known and self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
+
+    def might_take(self, task: TaskRecord) -> bool:
+        """Return whether the task may be claimed as far as the use is known."""
+        return self.limit.value_of(task.labels) not in self.known or self.would_take(task)
 
     def takes(self, task: TaskRecord) -> bool:
         """Count a claim of the task if the limit allows it. Returns whether it does."""
@@ -181,9 +184,16 @@ def leases(change: Change, task: TaskRecord) -> bool:
     return bool(change.timespec_ms) and not change.release and not task.leased
 
 
-def groups_to_lease_in(operations: Iterable[Operation], named: Mapping[int, TaskRecord], limits: Limits) -> set[str]:
-    """Return the groups with limits in which commits lease unleased tasks."""
+def values_to_lease(
+    operations: Iterable[Operation], named: Mapping[int, TaskRecord], limits: Limits
+) -> dict[str, set[str]]:
+    """Return the groups with limits in which commits lease unleased tasks, with the values of these tasks."""
     changes = [change for operation in operations if isinstance(operation, Commit) for change in operation.updates]
-    found = [(change, task) for change in changes if (task := named.get(change.id))]
-    groups = {task.group if change.group is None else change.group for change, task in found if leases(change, task)}
-    return {group for group in groups if limits.of(group)}
+    found = dict[str, set[str]]()
+    for change in changes:
+        if (task := named.get(change.id)) and leases(change, task):
+            group = task.group if change.group is None else change.group
+            if limit := limits.of(group):
+                value = limit.value_of(task.labels if change.labels is None else change.labels)
+                found.setdefault(group, set()).add(value)
+    return found

@@ -29,6 +29,7 @@ from .rows import (
     LIMITED_COLUMNS,
     OWN_DATA,
     RECENT_COLUMNS,
+    VALUE_COLUMNS,
     Row,
     Statement,
     Steps,
@@ -241,8 +242,15 @@ class Dialect(ABC):
         if written.limited and written.has_ids:
             rows = [(written.drafts[place].id, *row) for *row, place in written.limited]
             yield from self.insert("tasks_app_limitedtask", LIMITED_COLUMNS, rows)
-        for row in written.ahead:
-            yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s', row)
+        if written.looked_at:
+            sql = f"DELETE FROM tasks_app_limitedvalue WHERE {self.is_listed}"
+            yield Statement(sql, [self.list_of(written.looked_at)])
+        if written.values:
+            yield from self.insert("tasks_app_limitedvalue", VALUE_COLUMNS, sorted(written.values))
+        for group, at_ms, values in written.ahead:
+            which = f"value IN (SELECT name FROM {self.names})"
+            sql = f'DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s AND {which}'
+            yield Statement(sql, [group, at_ms, self.list_of_names(values)])
         yield from self.add("tasks_app_recentclaim", RECENT_COLUMNS, written.claims, 3)
         for row in written.forgotten:
             yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms <= %s', row)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,9 +23,10 @@ from django.db import OperationalError, transaction
 from taskstore.errors import StoreBusy
 from taskstore.types.scalars import is_in_group
 
-from ..core.limits import Allowance, GroupLimit, Limits, groups_to_lease_in
+from ..core.limits import Allowance, GroupLimit, Limits, values_to_lease
 from ..core.operations import Operation, Supply
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
+from .limited_values import Chosen, best_of_values, learn
 from .rows import Row, Statement, Steps, T, quoted, record_of
 from .transaction_values import Seen
 
@@ -37,10 +37,9 @@ COLUMNS = GroupLimit._fields
 LOOK_EVERY_S = 0.02
 TRIES = 10  # To lock what another process has locked, before claims are put off.
 WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
-MOST_VALUES = 1_000  # Of a label that one query looks at.
+LEFT_OVER = 100  # Rows of LimitedValue: then a claim is worth while only to delete them.
 
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
-_turns: dict[str, str] = {}  # By group, where a label has very many values: the one after which the next claim begins.
 
 
 def forget(using: str) -> None:
@@ -74,8 +73,9 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     queried = {group: asked for group, asked in queried_by(operations).items() if asked.tasks}
     # Also those that were left out by mistake: their limits have gone since.
     claimed = {group for group in (*demands, *queried) if seen.limits.of(group) or before.of(group)}
+    leased = values_to_lease(operations, seen.named, seen.limits)
     locked = []
-    for group in sorted(claimed | groups_to_lease_in(operations, seen.named, seen.limits)):
+    for group in sorted(claimed | leased.keys()):
         seen.candidates.pop(group, None)
         seen.earliest.pop(group, None)
         now_ms = yield from _lock(group, dialect)
@@ -86,23 +86,27 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
             seen.now_ms = max(seen.now_ms, now_ms)
             locked.append(group)
     for group in locked:
-        yield from _look_into(group, demands.get(group), queried.get(group), seen, dialect)
+        allowance = seen.allowances[group] = Allowance(group, seen.limits.of(group) or GroupLimit(group), seen.now_ms)
+        if group in claimed:
+            yield from _look_into(allowance, demands.get(group), queried.get(group), seen, dialect)
+        yield from learn(allowance, leased.get(group, ()), seen.now_ms, dialect)
 
 
-def _look_into(group: str, demand: Demand | None, asked: Queried | None, seen: Seen, dialect: Dialect) -> Steps[None]:
-    limit = seen.limits.of(group) or GroupLimit(group)
-    allowance = seen.allowances[group] = yield from allowance_of(group, limit, seen.now_ms, dialect)
-    if demand is None and asked is None:
-        return
+def _look_into(
+    allowance: Allowance, demand: Demand | None, asked: Queried | None, seen: Seen, dialect: Dialect
+) -> Steps[None]:
+    group = allowance.group
     number = (demand.limit if demand else 0) + (asked.tasks if asked else 0)
     is_oldest = demand.oldest if demand else True
     until_ms = max(seen.now_ms, asked.latest_ms if asked else 0)
-    is_paused, chosen = yield from _chosen(allowance, Demand(number, oldest=is_oldest), until_ms, dialect)
+    chosen = yield from _chosen(allowance, Demand(number, oldest=is_oldest), until_ms, dialect)
+    seen.values |= chosen.values
+    seen.looked_at += chosen.looked_at
     rows: Sequence[Row] = []
-    if chosen:
-        [rows] = yield [dialect.lock_tasks(chosen, seen)]
+    if chosen.ids:
+        [rows] = yield [dialect.lock_tasks(chosen.ids, seen)]
     found = {row[0]: record_of(row) for row in rows}
-    if len(found) == len(chosen) or is_paused:
+    if len(found) == len(chosen.ids) or chosen.is_paused:
         seen.exhausted.add(group)  # Nothing was hidden by the locks of others.
     if demand:
         seen.candidates[group] = best_first(rows, demand)
@@ -118,12 +122,14 @@ def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
     available, next_in_ms = dict(supply.available), dict(supply.next_in_ms)
     for group, count in supply.available.items() if limits else ():
         if limit := limits.of(group):
-            allowance = yield from allowance_of(group, limit, now_ms, dialect)
-            _, ids = yield from _chosen(allowance, Demand(count), allowance.now_ms, dialect)
-            available[group] = len(ids)
-            in_ms = allowance.soonest_ms()
-            if in_ms is not None:
-                next_in_ms[group] = min(in_ms, next_in_ms.get(group, in_ms))
+            allowance = Allowance(group, limit, now_ms)
+            chosen = yield from _chosen(allowance, Demand(count), now_ms, dialect)
+            available[group] = len(chosen.ids) or len(chosen.looked_at) >= LEFT_OVER
+            first = 'SELECT min(from_ms) FROM tasks_app_limitedvalue WHERE "group" = %s AND from_ms > %s'
+            [[(from_ms,)]] = yield [Statement(first, [group, now_ms])]
+            times = [allowance.soonest_ms(), from_ms and from_ms - now_ms, next_in_ms.get(group)]
+            if in_ms := min(filter(None, times), default=None):
+                next_in_ms[group] = in_ms
     return replace(supply, available=available, next_in_ms=next_in_ms)
 
 
@@ -139,24 +145,9 @@ def _lock(group: str, dialect: Dialect) -> Steps[int | None]:
     return None
 
 
-def allowance_of(group: str, limit: GroupLimit, now_ms: int, dialect: Dialect) -> Steps[Allowance]:
-    """Return the use of the limit of a group at a time. It is exact only under the lock of the group."""
-    leased, recent = yield [
-        Statement(
-            'SELECT value, count(*) FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 1 GROUP BY value',
-            [group],
-        ),
-        Statement(
-            'SELECT value, at_ms, claims FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s',
-            [group, now_ms - (limit.per_ms or 0)],
-        ),
-    ]
-    return Allowance.of(group, limit, now_ms, Counter(dict(leased)), recent)
-
-
-def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[tuple[bool, list[int]]]:
-    """Return whether the group is paused, and the ids of tasks that may be claimed, the best first."""
-    group, limit = allowance.group, allowance.limit
+def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[Chosen]:
+    """Choose the tasks that may be claimed."""
+    group, limit, chosen = allowance.group, allowance.limit, Chosen()
     expired = """
         SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
         WHERE "group" = %s AND leased = 1 AND available_at_ms <= %s ORDER BY available_at_ms LIMIT %s
@@ -166,17 +157,22 @@ def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialec
         Statement(expired, [group, allowance.now_ms, demand.limit]),
     ]
     if paused:
-        return True, []
-    found = [row for row in found if allowance.claims(row[1])]
+        chosen.is_paused = True
+        return chosen
+    available: list[Row] = []
     if limit.by:
-        found += yield from _chosen_by_value(allowance, demand.limit, until_ms, dialect)
-    elif room := min(allowance.room(""), demand.limit):
-        found += yield from _longest_available(group, room, until_ms, dialect)
+        values = {row[1] for row in found}
+        available = yield from best_of_values(allowance, values, demand.limit, until_ms, chosen, dialect)
+    else:
+        yield from learn(allowance, [""], until_ms, dialect)
+        if room := min(allowance.room(""), demand.limit):
+            available = yield from _longest_available(group, room, until_ms, dialect)
+    found = [*[row for row in found if allowance.claims(row[1])], *available]
     random.shuffle(found)
     found.sort(key=lambda row: (-row[2], row[3]) if demand.oldest else (-row[2],))
-    ids = list(dict.fromkeys([row[0] for row in found]))
     most = demand.limit if limit.by else min(demand.limit, allowance.claims(""))
-    return False, ids[:most]
+    chosen.ids = list(dict.fromkeys([row[0] for row in found]))[:most]
+    return chosen
 
 
 def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
@@ -200,66 +196,6 @@ def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect)
         ]
         found += rows
     return found
-
-
-def _chosen_by_value(allowance: Allowance, number: int, until_ms: int, dialect: Dialect) -> Steps[list[Row]]:
-    """Return available tasks of values below their limit, of the highest priorities; at most `number` of a value."""
-    group = allowance.group
-    start = after = _turns.pop(group, "")
-    while True:
-        values, heads = yield from _waiting_values(group, after, until_ms, dialect)
-        heads = [row for row in heads if allowance.room(row[1])]
-        if heads and len(values) == MOST_VALUES:
-            _turns[group] = values[-1]  # So that those behind it get their turn.
-        if heads or (len(values) < MOST_VALUES and not start):
-            break
-        start, after = ("", "") if len(values) < MOST_VALUES else (start, values[-1])
-    # The best of all are among those of the values whose first ones are the best.
-    best = sorted(heads, key=lambda row: (-row[2], random.random()))[:number]
-    if number == 1 or not best:
-        return best
-    found = yield [
-        Statement(
-            """
-            SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
-            WHERE "group" = %s AND leased = 0 AND value = %s AND available_at_ms <= %s
-            ORDER BY priority DESC, available_at_ms, id LIMIT %s
-            """,
-            [group, value, until_ms, min(number, allowance.room(value))],
-        )
-        for _, value, *_ in best
-    ]
-    return [row for rows in found for row in rows]
-
-
-def _waiting_values(group: str, after: str, until_ms: int, dialect: Dialect) -> Steps[tuple[list[str], list[Row]]]:
-    """Return the next values of unleased tasks, and the best available task of each."""
-    next_value = """
-        SELECT value FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 0{} ORDER BY value LIMIT 1
-    """
-    [rows] = yield [
-        Statement(
-            f"""
-            WITH RECURSIVE waiting(value, number) AS (
-                SELECT ({next_value.format(" AND value > %s" if after else "")}), 1
-                UNION ALL
-                SELECT ({next_value.format(" AND value > waiting.value")}), number + 1
-                FROM waiting WHERE waiting.value IS NOT NULL AND number < {MOST_VALUES}
-            ), heads AS (
-                SELECT value, (
-                    SELECT id FROM tasks_app_limitedtask AS each
-                    WHERE "group" = %s AND leased = 0 AND each.value = waiting.value AND available_at_ms <= %s
-                    ORDER BY priority DESC, available_at_ms, id LIMIT 1
-                ) AS head
-                FROM waiting WHERE value IS NOT NULL
-            )
-            SELECT head, heads.value, priority, available_at_ms
-            FROM heads LEFT JOIN tasks_app_limitedtask ON id = head
-            """,
-            [group, *([after] if after else []), group, group, until_ms],
-        )
-    ]
-    return [row[1] for row in rows], [row for row in rows if row[0] is not None]
 
 
 # ---- Changes of limits
@@ -316,8 +252,9 @@ def limits_now(dialect: Dialect) -> list[GroupLimit]:
 
 
 def _note_anew(group: str, limit: GroupLimit | None, dialect: Dialect) -> None:
-    """Write the rows of LimitedTask for a group again."""
-    dialect.send([Statement('DELETE FROM tasks_app_limitedtask WHERE "group" = %s', [group])])
+    """Write the rows of LimitedTask and LimitedValue for a group again."""
+    for table in ("limitedtask", "limitedvalue"):
+        dialect.send([Statement(f'DELETE FROM tasks_app_{table} WHERE "group" = %s', [group])])
     if limit is None or not limit.keeps(leased=True):
         return
     is_leased = "" if limit.by else "AND leased_since_ms > 0"
@@ -328,3 +265,11 @@ def _note_anew(group: str, limit: GroupLimit | None, dialect: Dialect) -> None:
         FROM tasks_app_task WHERE "group" = %s {is_leased}
     """
     dialect.send([Statement(sql, [limit.by, group])])
+    if limit.by:
+        sql = f"""
+            INSERT INTO tasks_app_limitedvalue ("group", value, from_ms)
+            SELECT DISTINCT "group", value,
+                CASE WHEN available_at_ms > (SELECT {dialect.clock}) THEN available_at_ms ELSE 0 END
+            FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 0
+        """
+        dialect.send([Statement(sql, [group])])

@@ -245,7 +245,7 @@ class PlainPostgreSQL(PostgreSQL):
         if not (written.has_ids and self.row_packers):
             return (yield from super().write(written))
         self._pools.lower(written.drafts)
-        is_more = written.freed or written.unlimited or written.limited or written.batches
+        is_more = written.freed or written.unlimited or written.limited or written.values or written.batches
         statements = list(self.freeing(written)) if is_more else []
         if written.removed:
             places = '","'.join([written.places[task_id] for task_id in written.removed])

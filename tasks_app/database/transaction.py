@@ -14,7 +14,7 @@ from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused, 
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Refusal, json_size
 
-from ..core.limits import groups_to_lease_in
+from ..core.limits import values_to_lease
 from ..core.operations import (
     Apart,
     Claim,
@@ -203,7 +203,7 @@ def _limited_groups(operation: Operation, seen: Seen) -> Iterable[str]:
     """The groups with limits of which the operation claims, or in which it leases tasks."""
     if isinstance(operation, Claim):
         return operation.reachable
-    return groups_to_lease_in([operation], seen.named, seen.limits)
+    return values_to_lease([operation], seen.named, seen.limits)
 
 
 def _with_place(tasks: list[TaskRecord], operation: Operation) -> Decision:
@@ -257,7 +257,7 @@ def _doubt_empty_claims(
         draft.group
         for draft in drafts
         if draft.available_at_ms <= seen.now_ms
-        and ((allowance := seen.allowances.get(draft.group)) is None or allowance.would_take(draft))
+        and ((allowance := seen.allowances.get(draft.group)) is None or allowance.might_take(draft))
     }
     asked = {group for groups in empty.values() for group in groups}
     filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)

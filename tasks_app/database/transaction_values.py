@@ -86,6 +86,8 @@ class Seen:
     limits_version: int = 0
     limits: Limits = NO_LIMITS
     allowances: dict[str, Allowance] = field(default_factory=dict)
+    values: set[Row] = field(default_factory=set)  # VALUE_COLUMNS: at which claims have to look again, and from when.
+    looked_at: list[int] = field(default_factory=list)  # The rows of those at which they need not.
     undecided: set[str] = field(default_factory=set)
     # The batches that the operations concern, and those of which the locks are not to be had now, or not enough.
     batches: Batches | None = None
@@ -124,17 +126,19 @@ class Written:
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
     limited: list[Row] = field(default_factory=list)  # LIMITED_COLUMNS; the last one is the place in drafts.
     unlimited: list[int] = field(default_factory=list)  # Of what was removed: what may be among the limited tasks.
+    values: set[Row] = field(default_factory=set)  # As in Seen, and those of new tasks and ended leases.
+    looked_at: list[int] = field(default_factory=list)  # As in Seen.
     slots: dict[str, int] = field(default_factory=dict)  # By group with a limit: how many leases have ended.
     next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
     claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
-    ahead: list[Row] = field(default_factory=list)  # A group, and from when on its claims are noted for the future.
+    ahead: list[Row] = field(default_factory=list)  # A group, from when on claims are noted for the future, and whose.
     forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
     batches: list[Batch] = field(default_factory=list)  # That are new, or have changed.
     work: Work = NOTHING
     now_ms: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.drafts or self.kept or self.batches or self.ahead)
+        return bool(self.removed or self.drafts or self.kept or self.batches or self.ahead or self.looked_at)
 
     def keep_payload(self, payload: int, until_ms: int, *, gone: int) -> None:
         before_ms, was_gone = self.kept_payloads.get(payload, (0, 0))
@@ -159,6 +163,7 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
     written = Written(
         has_ids=drawn is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
     )
+    written.values, written.looked_at = seen.values, seen.looked_at
     ids = repeat(0) if drawn is None else drawn
     commits = 0
     history = retention.kept()
@@ -200,12 +205,19 @@ def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) 
             value = limit.value_of(draft.labels)
             row = (draft.group, value, draft.priority, draft.available_at_ms, int(draft.leased), first + place)
             written.limited.append(row)
+            if limit.by and not draft.leased:
+                is_later = draft.available_at_ms > written.now_ms
+                written.values.add((draft.group, value, draft.available_at_ms if is_later else 0))
     for task, _, number in effect.removals:
-        if limits.of(task.group):
+        if limit := limits.of(task.group):
             written.unlimited.append(task.id)
             successor = None if number is None else effect.drafts[number]
-            if task.leased and not (successor and successor.leased and successor.group == task.group):
+            value = limit.value_of(task.labels)
+            is_held = successor and successor.leased and successor.group == task.group
+            if task.leased and not (successor and is_held and limit.value_of(successor.labels) == value):
                 written.slots[task.group] = written.slots.get(task.group, 0) + 1
+                if limit.by:
+                    written.values.add((task.group, value, 0))
 
 
 def _note_claims(allowance: Allowance, written: Written) -> None:
@@ -218,7 +230,7 @@ def _note_claims(allowance: Allowance, written: Written) -> None:
     if limit.per_ms is not None and made:
         at_ms = limit.slice_of(now_ms)
         if allowance.ahead:
-            written.ahead.append((allowance.group, at_ms))
+            written.ahead.append((allowance.group, at_ms, list(allowance.ahead)))
         written.claims += [(allowance.group, value, at_ms, number) for value, number in made.items()]
         written.forgotten.append((allowance.group, now_ms - limit.per_ms))
 

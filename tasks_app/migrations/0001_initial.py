@@ -316,6 +316,16 @@ limits = [
         },
     ),
     migrations.CreateModel(
+        name="LimitedValue",
+        fields=[
+            numbered(),
+            ("group", NameField(max_length=255)),
+            ("value", KeyField()),
+            ("from_ms", models.BigIntegerField()),
+        ],
+        options={"indexes": [models.Index(fields=["group", "from_ms", "value", "id"], name="limited_values")]},
+    ),
+    migrations.CreateModel(
         name="RecentClaim",
         fields=[
             numbered(),
@@ -324,7 +334,10 @@ limits = [
             ("at_ms", models.BigIntegerField()),
             ("claims", models.BigIntegerField()),
         ],
-        options={"constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")]},
+        options={
+            "constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")],
+            "indexes": [models.Index(fields=["group", "at_ms"], name="claims_of_group")],
+        },
     ),
 ]
 
@@ -425,6 +438,7 @@ autovacuum = [
                 "tasks_app_rate",
                 "tasks_app_workdone",
                 "tasks_app_limitedtask",
+                "tasks_app_limitedvalue",
                 "tasks_app_recentclaim",
                 "tasks_app_batchcount",
             )

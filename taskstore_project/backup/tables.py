@@ -30,6 +30,7 @@ from tasks_app.models import (
     KeptPayload,
     Level,
     LimitedTask,
+    LimitedValue,
     OneTimePassword,
     PausedGroup,
     Payload,
@@ -118,7 +119,7 @@ TABLES = [
     for model in (
         *(Person, OneTimePassword, SavedSearch, Token, RightsHolder, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
-        *(GroupLimit, LimitedTask, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
+        *(GroupLimit, LimitedTask, LimitedValue, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

@@ -236,7 +236,7 @@ class TestInPython:
         assert not GroupLimit.objects.exists()
 
     def test_many_values_all_get_their_turn(self, monkeypatch):
-        monkeypatch.setattr("tasks_app.database.limits.MOST_VALUES", 3)
+        monkeypatch.setattr("tasks_app.database.limited_values.MOST_VALUES", 3)
         adds = [NewTask(group="mail", labels={"tenant": f"t{number}"}) for number in range(10) for _ in range(2)]
         Task.objects.commit(owner=ANN, adds=adds)
         Task.objects.set_limits("mail", running=1, by="tenant")

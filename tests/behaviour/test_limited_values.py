@@ -1,0 +1,210 @@
+"""Limits by the value of a label: claims look only at values of which one may be claimed, and miss none."""
+
+import threading
+
+import pytest
+from django.db import connections, transaction
+
+from tasks_app.core.operations import Claim, Commit
+from tasks_app.database import dialect_of
+from tasks_app.database.limits import LEFT_OVER
+from tasks_app.database.transaction import transact
+from tasks_app.database.transaction_values import Undecided
+from tasks_app.models import LimitedValue, RecentClaim, Task
+from taskstore.errors import CommitRefused
+from taskstore.types.limits import Rate
+from taskstore.types.tasks import Change, NewTask
+
+from .databases import only_postgresql
+from .people import ANN, BOB
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DAY_MS = 86_400_000
+
+
+def add(*users, **fields):
+    adds = [NewTask(group="mail", labels={"user": user}, **fields) for user in users]
+    return Task.objects.commit(owner=ANN, adds=adds)
+
+
+def claim(limit=1, **asked):
+    return Task.objects.claim("mail", owner=BOB, **{"limit": limit, "duration_ms": 60_000} | asked)
+
+
+def users(tasks):
+    return sorted(task.labels["user"] for task in tasks)
+
+
+def left():
+    """The values that the next claim looks at."""
+    return sorted(LimitedValue.objects.values_list("value", flat=True))
+
+
+@pytest.fixture
+def held():
+    """Two tasks of each of three users, of which one may run, and does."""
+    Task.objects.set_limits("mail", running=1, by="user")
+    add(*"aabbcc")
+    return claim(10)
+
+
+def test_values_at_their_limit_are_not_looked_at_again(held):
+    assert users(held) == ["a", "b", "c"]
+    assert claim() == []
+    assert left() == []
+
+
+def test_who_ends_a_lease_makes_its_value_claimable(held):
+    assert claim() == []
+    Task.objects.commit(owner=BOB, deletes=[held[1].id])
+    assert left() == [held[1].labels["user"]]
+    [found] = claim(10)
+    assert users([found]) == left()
+    assert claim() == []
+    assert left() == []
+
+
+def test_a_lease_that_is_renewed_frees_nothing(held):
+    assert claim() == []
+    Task.objects.commit(owner=BOB, updates=[Change(id=held[0].id, timespec_ms=-60_000)])
+    assert left() == []
+
+
+def test_a_lease_whose_task_changes_its_value_frees_the_former(held):
+    assert claim() == []
+    Task.objects.commit(owner=BOB, updates=[Change(id=held[0].id, labels={"user": "z"}, timespec_ms=-60_000)])
+    assert users(claim(10)) == users([held[0]])
+
+
+def test_a_task_of_a_new_value_is_found_among_many_at_their_limit(held):
+    assert claim() == []
+    add("d", "a")
+    assert users(claim(10)) == ["d"]
+
+
+def test_a_scheduled_task_is_found_when_it_is_due(clock):
+    Task.objects.set_limits("mail", running=1, by="user")
+    add("a", timespec_ms=-5_000)
+    assert claim() == []
+    clock.advance(5_000)
+    assert users(claim()) == ["a"]
+
+
+def test_what_came_due_together_is_found_one_after_the_other(clock):
+    Task.objects.set_limits("mail", running=1, by="user")
+    add(*"aabb", timespec_ms=-5_000)
+    clock.advance(5_000)
+    assert users([*claim(), *claim()]) == ["a", "b"]
+    assert claim() == []
+
+
+def test_a_value_comes_back_when_its_rate_allows(clock):
+    Task.objects.set_limits("mail", rate=Rate(1, 10_000), by="user")
+    add(*"aab")
+    assert users(claim(10)) == ["a", "b"]
+    assert claim() == []
+    supply = within_limits_of("mail")
+    assert supply.available == {"mail": 0}
+    assert 9_000 < supply.next_in_ms["mail"] <= 10_020
+    clock.advance(9_900)
+    assert claim() == []
+    clock.advance(200)
+    assert users(claim(10)) == ["a"]
+
+
+def test_a_rate_that_was_used_while_the_clock_was_ahead_comes_back(clock):
+    Task.objects.set_limits("mail", rate=Rate(1, 10_000), by="user")
+    add(*"aabb")
+    clock.advance(DAY_MS)
+    assert users(claim(10)) == ["a", "b"]
+    assert claim() == []
+    clock.advance(-DAY_MS)
+    assert claim() == []  # Which notes the claims of then as of now.
+    assert RecentClaim.objects.count() == 2
+    clock.advance(10_100)
+    assert users(claim(10)) == ["a", "b"]
+
+
+def test_an_expired_task_keeps_its_slot_and_is_claimed_again(held, clock):
+    assert claim() == []
+    clock.advance(61_000)
+    assert users(claim(10)) == ["a", "b", "c"]
+    assert claim() == []
+
+
+def test_an_update_that_leases_needs_a_slot_of_its_value():
+    one, other, third = add("a", "a", "b")
+    Task.objects.set_limits("mail", running=1, by="user")
+    Task.objects.commit(owner=BOB, updates=[Change(id=one.id, timespec_ms=-60_000)])
+    Task.objects.commit(owner=BOB, updates=[Change(id=third.id, timespec_ms=-60_000)])
+    with pytest.raises(CommitRefused):
+        Task.objects.commit(owner=BOB, updates=[Change(id=other.id, timespec_ms=-60_000)])
+
+
+def test_whoever_waits_alone_does_not_pile_up_what_was_looked_at(held):
+    assert claim() == []
+    for _ in range(LEFT_OVER):
+        add("a")
+    assert within_limits_of("mail").available == {"mail": 1}  # A claim, which only tidies up.
+    assert claim() == []
+    assert left() == []
+    assert within_limits_of("mail").available == {"mail": 0}
+
+
+def test_more_rows_than_are_read_at_once_hide_nothing(monkeypatch):
+    monkeypatch.setattr("tasks_app.database.limited_values.MOST_VALUES", 3)
+    Task.objects.set_limits("mail", running=1, by="user")
+    for user in [*"aaaaaaabbbbbbbcdefgh", ""]:
+        add(user)
+    assert users(task for _ in range(9) for task in claim()) == ["", *"abcdefgh"]
+    for _ in range(6):
+        assert claim() == []
+    assert left() == []
+
+
+def test_another_limit_looks_at_all_values_anew(held):
+    assert claim() == []
+    Task.objects.set_limits("mail", running=2, by="user")
+    assert users(claim(10)) == ["a", "b", "c"]
+    Task.objects.remove_limits("mail")
+    assert not LimitedValue.objects.exists()
+
+
+@pytest.mark.parametrize("user", ["a", "d"])
+def test_a_task_that_is_added_beside_the_claim_is_left_to_the_next(held, user):
+    assert claim() == []
+    operations = [
+        Commit(owner=ANN, adds=(NewTask(group="mail", labels={"user": user}),)),
+        Claim(groups=("mail",), owner=BOB, duration_ms=60_000),
+    ]
+    dialect = dialect_of("default")
+    with transaction.atomic():
+        assert dialect.drive(transact(operations, dialect)).decisions[1] is Undecided.CONTENDED
+    assert users(claim(10)) == (["d"] if user == "d" else [])
+
+
+@only_postgresql
+def test_who_adds_waits_for_nobody_who_adds_the_same_value(held):
+    assert claim() == []
+    done = threading.Event()
+
+    def elsewhere():
+        try:
+            add("d")
+            done.set()
+        finally:
+            connections.close_all()
+
+    with transaction.atomic():
+        add("d")
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        assert done.wait(5)
+        thread.join()
+    assert users(claim(10)) == ["d"]
+
+
+def within_limits_of(group):
+    dialect = dialect_of("default")
+    with transaction.atomic():
+        return dialect.drive(dialect.supply_of([group], [], []))
