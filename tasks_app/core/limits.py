@@ -142,13 +142,9 @@ class Allowance:
         return ", ".join(reasons)
 
     def would_take(self, task: TaskRecord) -> bool:
-        """Return whether the task may be claimed: not while the use is unknown. An expired one keeps its slot."""
+        """Return whether the task, of a known value, may be claimed. An expired one keeps its slot."""
         value = self.limit.value_of(task.labels)
-        return value in self.known and self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
-
-    def might_take(self, task: TaskRecord) -> bool:
-        """Return whether the task may be claimed as far as the use is known."""
-        return self.limit.value_of(task.labels) not in self.known or self.would_take(task)
+        return self.claims(value) > 0 and (task.leased or self.slots(value) > 0)
 
     def takes(self, task: TaskRecord) -> bool:
         """Count a claim of the task if the limit allows it. Returns whether it does."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from taskstore.errors import StoreBusy
 from taskstore.types.scalars import is_in_group
 
 from ..core.limits import Allowance, GroupLimit, Limits, values_to_lease
-from ..core.operations import Operation, Supply
+from ..core.operations import Operation, Supply, TaskRecord
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
 from .limited_values import Chosen, best_of_values, learn
 from .rows import Row, Statement, Steps, T, quoted, record_of
@@ -112,6 +112,13 @@ def _look_into(
         seen.candidates[group] = best_first(rows, demand)
     if asked:
         seen.earliest[group] = sorted(found.values(), key=lambda task: (task.available_at_ms, task.id))
+
+
+def learn_of(drafts: Iterable[TaskRecord], seen: Seen, dialect: Dialect) -> Steps[None]:
+    """Read the use of limits by the values of new tasks, as far as it is unknown."""
+    for group, allowance in seen.allowances.items():
+        values = {allowance.limit.value_of(draft.labels) for draft in drafts if draft.group == group}
+        yield from learn(allowance, values - allowance.known, seen.now_ms, dialect)
 
 
 def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:

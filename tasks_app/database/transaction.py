@@ -253,11 +253,12 @@ def _doubt_empty_claims(
     empty = {place: claim.reachable for place, claim in found_nothing.items() if place not in queries}
     if not empty:
         return
+    yield from limits.learn_of(drafts, seen, dialect)
     filling = {
         draft.group
         for draft in drafts
         if draft.available_at_ms <= seen.now_ms
-        and ((allowance := seen.allowances.get(draft.group)) is None or allowance.might_take(draft))
+        and ((allowance := seen.allowances.get(draft.group)) is None or allowance.would_take(draft))
     }
     asked = {group for groups in empty.values() for group in groups}
     filling |= yield from dialect.groups_with_more(asked - filling - seen.exhausted, seen)
