@@ -6,6 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from taskstore.types.scalars import Action
 from taskstore.types.tasks import Cancelled
@@ -42,15 +44,27 @@ def recently_cancelled() -> tuple[int, list[tuple[int, int, int, str]]]:
     return now_ms, list(young.order_by("at_ms", "id").values_list("id", "at_ms", "owner", "group"))
 
 
+@dataclass(slots=True)
+class Waiting:
+    """Who waits on an event loop: futures by client."""
+
+    clients: dict[int, set[asyncio.Future[None]]] = field(default_factory=dict)
+    told: int = 0  # Up to this number, each was told.
+    watching: asyncio.Task[None] | None = None  # While somebody waits.
+    look: asyncio.Task[None] | None = None  # That is under way,
+    next_look: asyncio.Task[None] | None = None  # and the one after it.
+
+
 class Watch:
     """What this process has seen of cancelled tasks. It looks while somebody waits: one query for all of them."""
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(4)  # Another process has seen them in another order.
-        # By id and time: the owner, the group, and a number in the order in which they came.
-        self._seen: dict[tuple[int, int], tuple[int, str, int]] = {}
+        # By client, then by id and time: the group, and a number in the order in which they came.
+        self._seen: dict[int, dict[tuple[int, int], tuple[str, int]]] = {}
         self._count = 0
         self._looked_s = 0.0
+        self._waiting = WeakKeyDictionary[asyncio.AbstractEventLoop, Waiting]()
 
     async def cancelled(self, owner: int, after: str, wait_ms: int, scope: GroupScope = EVERY_GROUP) -> Cancelled:
         """Return the tasks of the client that were cancelled since `after`; waits so long until there is one.
@@ -60,28 +74,82 @@ class Watch:
         until_s = time.monotonic() + wait_ms / 1_000
         name, _, number = after.partition("-")
         since = int(number) if name == self._name and number.isdecimal() else 0
+        waiting = self._waiting.setdefault(asyncio.get_running_loop(), Waiting())
+        if not wait_ms or time.monotonic() > self._looked_s + LOOK_EVERY_S:
+            await self._look(waiting)
         while True:
-            if not wait_ms or time.monotonic() > self._looked_s + LOOK_EVERY_S:
-                await self._look()
-            ids = [
-                task_id
-                for (task_id, _), (its, group, place) in self._seen.items()
-                if its == owner and place > since and scope.allows(group)
-            ]
+            seen = self._seen.get(owner, {})
+            ids = [task_id for (task_id, _), (group, place) in seen.items() if place > since and scope.allows(group)]
             left_s = until_s - time.monotonic()
             if ids or left_s <= 0 or readiness.is_withdrawn:
                 return Cancelled(ids=tuple(ids), after=f"{self._name}-{self._count}")
-            await asyncio.sleep(min(left_s, LOOK_EVERY_S))
+            await self._news(owner, left_s, waiting)
 
-    async def _look(self) -> None:
-        self._looked_s = time.monotonic()  # Others that wait leave it to this one.
+    async def _news(self, owner: int, most_s: float, waiting: Waiting) -> None:
+        """Wait until a task of the client is cancelled, for so many seconds at most."""
+        if waiting.watching is None:
+            waiting.watching = asyncio.ensure_future(self._watch(waiting))
+        futures = waiting.clients.setdefault(owner, set())
+        futures.add(future := asyncio.get_running_loop().create_future())
+        try:
+            async with asyncio.timeout(most_s):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            futures.discard(future)
+            if not futures and waiting.clients.get(owner) is futures:
+                del waiting.clients[owner]
+
+    async def _watch(self, waiting: Waiting) -> None:
+        """Look until nobody waits, and wake the clients of which tasks were cancelled."""
+        woken: Iterable[int] = ()
+        try:
+            while waiting.clients and not readiness.is_withdrawn:
+                await asyncio.sleep(LOOK_EVERY_S)
+                await self._look(waiting)
+                woken = [
+                    owner
+                    for owner, seen in self._seen.items()
+                    if owner in waiting.clients and max(place for _, place in seen.values()) > waiting.told
+                ]
+                waiting.told = self._count
+                _wake(waiting, woken)
+        except Exception as error:
+            _wake(waiting, [*waiting.clients], error)
+        finally:
+            waiting.watching = None
+            _wake(waiting, [*waiting.clients])
+
+    async def _look(self, waiting: Waiting) -> None:
+        """Look, together with all who ask for it until the look under way has ended."""
+        if waiting.next_look is None:
+            waiting.next_look = asyncio.ensure_future(self._next_look(waiting, waiting.look))
+        await asyncio.shield(waiting.next_look)
+
+    async def _next_look(self, waiting: Waiting, last: asyncio.Task[None] | None) -> None:
+        if last:
+            await asyncio.wait([last])
+        waiting.look, waiting.next_look = waiting.next_look, None
+        self._looked_s = time.monotonic()
         now_ms, found = await in_a_database_thread(recently_cancelled)
         # Not only what was found: of two looks at once, the first to begin may be the last to end.
-        self._seen = {key: seen for key, seen in self._seen.items() if key[1] > now_ms - TOLD_MS}
+        young = {
+            owner: {key: each for key, each in seen.items() if key[1] > now_ms - TOLD_MS}
+            for owner, seen in self._seen.items()
+        }
+        self._seen = {owner: seen for owner, seen in young.items() if seen}
         for task_id, at_ms, owner, group in found:
-            if (task_id, at_ms) not in self._seen:
+            seen = self._seen.setdefault(owner, {})
+            if (task_id, at_ms) not in seen:
                 self._count += 1
-                self._seen[task_id, at_ms] = owner, group, self._count
+                seen[task_id, at_ms] = group, self._count
+
+
+def _wake(waiting: Waiting, clients: Iterable[int], error: Exception | None = None) -> None:
+    for future in [future for client in clients for future in waiting.clients.pop(client, ())]:
+        if not future.done():
+            future.set_exception(error) if error else future.set_result(None)
 
 
 watch = Watch()

@@ -1,4 +1,4 @@
-"""Claims and commits, the two calls that workers make all the time, and the shortest way to them.
+"""Claims, commits and looks for cancelled tasks, which workers make all the time, and the shortest way to them.
 
 Django's handler, its middleware and its URL resolver cost several times what the views do. None
 of them matters to a request that carries a token and no cookie.
@@ -21,9 +21,12 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.response import Response
 
 from taskstore import endpoints
-from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.types.requests import CancelledRequest, ClaimRequest, UpdateRequest
+from taskstore.types.tasks import Cancelled
 
 from ..access.tokens import waiting_tokens
+from ..control.cancelling import watch
+from ..core.validation import refuse_owner
 from ..models import Task as StoredTask
 from ..wire.requests import claim_of, update_of
 from . import health  # noqa: F401 - its handlers.
@@ -59,11 +62,20 @@ async def claim(asked: ClaimRequest, who: Who) -> Body:
         return await outcome_of(await StoredTask.objects.aperform(operation))
 
 
-ClaimView, UpdateView = View.of(endpoints.CLAIM), View.of(endpoints.UPDATE)
-# Workers call the first two all the time. Health: whatever keeps the threads busy, the process lives.
+@serves(endpoints.CANCELLED)
+async def cancelled(asked: CancelledRequest, who: Who) -> Cancelled:
+    refuse_owner(who.scope, asked.clientid)
+    async with waiting_tokens.while_valid(who.token, AuthenticationFailed(NO_TOKEN)):
+        return await watch.cancelled(asked.clientid, asked.after, asked.wait, who.scope)
+
+
+ClaimView, UpdateView, CancelledView = [
+    View.of(endpoint) for endpoint in (endpoints.CLAIM, endpoints.UPDATE, endpoints.CANCELLED)
+]
+# Workers call the first three all the time. Health: whatever keeps the threads busy, the process lives.
 VIEWS: Mapping[tuple[str, str], type[View]] = {
     (row.method, row.path): view
-    for view in (ClaimView, UpdateView, View.of(endpoints.HEALTHZ))
+    for view in (ClaimView, UpdateView, CancelledView, View.of(endpoints.HEALTHZ))
     for row in view.rows.values()
 }
 
@@ -97,7 +109,7 @@ class HotPath:
             return
         view, request = kind(), ASGIRequest(scope, BytesIO(body))
         view.setup(request)
-        may_wait = kind is ClaimView and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)
+        may_wait = (kind is ClaimView and (len(body) > PAUSE_AFTER_BYTES or b'"wait"' in body)) or kind is CancelledView
         del body  # What is left of it while the request is answered is up to the view.
         answer: Answer | None = None
         with _while_connected(receive) if may_wait else nullcontext():

@@ -20,7 +20,6 @@ from taskstore.types.limits import GroupLimit, LimitsByGroup, LimitsRequest, Rea
 from taskstore.types.progress import Progress
 from taskstore.types.requests import (
     ById,
-    CancelledRequest,
     CancelRequest,
     ClientRequest,
     GroupByQuery,
@@ -200,12 +199,6 @@ def progress(asked: ProgressRequest, who: Who) -> Progress:
 @serves(endpoints.CANCEL)
 def cancel(asked: CancelRequest, who: Who) -> Cancelled:
     return Cancelled(ids=tuple(cancelling.cancel(asked.ids, who.actor.because(asked.reason))))
-
-
-@serves(endpoints.CANCELLED)
-async def cancelled(asked: CancelledRequest, who: Who) -> Cancelled:
-    refuse_owner(who.scope, asked.clientid)
-    return await cancelling.watch.cancelled(asked.clientid, asked.after, asked.wait, who.scope)
 
 
 # ---- Searches and files

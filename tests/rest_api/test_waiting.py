@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 
 from tasks_app.access import tokens
+from tasks_app.control.cancelling import watch
 from tasks_app.models import PausedGroup, Scope, Task, Token
 from tasks_app.rest_api.authentication import NO_TOKEN
 from taskstore.types.tasks import NewTask
@@ -90,6 +91,24 @@ async def test_a_claim_whose_token_is_revoked_meanwhile_gets_nothing(worker, mon
         status, answer = await claim
         assert (status, answer["detail"]) == (401, NO_TOKEN)
     await until_waiting(0)
+
+
+@on_a_loop
+async def test_a_look_for_cancelled_tasks_ends_with_its_token_and_with_its_client(worker, monkeypatch):
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
+    polls = [asyncio.ensure_future(worker.get(f"/cancelled?clientid={number}&wait=20000")) for number in (1, 2)]
+    await until_watching(2)
+    polls[0].cancel()  # Its client goes.
+    await until_watching(1)
+    await asyncio.to_thread(revoke_all)
+    status, answer = await polls[1]
+    assert (status, answer["detail"]) == (401, NO_TOKEN)
+
+
+async def until_watching(number: int) -> None:
+    async with asyncio.timeout(5):
+        while sum(len(waiting.clients) for waiting in watch._waiting.values()) != number:  # noqa: ASYNC110 - it tells nobody when that changes.
+            await asyncio.sleep(0.01)
 
 
 def revoke_all() -> None:

@@ -30,8 +30,14 @@ class Worker:
 
     async def post(self, path: str, body: Any, **headers: str) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self._ask("POST", path, json=body, headers=self._headers | named)
+
+    async def get(self, path: str) -> Answer:
+        return await self._ask("GET", path, headers=self._headers)
+
+    async def _ask(self, method: str, path: str, **sent: Any) -> Answer:
         async with httpx.AsyncClient(base_url=self._url, verify=TLS, trust_env=False) as http:
-            response = await http.post(path, json=body, headers=self._headers | named, timeout=PATIENCE_S)
+            response = await http.request(method, path, timeout=PATIENCE_S, **sent)
         return response.status_code, response.json()
 
     async def add(self, group: str = "mail", **fields: Any) -> dict[str, Any]:
