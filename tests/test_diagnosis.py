@@ -84,7 +84,7 @@ def test_since_when_a_group_stands_still(clock):
 def test_why_a_group_stands_still(clock, workers, why, to_do):
     add_long_ago(clock)
     happen(NOW - 20, claimed=1)
-    for id, age_ms in workers.items():
+    for id, age_ms in sorted(workers.items(), key=lambda each: -each[1]):
         hear(age_ms, clock, id, groups=["mail"])
     assert of().text == f"Stalled for 11 min: 1 ready, {why}."
     assert of().advice.words == to_do

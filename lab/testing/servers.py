@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -107,6 +108,13 @@ class StoreServer:
             )
         except httpx.HTTPError:
             return ""
+
+    def long_turns(self) -> int:
+        """How many transactions kept all others from writing for over 250 ms."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        page = httpx.get(f"{self.url}/metrics", headers=headers, trust_env=False, verify=NO_TLS).text
+        counts = dict(re.findall(r'^taskstore_sqlite_writing_seconds_bucket{le="(0.25|.Inf)"} (\S+)$', page, re.M))
+        return int(float(counts["+Inf"]) - float(counts["0.25"]))
 
     def is_ready(self) -> bool:
         """Whether it is ready, including its database."""

@@ -16,6 +16,7 @@ import msgspec
 from taskstore.errors import InvalidInput
 
 from ..core.actors import Actor
+from ..database import atomic
 from ..models import AuditEntry
 
 NODE = "node:"  # Prefix of the name of a server that acts by itself: no username has a colon.
@@ -49,7 +50,8 @@ def record(
         duration_ms=duration_ms,
     )
     if actor.name:
-        entry.save(force_insert=True)
+        with atomic():
+            entry.save(force_insert=True)
     return entry
 
 

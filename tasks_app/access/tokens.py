@@ -17,7 +17,7 @@ from django.db import Error, connections
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from taskstore.errors import InvalidInput
+from taskstore.errors import InvalidInput, StoreBusy
 from taskstore.types.scalars import INT64_MAX, INT64_MIN
 from taskstore.types.sentences import group_name
 
@@ -101,7 +101,7 @@ def valid(secret: str) -> Token | None:
     token = alive().filter(hash=_hash(secret)).first()
     if token and (token.last_used_at is None or now - token.last_used_at > LAST_USED_EVERY):
         # Does not wait for a synchronous standby, which may be away, as requests wait for this.
-        with database.bookkeeping():
+        with suppress(StoreBusy), database.atomic(), database.bookkeeping():
             # A transaction that has locked the token's row does not hold up its requests.
             unlocked = Token.objects.filter(pk=token.pk).select_for_update(skip_locked=True)
             Token.objects.filter(pk__in=unlocked.values("pk")).update(last_used_at=now)

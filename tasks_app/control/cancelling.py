@@ -103,7 +103,6 @@ class Watch:
 
     async def _watch(self, waiting: Waiting) -> None:
         """Look until nobody waits, and wake the clients of which tasks were cancelled."""
-        woken: Iterable[int] = ()
         try:
             while waiting.clients and not readiness.is_withdrawn:
                 await asyncio.sleep(LOOK_EVERY_S)

@@ -26,7 +26,7 @@ REASONS = (
 # Bounds of histograms: their buckets hold what is at most so much, the last one the rest.
 BATCH_OPERATIONS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 BATCH_US = (500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000)
-HISTOGRAMS = {"batch_operations": BATCH_OPERATIONS, "batch_us": BATCH_US}
+HISTOGRAMS = {"batch_operations": BATCH_OPERATIONS, "batch_us": BATCH_US, "alone_us": BATCH_US}
 # What comes and goes.
 LEVELS = ("processes", "waiting_claims", "queued_operations", "websockets")
 
@@ -73,6 +73,11 @@ class Meters:
         with self._lock:
             self._observe("batch_operations", operations)
             self._observe("batch_us", int(took_s * 1_000_000))
+
+    def note_alone(self, took_s: float) -> None:
+        """Of who kept all others from writing for so long."""
+        with self._lock:
+            self._observe("alone_us", int(took_s * 1_000_000))
 
     def note_refusal(self, error: TaskStoreError) -> None:
         """Of the verbs. What makes no sense is counted by the way in, which mostly does not ask them."""

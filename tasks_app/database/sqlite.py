@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -48,6 +47,7 @@ from .rows import (
     row_of,
 )
 from .transaction_values import Seen, Written
+from .turns import turns
 
 LARGEST_ID = 2**63 - 1
 # A condition: the key is one of those that the one parameter lists.
@@ -82,7 +82,6 @@ class SQLite(Dialect):
     contains = """instr(lower("group"), %s) > 0"""
     is_not_ascii = """"group" GLOB '*[^' || char(1) || '-' || char(127) || ']*'"""
 
-    _turns: ClassVar[dict[str, Any]] = defaultdict(threading.RLock)
     # The largest id that this process has given out, perhaps in a transaction that was rolled back.
     _given_out: ClassVar[dict[str, int]] = defaultdict(int)
 
@@ -150,9 +149,8 @@ class SQLite(Dialect):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        # SQLite's own wait sleeps and looks again, and lets some threads starve.
-        turn = self._turns[self.using]
-        if not turn.acquire(timeout=self.patience_s):
+        turn = turns[self.using]
+        if not turn.acquire(self.patience_s):
             raise Again
         try:
             yield

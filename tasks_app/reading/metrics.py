@@ -67,6 +67,8 @@ class Everything(Collector):
         yield refusals
         yield _histogram("batch_operations", "taskstore_batch_operations", "Commits and claims per transaction.")
         yield _histogram("batch_us", "taskstore_batch_seconds", "Duration of a transaction.", unit=1_000_000)
+        text = "For how long a transaction kept all others from writing, on SQLite."
+        yield _histogram("alone_us", "taskstore_sqlite_writing_seconds", text, unit=1_000_000)
         for level, text in LEVELS.items():
             yield GaugeMetricFamily(f"taskstore_{level}", text, meters.sum_of(level))
         try:

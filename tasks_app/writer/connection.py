@@ -38,6 +38,7 @@ from ..database import (
 from ..database.limits import forget
 from ..database.outage import translated
 from ..database.plain import ROW_TYPES, PlainPostgreSQL, row_packers_of
+from ..database.turns import turns
 from ..offload.threads import by_the_writer
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
 ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
+LEAST_PATIENCE_S = 0.05  # Of who is behind others that have waited in vain.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
 # libpq's buffers never shrink, and SQLite's prepared statements keep their parameters. So a connection is replaced
 # after a batch that sent more than this. For less, a new connection costs more than the memory is worth.
@@ -269,16 +271,23 @@ class SQLiteConnection(WriterConnection):
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[sqlite3.Connection]:
         """One that is begun; whoever enters it commits. Taken back when that fails."""
-        connection = self._connected()
-        await self._execute(connection, "BEGIN IMMEDIATE")
+        turn = turns[self.using]
+        if not await turn.wait(max(LEAST_PATIENCE_S, PATIENCE_S - self._locked_for_s())):
+            self._last_locked_s = time.monotonic()
+            raise StoreBusy("the database is busy with other transactions: try again later")
         try:
+            connection = self._connected()
+            await self._execute(connection, "BEGIN IMMEDIATE")
             yield connection
         except BaseException as error:
+            connection = self._connected()
             if connection.in_transaction:  # A full disk may have ended it already.
                 connection.execute("ROLLBACK")
             if told := translated(error):
                 raise told from error
             raise
+        finally:
+            turn.release()
 
     async def read(self, steps: Steps[T]) -> T:
         async with self._turn:

@@ -109,6 +109,7 @@ def contention(stage: Stage) -> SceneResult:
     servers = stage.servers()
     with stage.load(servers):
         time.sleep(stage.pace.seconds)
+    figures = [Figure(name="transactions of over 250 ms", value=servers[0].long_turns(), limit=0, unit="")]
     history = stage.history(servers[0])
     answered = sum(request.status == 200 for request in history.requests)
     least = Figure(name="operations", value=answered, limit=stage.pace.least_operations, unit="", is_least=True)
@@ -120,4 +121,4 @@ def contention(stage: Stage) -> SceneResult:
             problems.append(f"the server ended with exit code {code}: {server.last_words()}")
         if "Traceback" in server.log.read_text(errors="replace"):
             problems.append(f"the server logged a traceback: {server.last_words()}")
-    return outcome_of(history, faults=0, problems=problems, figures=[least])
+    return outcome_of(history, faults=0, problems=problems, figures=[least, *(figures if stage.is_sqlite else ())])
