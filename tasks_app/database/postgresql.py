@@ -219,7 +219,8 @@ HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
 # An expression: how often limits have been changed. From then on nobody changes them until the transaction ends: "FOR
-# KEY SHARE" locks the table, in which it looks at nothing. An advisory lock would cost all transactions more.
+# KEY SHARE" locks the table, in which it looks at nothing: PostgreSQL 14 to 18 do so with kept plans, too. An advisory
+# lock would cost all transactions more.
 LIMITS_VERSION = """
     (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits
     WHERE NOT EXISTS (SELECT FROM tasks_app_log_intact WHERE false FOR KEY SHARE))

@@ -2,11 +2,13 @@
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
+from tasks_app.database import dialect_of
 from tasks_app.models import GroupLimit, LimitedTask, RecentClaim, Task
 from taskstore.errors import CommitRefused, InvalidInput, StoreBusy
 from taskstore.types.limits import Rate
@@ -293,6 +295,32 @@ class TestInPython:
         change()
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
         assert claimed(Task.objects) == []
+
+    @only_postgresql
+    @pytest.mark.parametrize("plans", ["force_generic_plan", "force_custom_plan"])
+    def test_whoever_reads_the_limits_locks_them_with_a_cached_plan_too(self, plans):
+        dialect = dialect_of("default")
+
+        def change():
+            try:
+                with transaction.atomic():
+                    dialect.send(dialect.change_limits(50)[0])
+                return True
+            except OperationalError:
+                return False
+            finally:
+                connections.close_all()
+
+        connection.ensure_connection()
+        session = connection.connection
+        session.execute(f"SET plan_cache_mode = {plans}")
+        with ThreadPoolExecutor(1) as elsewhere:
+            for _ in range(7):  # From the sixth on a plan is kept.
+                with session.transaction():
+                    session.execute(f"SELECT {dialect.limits_version}", prepare=True)
+                    assert not elsewhere.submit(change).result()
+                assert elsewhere.submit(change).result()
+        connection.close()
 
     @only_postgresql
     def test_a_change_that_waits_for_a_row_stops_nobody_else(self):
