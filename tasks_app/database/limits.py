@@ -39,6 +39,8 @@ TRIES = 10  # To lock what another process has locked, before claims are put off
 WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
 LEFT_OVER = 100  # Rows of LimitedValue: then a claim is worth while only to delete them.
 
+NOTHING = GroupLimit("")
+
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
 
 
@@ -217,17 +219,17 @@ def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dia
 
 
 def _change(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
+    former = Limits(limits=limits_now(dialect))
     dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
     if limit:
         columns = ", ".join(quoted((*COLUMNS, "set_by", "at")))
         sql = f"INSERT INTO tasks_app_grouplimit ({columns}) VALUES ({'%s, ' * len(COLUMNS)} %s, {dialect.time_of})"
         dialect.send([Statement(sql, [*limit, set_by, dialect.now_ms() / 1_000])])
     limits = Limits(limits=limits_now(dialect))
-    known_groups = " UNION ".join(f'SELECT "group" FROM tasks_app_{table}' for table in ("limitedtask", "recentclaim"))
-    noted = {group for (group,) in dialect.rows(known_groups)}
-    groups = [group for group in {*noted, *dialect.group_names()} if is_in_group(name, group)]
+    groups = [group for group in dialect.group_names() if is_in_group(name, group)]
     for group in groups:
-        _note_anew(group, limits.of(group), dialect)  # Recent claims stay: they were made, whatever limits them now.
+        # Recent claims stay: they were made, whatever limits them now.
+        _note_anew(group, former.of(group) or NOTHING, limits.of(group) or NOTHING, dialect)
     return groups
 
 
@@ -258,20 +260,19 @@ def limits_now(dialect: Dialect) -> list[GroupLimit]:
     return sorted(GroupLimit(*row) for row in rows)
 
 
-def _note_anew(group: str, limit: GroupLimit | None, dialect: Dialect) -> None:
-    """Write the rows of LimitedTask and LimitedValue for a group again."""
-    for table in ("limitedtask", "limitedvalue"):
-        dialect.send([Statement(f'DELETE FROM tasks_app_{table} WHERE "group" = %s', [group])])
-    if limit is None or not limit.keeps(leased=True):
-        return
-    is_leased = "" if limit.by else "AND leased_since_ms > 0"
-    sql = f"""
-        INSERT INTO tasks_app_limitedtask (id, "group", value, priority, available_at_ms, leased)
-        SELECT id, "group", {dialect.label_value}, priority, available_at_ms,
-            CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END
-        FROM tasks_app_task WHERE "group" = %s {is_leased}
-    """
-    dialect.send([Statement(sql, [limit.by, group])])
+def _note_anew(group: str, former: GroupLimit, limit: GroupLimit, dialect: Dialect) -> None:
+    """Write the rows of LimitedTask for a group again, unless they stay the same, and those of LimitedValue."""
+    dialect.send([Statement('DELETE FROM tasks_app_limitedvalue WHERE "group" = %s', [group])])
+    if (former.by, former.keeps(leased=True)) != (limit.by, limit.keeps(leased=True)):
+        dialect.send([Statement('DELETE FROM tasks_app_limitedtask WHERE "group" = %s', [group])])
+        is_leased = "" if limit.by else "AND leased_since_ms > 0"
+        sql = f"""
+            INSERT INTO tasks_app_limitedtask (id, "group", value, priority, available_at_ms, leased)
+            SELECT id, "group", {dialect.label_value}, priority, available_at_ms,
+                CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END
+            FROM tasks_app_task WHERE "group" = %s {is_leased}
+        """
+        dialect.send([Statement(sql, [limit.by, group])] if limit.keeps(leased=True) else [])
     if limit.by:
         sql = f"""
             INSERT INTO tasks_app_limitedvalue ("group", value, from_ms)
