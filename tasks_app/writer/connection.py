@@ -280,9 +280,8 @@ class SQLiteConnection(WriterConnection):
             await self._execute(connection, "BEGIN IMMEDIATE")
             yield connection
         except BaseException as error:
-            connection = self._connected()
-            if connection.in_transaction:  # A full disk may have ended it already.
-                connection.execute("ROLLBACK")
+            if self._connection is not None and self._connection.in_transaction:  # A full disk may have ended it.
+                self._connection.execute("ROLLBACK")
             if told := translated(error):
                 raise told from error
             raise
