@@ -80,8 +80,8 @@ def best_of_values(
     """
     group, now_ms = allowance.group, allowance.now_ms
     start = after = _turns.pop(group, "")
-    due, ahead, *page = yield [*_due(allowance), *_noted(group, after)]
-    others = {*also, *(value for (value,) in ahead), *(value for _, value in due)}
+    due, ahead, *page = yield [*_due(allowance, until_ms), *_noted(group, after)]
+    others = {*also, *(value for (value,) in ahead), *(value for _, value, _ in due)}
     heads: dict[str, Row] = {}
     while True:
         at_once, rest = page
@@ -90,7 +90,7 @@ def best_of_values(
         claimable = {value: row for value, row in found.items() if allowance.room(value)}
         heads |= claimable
         chosen.looked_at += {id for id, value in (*at_once, *rest) if value in values and value not in claimable}
-        chosen.looked_at += [id for id, _ in due]
+        chosen.looked_at += [id for id, _, from_ms in due if from_ms <= now_ms]
         chosen.values |= {(group, value, 0) for value in others & claimable.keys() - values}
         for value in found.keys() - claimable.keys():
             if allowance.slots(value) and (in_ms := allowance.next_in_ms(value)):
@@ -120,16 +120,16 @@ def best_of_values(
     return [row for rows in more for row in rows]
 
 
-def _due(allowance: Allowance) -> list[Statement]:
-    """Statements: the rows that have become due, and the values with claims that are noted for the future."""
+def _due(allowance: Allowance, until_ms: int) -> list[Statement]:
+    """Statements: the rows that are due until then, and the values with claims that are noted for the future."""
     due = """
-        SELECT id, value FROM tasks_app_limitedvalue WHERE "group" = %s AND from_ms > 0 AND from_ms <= %s
+        SELECT id, value, from_ms FROM tasks_app_limitedvalue WHERE "group" = %s AND from_ms > 0 AND from_ms <= %s
         ORDER BY from_ms LIMIT %s
     """
     ahead = 'SELECT value FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s LIMIT %s'
     latest_ms = allowance.limit.slice_of(allowance.now_ms)
     return [
-        Statement(due, [allowance.group, allowance.now_ms, MOST_VALUES]),
+        Statement(due, [allowance.group, until_ms, MOST_VALUES]),
         Statement(ahead, [allowance.group, latest_ms, MOST_VALUES]),
     ]
 

@@ -1,11 +1,12 @@
 """Limits by the value of a label: claims look only at values of which one may be claimed, and miss none."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from django.db import connections, transaction
 
-from tasks_app.core.operations import Claim, Commit, Operation
+from tasks_app.core.operations import Claim, Commit, Operation, Query
 from tasks_app.database import dialect_of
 from tasks_app.database.limits import LEFT_OVER
 from tasks_app.database.transaction import transact
@@ -88,6 +89,14 @@ def test_a_scheduled_task_is_found_when_it_is_due(clock):
     assert claim() == []
     clock.advance(5_000)
     assert users(claim()) == ["a"]
+
+
+def test_a_query_of_the_future_finds_what_is_due_by_then(clock):
+    Task.objects.set_limits("mail", running=1, by="user")
+    add("a", timespec_ms=-5_000)
+    query = Query(groups=("mail",), owner=BOB, duration_ms=60_000, at_ms=clock.now_ms + 4_000)
+    assert Task.objects.perform(query) == []
+    assert users(map(Task.of, Task.objects.perform(replace(query, at_ms=clock.now_ms + 6_000)))) == ["a"]
 
 
 def test_what_came_due_together_is_found_one_after_the_other(clock):
