@@ -84,14 +84,19 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
         if now_ms is None:
             seen.undecided.add(group)
         else:
-            # The time of all that the transaction does, also in the other groups: the last claim of each was before.
-            seen.now_ms = max(seen.now_ms, now_ms)
+            seen.now_ms = max(seen.now_ms, now_ms)  # The last claim of each group was before.
             locked.append(group)
     for group in locked:
         allowance = seen.allowances[group] = Allowance(group, seen.limits.of(group) or GroupLimit(group), seen.now_ms)
         if group in claimed:
             yield from _look_into(allowance, demands.get(group), queried.get(group), seen, dialect)
         yield from learn(allowance, leased.get(group, ()), seen.now_ms, dialect)
+    if locked:
+        # Leases that ended after the locks are not counted, either: what is leased is so from after their ends.
+        [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
+        seen.now_ms = max(seen.now_ms, now_ms)
+        for allowance in seen.allowances.values():
+            allowance.now_ms = seen.now_ms
 
 
 def _look_into(

@@ -1,6 +1,7 @@
 """Limits of groups, by every way in: what is leased and claimed never exceeds them, and nothing else is held back."""
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,8 +9,8 @@ import pytest
 from django.core.management import call_command
 from django.db import OperationalError, connection, connections, transaction
 
-from tasks_app.database import dialect_of
-from tasks_app.models import GroupLimit, LimitedTask, RecentClaim, Task
+from tasks_app.database import dialect_of, limits
+from tasks_app.models import EndedTask, GroupLimit, LimitedTask, RecentClaim, Task
 from taskstore.errors import CommitRefused, InvalidInput, StoreBusy
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask, Order
@@ -295,6 +296,29 @@ class TestInPython:
         change()
         Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
         assert claimed(Task.objects) == []
+
+    @only_postgresql
+    def test_a_lease_begins_after_the_end_of_the_one_that_made_room(self, monkeypatch):
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 2)
+        Task.objects.set_limits("mail", running=1)
+        [held] = Task.objects.claim("mail", owner=BOB)
+        lock = limits._lock
+
+        def end():
+            Task.objects.commit(owner=BOB, deletes=[held.id])
+            connections.close_all()
+
+        def lock_while_it_ends(group, dialect):
+            now_ms = yield from lock(group, dialect)
+            time.sleep(0.005)
+            with ThreadPoolExecutor(1) as elsewhere:
+                elsewhere.submit(end).result()
+            return now_ms
+
+        monkeypatch.setattr(limits, "_lock", lock_while_it_ends)
+        [later] = Task.objects.claim("mail", owner=BOB)
+        ended = EndedTask.objects.get(id=held.id)
+        assert later.leased_since_ms >= ended.ended_at_ms
 
     @only_postgresql
     @pytest.mark.parametrize("plans", ["force_generic_plan", "force_custom_plan"])
