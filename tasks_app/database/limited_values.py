@@ -81,7 +81,8 @@ def best_of_values(
     group, now_ms = allowance.group, allowance.now_ms
     start = after = _turns.pop(group, "")
     due, ahead, *page = yield [*_due(allowance, until_ms), *_noted(group, after)]
-    others = {*also, *(value for (value,) in ahead), *(value for _, value, _ in due)}
+    new = {*(value for (value,) in ahead), *(value for _, value, _ in due)}  # There may be no other row of them.
+    others = new.union(also)
     heads: dict[str, Row] = {}
     while True:
         at_once, rest = page
@@ -91,8 +92,8 @@ def best_of_values(
         heads |= claimable
         chosen.looked_at += {id for id, value in (*at_once, *rest) if value in values and value not in claimable}
         chosen.looked_at += [id for id, _, from_ms in due if from_ms <= now_ms]
-        chosen.values |= {(group, value, 0) for value in others & claimable.keys() - values}
-        for value in found.keys() - claimable.keys():
+        chosen.values |= {(group, value, 0) for value in new & claimable.keys() - values}
+        for value in (values | new) & found.keys() - claimable.keys():
             if allowance.slots(value) and (in_ms := allowance.next_in_ms(value)):
                 chosen.values.add((group, value, now_ms + in_ms))
         if heads and len(at_once) == MOST_VALUES:
@@ -100,7 +101,7 @@ def best_of_values(
         if heads or (len(at_once) < MOST_VALUES and not start):
             break
         start, after = ("", "") if len(at_once) < MOST_VALUES else (start, at_once[-1][1])
-        due, others = [], set()
+        due, new, others = [], set(), set()
         page = [*(yield _noted(group, after))]
     # The best of all are among those of the values whose first ones are the best.
     best = sorted(heads.values(), key=lambda row: (-row[2], random.random()))[:number]

@@ -141,6 +141,17 @@ def test_an_expired_task_keeps_its_slot_and_is_claimed_again(held, clock):
     assert claim() == []
 
 
+def test_an_expired_task_whose_rate_allows_nothing_leaves_no_rows_behind(clock):
+    Task.objects.set_limits("mail", rate=Rate(1, 600_000), by="user")
+    add(*"aa")
+    assert users(claim()) == ["a"]
+    clock.advance(61_000)
+    for user in "bcdef":
+        add(user)
+        assert users(claim()) == [user]
+    assert left().count("a") == 1  # From when the rate allows it.
+
+
 def test_an_update_that_leases_needs_a_slot_of_its_value():
     one, other, third = add("a", "a", "b")
     Task.objects.set_limits("mail", running=1, by="user")
