@@ -457,6 +457,7 @@ class RecentClaim(models.Model):
     value = KeyField()
     at_ms = models.BigIntegerField()
     claims = models.BigIntegerField()
+    again_ms = models.BigIntegerField()  # When they were found to be of a time in the future; 0: never.
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["group", "value", "at_ms"], name="claims_of_value")]

@@ -12,7 +12,7 @@ from taskstore.types.sentences import group_name
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
-from ..core.limits import Allowance, GroupLimit, Limits
+from ..core.limits import Allowance, Claims, GroupLimit, Limits
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic, dialect_of
 from ..database.limits import limits_now
@@ -76,9 +76,9 @@ def uses_of(groups: Collection[str]) -> dict[str, LimitAnswer]:
     sql = 'SELECT "group", value, count(*) FROM tasks_app_limitedtask WHERE leased = 1 GROUP BY "group", value'
     for group, value, count in dialect_of(Task.objects.db).rows(sql):
         leased[group][value] = count
-    made: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+    made: dict[str, list[Claims]] = defaultdict(list)
     for row in RecentClaim.objects.filter(group__in=list(limited)) if any(each.claims for each in found) else ():
-        made[row.group].append((row.value, row.at_ms, row.claims))
+        made[row.group].append(Claims(row.pk, row.value, row.at_ms, row.claims, row.again_ms))
     found_uses = dict[str, LimitAnswer]()
     for group, limit in limited.items():
         allowance = Allowance(group, limit, now_ms)

@@ -67,6 +67,16 @@ class Limits:
         return self._found[group]
 
 
+class Claims(NamedTuple):
+    """Claims of a value that were made at the same time, as their row keeps them."""
+
+    id: int
+    value: str
+    at_ms: int
+    claims: int
+    again_ms: int  # When they were found to be of a time in the future; 0: never.
+
+
 @dataclass(slots=True)
 class Allowance:
     """The use of a group's limit. `recent`: the times of recent claims with their numbers, by value of the label."""
@@ -78,25 +88,45 @@ class Allowance:
     recent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     known: set[str] = field(default_factory=set)  # The values of which the use is known.
     claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
-    ahead: Counter[str] = field(default_factory=Counter)  # Those of `recent` that were noted for later than now.
+    old: dict[str, list[Claims]] = field(default_factory=lambda: defaultdict(list))  # That are not recent, by value.
+    ahead: list[int] = field(default_factory=list)  # The rows of `recent` that were noted for later than now.
 
-    def learn(self, leased: Mapping[str, int], made: Iterable[tuple[str, int, int]]) -> None:
-        """Note the use of more values. `made`: values, times and numbers of claims that may be recent.
+    def learn(self, leased: Mapping[str, int], made: Iterable[Claims]) -> None:
+        """Note the use of more values.
 
-        A claim in the future, which was made while the clock was ahead, counts as one of now.
+        A claim in the future, which was made while the clock was ahead, counts as one of the time at which it was
+        found there first.
         """
-        for value, number in leased.items():
-            self.leased[value] = number
+        self.leased.update(leased)
+        for value in leased:
             self.recent.pop(value, None)
-            self.ahead.pop(value, None)
+            self.old.pop(value, None)
         self.known |= leased.keys()
         latest_ms = self.limit.slice_of(self.now_ms)
-        for value, at_ms, claims in made:
-            if self.limit.per_ms is None or at_ms <= self.now_ms - self.limit.per_ms:
-                continue
-            if at_ms > latest_ms:
-                self.ahead[value] += claims
-            self.recent[value].append((min(at_ms, latest_ms), claims))
+        for each in made if self.limit.per_ms is not None else ():
+            is_ahead = each.at_ms > latest_ms
+            if is_ahead and not 0 < each.again_ms <= latest_ms:
+                self.ahead.append(each.id)
+                at_ms = latest_ms
+            else:
+                at_ms = each.again_ms if is_ahead else each.at_ms
+            if at_ms > self.now_ms - (self.limit.per_ms or 0):
+                self.recent[each.value].append((at_ms, each.claims))
+            elif not is_ahead:
+                self.old[each.value].append(each)
+
+    def forgotten(self, value: str) -> list[int]:
+        """Return the rows of claims of a value that matter no more.
+
+        As many as the rate allows stay, however old they are: the clock may have been set forward, and go back.
+        """
+        left = (self.limit.claims or 0) - sum(count for _, count in self.recent.get(value, ())) - self.claimed[value]
+        rows = []
+        for each in sorted(self.old.get(value, ()), reverse=True):
+            if left <= 0:
+                rows.append(each.id)
+            left -= each.claims
+        return rows
 
     def slots(self, value: str) -> int:
         """Return how many more tasks of the value may be leased."""

@@ -247,13 +247,12 @@ class Dialect(ABC):
             yield Statement(sql, [self.list_of(written.looked_at)])
         if written.values:
             yield from self.insert("tasks_app_limitedvalue", VALUE_COLUMNS, sorted(written.values))
-        for group, at_ms, values in written.ahead:
-            which = f"value IN (SELECT name FROM {self.names})"
-            sql = f'DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s AND {which}'
-            yield Statement(sql, [group, at_ms, self.list_of_names(values)])
+        for row in written.ahead:
+            yield Statement("UPDATE tasks_app_recentclaim SET again_ms = %s WHERE id = %s", row)
+        if written.forgotten:
+            sql = f"DELETE FROM tasks_app_recentclaim WHERE {self.is_listed}"
+            yield Statement(sql, [self.list_of(written.forgotten)])
         yield from self.add("tasks_app_recentclaim", RECENT_COLUMNS, written.claims, 3)
-        for row in written.forgotten:
-            yield Statement('DELETE FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms <= %s', row)
 
     @abstractmethod
     def keep_keys(self, freed: Sequence[Row]) -> Statement:

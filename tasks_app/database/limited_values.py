@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.limits import Allowance
+from ..core.limits import Allowance, Claims
 from .rows import Row, Statement, Steps
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def learn(allowance: Allowance, values: Collection[str], until_ms: int, dialect:
     ]
     if limit.per_ms is not None:
         sql = f"""
-            SELECT value, at_ms, claims FROM {dialect.names} CROSS JOIN tasks_app_recentclaim
-            WHERE "group" = %s AND value = name AND at_ms > %s
+            SELECT id, value, at_ms, claims, again_ms FROM {dialect.names} CROSS JOIN tasks_app_recentclaim
+            WHERE "group" = %s AND value = name
         """
-        statements.append(Statement(sql, [names, group, allowance.now_ms - limit.per_ms]))
+        statements.append(Statement(sql, [names, group]))
     used, *made = yield statements
-    allowance.learn({value: leased for value, leased, *_ in used}, [row for rows in made for row in rows])
+    allowance.learn({value: leased for value, leased, *_ in used}, [Claims(*row) for rows in made for row in rows])
     return [(id, value, priority, at_ms) for value, _, id, priority, at_ms in used if id is not None]
 
 
@@ -127,11 +127,14 @@ def _due(allowance: Allowance, until_ms: int) -> list[Statement]:
         SELECT id, value, from_ms FROM tasks_app_limitedvalue WHERE "group" = %s AND from_ms > 0 AND from_ms <= %s
         ORDER BY from_ms LIMIT %s
     """
-    ahead = 'SELECT value FROM tasks_app_recentclaim WHERE "group" = %s AND at_ms > %s LIMIT %s'
+    ahead = """
+        SELECT value FROM tasks_app_recentclaim
+        WHERE "group" = %s AND at_ms > %s AND again_ms NOT BETWEEN 1 AND %s LIMIT %s
+    """
     latest_ms = allowance.limit.slice_of(allowance.now_ms)
     return [
         Statement(due, [allowance.group, until_ms, MOST_VALUES]),
-        Statement(ahead, [allowance.group, latest_ms, MOST_VALUES]),
+        Statement(ahead, [allowance.group, latest_ms, latest_ms, MOST_VALUES]),
     ]
 
 

@@ -57,7 +57,7 @@ FREED_COLUMNS = ("origin", "ended", "ending", "ended_in")
 # A task of a group with a limit, and how many were claimed of one at a time.
 LIMITED_COLUMNS = ("id", "group", "value", "priority", "available_at_ms", "leased")
 VALUE_COLUMNS = ("group", "value", "from_ms")
-RECENT_COLUMNS = ("group", "value", "at_ms", "claims")
+RECENT_COLUMNS = ("group", "value", "at_ms", "claims", "again_ms")
 MINUTE_MS = 60_000
 ENDING_COLUMNS = ("ended_at_ms", "ended_by_commit", "ended_by", "ending", "operator", "reason", "successor")
 ENDED_COLUMNS = (*KEPT_COLUMNS, *ENDING_COLUMNS)

@@ -131,8 +131,8 @@ class Written:
     slots: dict[str, int] = field(default_factory=dict)  # By group with a limit: how many leases have ended.
     next_in_ms: dict[str, int] = field(default_factory=dict)  # By group, until its rate allows the next claim.
     claims: list[Row] = field(default_factory=list)  # RECENT_COLUMNS
-    ahead: list[Row] = field(default_factory=list)  # A group, from when on claims are noted for the future, and whose.
-    forgotten: list[Row] = field(default_factory=list)  # A group, and up to when its claims matter no more.
+    ahead: list[Row] = field(default_factory=list)  # A time, and the row of claims of the future that count from then.
+    forgotten: list[int] = field(default_factory=list)  # The rows of claims that matter no more.
     batches: list[Batch] = field(default_factory=list)  # That are new, or have changed.
     work: Work = NOTHING
     now_ms: int = 0
@@ -223,16 +223,14 @@ def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) 
 def _note_claims(allowance: Allowance, written: Written) -> None:
     """Note the claims that count for the rate of a group."""
     limit, now_ms = allowance.limit, allowance.now_ms
-    # What was noted for a time in the future is noted for now, once.
-    made = {value: number for value, number in (allowance.claimed + allowance.ahead).items() if number > 0}
+    made = {value: number for value, number in allowance.claimed.items() if number > 0}
     if in_ms := allowance.soonest_ms():
         written.next_in_ms[allowance.group] = in_ms
-    if limit.per_ms is not None and made:
+    if limit.per_ms is not None:
         at_ms = limit.slice_of(now_ms)
-        if allowance.ahead:
-            written.ahead.append((allowance.group, at_ms, list(allowance.ahead)))
-        written.claims += [(allowance.group, value, at_ms, number) for value, number in made.items()]
-        written.forgotten.append((allowance.group, now_ms - limit.per_ms))
+        written.ahead += [(at_ms, row_id) for row_id in allowance.ahead]
+        written.claims += [(allowance.group, value, at_ms, number, 0) for value, number in made.items()]
+        written.forgotten += [row_id for value in made for row_id in allowance.forgotten(value)]
 
 
 def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:

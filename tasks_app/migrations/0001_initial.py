@@ -333,6 +333,7 @@ limits = [
             ("value", KeyField()),
             ("at_ms", models.BigIntegerField()),
             ("claims", models.BigIntegerField()),
+            ("again_ms", models.BigIntegerField()),
         ],
         options={
             "constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")],

@@ -168,9 +168,12 @@ def forget_answers(dialect: Dialect) -> Steps[bool]:
 
 
 def forget_claims(dialect: Dialect) -> Steps[bool]:
-    """Delete the claims that count for no rate any more, of groups that nobody claims from."""
+    """Delete the claims that count for no rate any more, of groups that nobody claims from.
+
+    Two days later than that: the clock may have been set forward, and go back.
+    """
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
-    return (yield from _forget("tasks_app_recentclaim", "id", "at_ms < %s", [now_ms - MOST_PER_MS]))
+    return (yield from _forget("tasks_app_recentclaim", "id", "at_ms < %s", [now_ms - MOST_PER_MS - 2 * DAY_MS]))
 
 
 def forget_cancelled(dialect: Dialect) -> Steps[bool]:

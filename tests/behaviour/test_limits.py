@@ -11,12 +11,15 @@ from django.db import OperationalError, connection, connections, transaction
 
 from tasks_app.database import dialect_of, limits
 from tasks_app.models import EndedTask, GroupLimit, LimitedTask, RecentClaim, Task
+from tasks_app.writer.housekeeping import forget_claims
 from taskstore.errors import CommitRefused, InvalidInput, StoreBusy
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask, Order
 
 from .databases import only_postgresql
 from .people import ANN, BOB
+
+DAY_MS = 86_400_000
 
 
 def add(store, number=1, **fields):
@@ -170,6 +173,36 @@ def test_a_claim_while_the_clock_was_ahead_counts_for_one_window(store, clock, b
     assert claimed(store) == []
     clock.advance(1_200)
     assert len(claim_all(store)) == 2
+    assert claimed(store) == []
+
+
+@pytest.mark.parametrize("by", ["", "tenant"])
+@pytest.mark.parametrize("away_ms", [-3_000, DAY_MS, -DAY_MS])
+def test_a_clock_that_goes_away_and_comes_back_has_forgotten_no_claim(store, clock, by, away_ms):
+    add(store, 9)
+    Task.objects.set_limits("mail", rate=Rate(2, 60_000), by=by)
+    assert len(claim_all(store)) == 2
+    clock.advance(away_ms)
+    add(store, group="other")
+    claimed(store, "other")
+    if away_ms < 0:
+        assert claimed(store) == []
+    dialect = dialect_of("default")
+    with transaction.atomic():
+        dialect.drive(forget_claims(dialect))
+    clock.advance(100 - away_ms)
+    assert claimed(store) == []
+    clock.advance(60_100)
+    assert len(claim_all(store)) == 2
+
+
+def test_a_claim_while_the_clock_is_ahead_does_not_make_room_for_one_when_it_comes_back(store, clock):
+    add(store, 9)
+    Task.objects.set_limits("mail", rate=Rate(2, 60_000))
+    assert len(claim_all(store)) == 2
+    clock.advance(DAY_MS)
+    assert len(claimed(store)) == 1
+    clock.advance(100 - DAY_MS)
     assert claimed(store) == []
 
 
