@@ -91,6 +91,17 @@ def test_a_cancelled_task_wakes_its_client_alone(looks):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("after", ["", "x", "-", "{0}-", "{0}-x", "{0}-" + "9" * 5_000, "{0}-²"])
+def test_any_text_stands_for_a_place(looks, after):
+    async def scenario():
+        watch = Watch()
+        looks.cancel(3, owner=1)
+        name = (await watch.cancelled(1, "", 0)).after.partition("-")[0]
+        await watch.cancelled(1, after.format(name), 0)
+
+    asyncio.run(scenario())
+
+
 def test_nobody_looks_while_nobody_waits(looks):
     async def scenario():
         watch = Watch()

@@ -23,6 +23,7 @@ from ..writer.peers import readiness
 LOOK_EVERY_S = 0.5
 TOLD_MS = 60_000  # For how long a client is told.
 IDS_IN_AUDIT = 500
+PLACES = 18  # Of a number.
 
 
 @atomic()
@@ -73,7 +74,7 @@ class Watch:
         """
         until_s = time.monotonic() + wait_ms / 1_000
         name, _, number = after.partition("-")
-        since = int(number) if name == self._name and number.isdecimal() else 0
+        since = int(number[:PLACES]) if name == self._name and number[:PLACES].isdecimal() else 0
         waiting = self._waiting.setdefault(asyncio.get_running_loop(), Waiting())
         if not wait_ms or time.monotonic() > self._looked_s + LOOK_EVERY_S:
             await self._look(waiting)

@@ -89,13 +89,13 @@ class Allowance:
     known: set[str] = field(default_factory=set)  # The values of which the use is known.
     claimed: Counter[str] = field(default_factory=Counter)  # By value, in this transaction.
     old: dict[str, list[Claims]] = field(default_factory=lambda: defaultdict(list))  # That are not recent, by value.
-    ahead: list[int] = field(default_factory=list)  # The rows of `recent` that were noted for later than now.
+    ahead: list[int] = field(default_factory=list)  # The rows of `recent` that are found there for the first time.
 
     def learn(self, leased: Mapping[str, int], made: Iterable[Claims]) -> None:
         """Note the use of more values.
 
-        A claim in the future, which was made while the clock was ahead, counts as one of the time at which it was
-        found there first.
+        A claim that is ahead by more than the time of the rate, because the clock was, counts as one of the time at
+        which it was found there first, and again when the clock comes near.
         """
         self.leased.update(leased)
         for value in leased:
@@ -104,16 +104,21 @@ class Allowance:
         self.known |= leased.keys()
         latest_ms = self.limit.slice_of(self.now_ms)
         for each in made if self.limit.per_ms is not None else ():
-            is_ahead = each.at_ms > latest_ms
-            if is_ahead and not 0 < each.again_ms <= latest_ms:
+            at_ms, is_ahead = each.at_ms, each.at_ms >= self.ahead_ms
+            if is_ahead and 0 < each.again_ms <= latest_ms:
+                at_ms = each.again_ms
+            elif is_ahead:
                 self.ahead.append(each.id)
                 at_ms = latest_ms
-            else:
-                at_ms = each.again_ms if is_ahead else each.at_ms
             if at_ms > self.now_ms - (self.limit.per_ms or 0):
                 self.recent[each.value].append((at_ms, each.claims))
             elif not is_ahead:
                 self.old[each.value].append(each)
+
+    @property
+    def ahead_ms(self) -> int:
+        """From when on claims are of a time that has not come."""
+        return self.limit.slice_of(self.now_ms) + (self.limit.per_ms or 0)
 
     def forgotten(self, value: str) -> list[int]:
         """Return the rows of claims of a value that matter no more.

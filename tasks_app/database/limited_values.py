@@ -72,11 +72,17 @@ def learn(allowance: Allowance, values: Collection[str], until_ms: int, dialect:
 
 
 def best_of_values(
-    allowance: Allowance, also: Collection[str], number: int, until_ms: int, chosen: Chosen, dialect: Dialect
+    allowance: Allowance,
+    also: Collection[str],
+    number: int,
+    until_ms: int,
+    chosen: Chosen,
+    dialect: Dialect,
+    spare: int = 0,
 ) -> Steps[list[Row]]:
     """Return available tasks of values below their limit, of the highest priorities; at most `number` of a value.
 
-    `also`: values to be looked at without a row of LimitedValue.
+    `also`: values to be looked at without a row of LimitedValue; `spare`: so many beyond the limit of a value.
     """
     group, now_ms = allowance.group, allowance.now_ms
     start = after = _turns.pop(group, "")
@@ -90,12 +96,14 @@ def best_of_values(
         found = {row[1]: row for row in (yield from learn(allowance, values | others, until_ms, dialect))}
         claimable = {value: row for value, row in found.items() if allowance.room(value)}
         heads |= claimable
-        chosen.looked_at += {id for id, value in (*at_once, *rest) if value in values and value not in claimable}
+        kept = {id for id, value in at_once if value in claimable}
+        chosen.looked_at += {id for id, value in (*at_once, *rest) if value in values and id not in kept}
         chosen.looked_at += [id for id, _, from_ms in due if from_ms <= now_ms]
         chosen.values |= {(group, value, 0) for value in new & claimable.keys() - values}
         for value in (values | new) & found.keys() - claimable.keys():
             if allowance.slots(value) and (in_ms := allowance.next_in_ms(value)):
                 chosen.values.add((group, value, now_ms + in_ms))
+        chosen.values |= yield from _later(group, (values | new) - found.keys(), dialect)
         if heads and len(at_once) == MOST_VALUES:
             _turns[group] = at_once[-1][1]  # So that those behind it get their turn.
         if heads or (len(at_once) < MOST_VALUES and not start):
@@ -114,11 +122,36 @@ def best_of_values(
             WHERE "group" = %s AND leased = 0 AND value = %s AND available_at_ms <= %s
             ORDER BY priority DESC, available_at_ms, id LIMIT %s
             """,
-            [group, value, until_ms, min(number, allowance.room(value))],
+            [group, value, until_ms, min(number, allowance.room(value) + spare)],
         )
         for _, value, *_ in best
     ]
     return [row for rows in more for row in rows]
+
+
+def _later(group: str, values: Collection[str], dialect: Dialect) -> Steps[set[Row]]:
+    """Return new rows for values whose tasks are all available only later, though no row says when.
+
+    Such a task was added after the time at which claims look, or before the clock was set back.
+    """
+    if not values:
+        return set()
+    sql = f"""
+        SELECT value, at_ms
+        FROM (
+            SELECT name AS value, (
+                SELECT min(available_at_ms) FROM tasks_app_limitedtask
+                WHERE "group" = %s AND leased = 0 AND value = name
+            ) AS at_ms
+            FROM {dialect.names}
+        ) AS later
+        WHERE at_ms IS NOT NULL AND NOT EXISTS (
+            SELECT 1 FROM tasks_app_limitedvalue AS noted
+            WHERE "group" = %s AND from_ms = later.at_ms AND noted.value = later.value
+        )
+    """
+    [rows] = yield [Statement(sql, [group, dialect.list_of_names(values), group])]
+    return {(group, value, max(1, at_ms)) for value, at_ms in rows}
 
 
 def _due(allowance: Allowance, until_ms: int) -> list[Statement]:
@@ -129,12 +162,12 @@ def _due(allowance: Allowance, until_ms: int) -> list[Statement]:
     """
     ahead = """
         SELECT value FROM tasks_app_recentclaim
-        WHERE "group" = %s AND at_ms > %s AND again_ms NOT BETWEEN 1 AND %s LIMIT %s
+        WHERE "group" = %s AND at_ms >= %s AND again_ms NOT BETWEEN 1 AND %s LIMIT %s
     """
     latest_ms = allowance.limit.slice_of(allowance.now_ms)
     return [
         Statement(due, [allowance.group, until_ms, MOST_VALUES]),
-        Statement(ahead, [allowance.group, latest_ms, latest_ms, MOST_VALUES]),
+        Statement(ahead, [allowance.group, allowance.ahead_ms, latest_ms, MOST_VALUES]),
     ]
 
 

@@ -26,7 +26,7 @@ from taskstore.types.scalars import is_in_group
 from ..core.limits import Allowance, GroupLimit, Limits, values_to_lease
 from ..core.operations import Operation, Supply, TaskRecord
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
-from .limited_values import Chosen, best_of_values, learn
+from .limited_values import MOST_VALUES, Chosen, best_of_values, learn
 from .rows import Row, Statement, Steps, T, quoted, record_of
 from .transaction_values import Seen
 
@@ -37,6 +37,7 @@ COLUMNS = GroupLimit._fields
 LOOK_EVERY_S = 0.02
 TRIES = 10  # To lock what another process has locked, before claims are put off.
 WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
+SPARE = 20  # Tasks that a claim looks at in place of those that others have locked.
 LEFT_OVER = 100  # Rows of LimitedValue: then a claim is worth while only to delete them.
 
 NOTHING = GroupLimit("")
@@ -112,8 +113,15 @@ def _look_into(
     rows: Sequence[Row] = []
     if chosen.ids:
         [rows] = yield [dialect.lock_tasks(chosen.ids, seen)]
+    is_hidden = len(rows) < len(chosen.ids)
+    if is_hidden:  # Others have locked some of them, perhaps for long.
+        wanted = Demand(number, oldest=is_oldest)
+        wider = yield from _chosen(allowance, wanted, until_ms, dialect, spare=SPARE)
+        if others := [task_id for task_id in wider.ids if task_id not in chosen.ids]:
+            [more] = yield [dialect.lock_tasks(others, seen)]
+            rows = [*rows, *more]
     found = {row[0]: record_of(row) for row in rows}
-    if len(found) == len(chosen.ids) or chosen.is_paused:
+    if not is_hidden or chosen.is_paused:
         seen.exhausted.add(group)  # Nothing was hidden by the locks of others.
     if demand:
         seen.candidates[group] = best_first(rows, demand)
@@ -159,8 +167,8 @@ def _lock(group: str, dialect: Dialect) -> Steps[int | None]:
     return None
 
 
-def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect) -> Steps[Chosen]:
-    """Choose the tasks that may be claimed."""
+def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialect, spare: int = 0) -> Steps[Chosen]:
+    """Choose the tasks that may be claimed, and so many more."""
     group, limit, chosen = allowance.group, allowance.limit, Chosen()
     expired = """
         SELECT id, value, priority, available_at_ms FROM tasks_app_limitedtask
@@ -168,7 +176,7 @@ def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialec
     """
     paused, found = yield [
         Statement('SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = %s', [group]),
-        Statement(expired, [group, allowance.now_ms, demand.limit]),
+        Statement(expired, [group, allowance.now_ms, MOST_VALUES if limit.by else demand.limit]),
     ]
     if paused:
         chosen.is_paused = True
@@ -176,16 +184,17 @@ def _chosen(allowance: Allowance, demand: Demand, until_ms: int, dialect: Dialec
     available: list[Row] = []
     if limit.by:
         values = {row[1] for row in found}
-        available = yield from best_of_values(allowance, values, demand.limit, until_ms, chosen, dialect)
+        number = demand.limit + spare
+        available = yield from best_of_values(allowance, values, number, until_ms, chosen, dialect, spare)
     else:
         yield from learn(allowance, [""], until_ms, dialect)
         if room := min(allowance.room(""), demand.limit):
-            available = yield from _longest_available(group, room, until_ms, dialect)
+            available = yield from _longest_available(group, room + spare, until_ms, dialect)
     found = [*[row for row in found if allowance.claims(row[1])], *available]
     random.shuffle(found)
     found.sort(key=lambda row: (-row[2], row[3]) if demand.oldest else (-row[2],))
     most = demand.limit if limit.by else min(demand.limit, allowance.claims(""))
-    chosen.ids = list(dict.fromkeys([row[0] for row in found]))[:most]
+    chosen.ids = list(dict.fromkeys([row[0] for row in found]))[: most + spare]
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -55,6 +56,7 @@ IS_NAMED_KEY = (
     """("group", key) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(%s))"""
 )
 FEW = 100  # Rows that are inserted one by one.
+LEAST_WAIT_MS = 50
 
 
 class Each(list[Row]):
@@ -149,13 +151,20 @@ class SQLite(Dialect):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        turn = turns[self.using]
+        turn, began_s = turns[self.using], time.monotonic()
         if not turn.acquire(self.patience_s):
             raise Again
+        left_s = self.patience_s - (time.monotonic() - began_s)
+        is_late = left_s < self.patience_s * 3 / 4
         try:
+            if is_late:  # Another program may have the file, and whoever has waited in the queue does not wait as long.
+                self.rows(f"PRAGMA busy_timeout = {max(LEAST_WAIT_MS, int(left_s * 1_000))}")
             yield
         finally:
             turn.release()
+            if is_late:
+                usual_s = connections[self.using].settings_dict["OPTIONS"].get("timeout", 5)
+                self.rows(f"PRAGMA busy_timeout = {int(usual_s * 1_000)}")
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         if not isinstance(parameters, Each):

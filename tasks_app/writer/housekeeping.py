@@ -134,6 +134,7 @@ def chores(dialect: Dialect) -> list[Chore]:
         forget_answers,
         forget_cancelled,
         forget_claims,
+        OldValues().forget,
         forget_payloads,
         forget_keys,
         *(partial(coarsen, tier) for tier in TIERS),
@@ -327,6 +328,33 @@ def forget_sessions(dialect: Dialect) -> Steps[bool]:
     """Delete ended sessions once their cookies have expired."""
     [[(now_ms,)]] = yield [Statement(f"SELECT {dialect.clock}")]
     return (yield from _forget("tasks_app_endedsession", "id", "until_ms < %s", [now_ms]))
+
+
+class OldValues:
+    """A pass over the values of limits that claims have to look at: those without a task to claim are deleted."""
+
+    def __init__(self) -> None:
+        self._last = 0  # The last row read.
+
+    def forget(self, dialect: Dialect) -> Steps[bool]:
+        """Delete the old ones of a step of rows. Returns whether there may be more."""
+        [rows] = yield [
+            Statement(
+                f"""
+                SELECT id, EXISTS (
+                    SELECT 1 FROM tasks_app_limitedtask AS task
+                    WHERE task."group" = noted."group" AND leased = 0 AND task.value = noted.value
+                )
+                FROM tasks_app_limitedvalue AS noted WHERE id > %s ORDER BY id LIMIT {STEP}
+                """,
+                [self._last],
+            )
+        ]
+        if old := [row_id for row_id, is_needed in rows if not is_needed]:
+            sql = f"DELETE FROM tasks_app_limitedvalue WHERE {dialect.is_listed}"
+            yield [Statement(sql, [dialect.list_of(old)])]
+        self._last = rows[-1][0] if rows else 0
+        return len(rows) == STEP
 
 
 class OldProgress:

@@ -7,11 +7,12 @@ import pytest
 from django.db import connections, transaction
 
 from tasks_app.core.operations import Claim, Commit, Operation, Query
-from tasks_app.database import dialect_of
+from tasks_app.database import dialect_of, limits
 from tasks_app.database.limits import LEFT_OVER
 from tasks_app.database.transaction import transact
 from tasks_app.database.transaction_values import Undecided
 from tasks_app.models import LimitedValue, RecentClaim, Task
+from tasks_app.writer.housekeeping import OldValues
 from taskstore.errors import CommitRefused
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask
@@ -132,6 +133,90 @@ def test_a_rate_that_was_used_while_the_clock_was_ahead_comes_back(clock):
     assert RecentClaim.objects.count() == 2
     clock.advance(10_100)
     assert users(claim(10)) == ["a", "b"]
+
+
+def test_a_task_that_is_added_as_a_claim_looks_is_found_by_the_next(held, monkeypatch):
+    assert claim() == []
+    lock = limits._lock
+
+    def lock_while_somebody_adds(group, dialect):
+        now_ms = yield from lock(group, dialect)
+        return now_ms and now_ms - 50
+
+    monkeypatch.setattr(limits, "_lock", lock_while_somebody_adds)
+    add("d")  # Available from a time that is later than that of the claim.
+    claim()
+    monkeypatch.undo()
+    assert users([*Task.objects.filter(labels__user="d", leased_since_ms__gt=0), *claim(10)]) == ["d"]
+
+
+def test_a_task_is_found_though_the_clock_was_set_back_after_it_was_added(clock):
+    Task.objects.set_limits("mail", running=1, by="user")
+    clock.advance(4_000)
+    add("a")
+    clock.advance(-4_000)
+    assert claim() == []
+    assert claim() == []
+    clock.advance(4_000)
+    assert users(claim()) == ["a"]
+    assert claim() == []
+    assert left() == []
+
+
+def test_expired_tasks_whose_rates_allow_nothing_hide_no_others(clock):
+    Task.objects.set_limits("mail", rate=Rate(2, 600_000), by="user")
+    add(*"aa")
+    assert users(claim(10)) == ["a", "a"]
+    clock.advance(1_000)
+    add("b")
+    assert users(claim(10)) == ["b"]
+    clock.advance(61_000)
+    assert users(claim()) == ["b"]
+
+
+def test_rows_do_not_pile_up_while_there_is_always_a_task():
+    Task.objects.set_limits("mail", running=100, by="user")
+    add(*"aaaa")
+    for _ in range(20):
+        add("a")
+        Task.objects.commit(owner=BOB, deletes=[task.id for task in claim()])
+    assert len(left()) <= 4
+
+
+def test_what_nobody_claims_leaves_no_rows_behind():
+    Task.objects.set_limits("mail", running=100, by="user")
+    for user in "abc":
+        Task.objects.commit(owner=0, deletes=[task.id for task in add(user)])
+    [waiting] = add("d")
+    dialect = dialect_of("default")
+    with transaction.atomic():
+        dialect.drive(OldValues().forget(dialect))
+    assert left() == ["d"]
+    assert [task.origin for task in claim(10)] == [waiting.id]
+
+
+@only_postgresql
+@pytest.mark.parametrize("asked", [{"running": 9}, {"rate": Rate(9, 1_000)}, {"running": 9, "by": "user"}])
+def test_a_task_that_somebody_has_locked_holds_up_none_of_the_others(asked):
+    first, *_ = add(*"aaaa")
+    Task.objects.set_limits("mail", **asked)
+    locked, ends = threading.Event(), threading.Event()
+
+    def lock():
+        with transaction.atomic():
+            list(Task.objects.filter(id=first.id).select_for_update())
+            locked.set()
+            ends.wait(20)
+        connections.close_all()
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    assert locked.wait(20)
+    found = claim(2)
+    ends.set()
+    thread.join()
+    assert len(found) == 2
+    assert first.id not in {task.origin for task in found}
 
 
 def test_an_expired_task_keeps_its_slot_and_is_claimed_again(held, clock):

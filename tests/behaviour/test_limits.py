@@ -196,6 +196,18 @@ def test_a_clock_that_goes_away_and_comes_back_has_forgotten_no_claim(store, clo
     assert len(claim_all(store)) == 2
 
 
+def test_a_clock_that_comes_near_a_claim_again_counts_it_again(store, clock):
+    add(store, 9)
+    Task.objects.set_limits("mail", rate=Rate(1, 1_000))
+    assert len(claimed(store)) == 1
+    clock.advance(-3_000)
+    assert claimed(store) == []
+    clock.advance(2_900)
+    assert claimed(store) == []
+    clock.advance(1_300)
+    assert len(claimed(store)) == 1
+
+
 def test_a_claim_while_the_clock_is_ahead_does_not_make_room_for_one_when_it_comes_back(store, clock):
     add(store, 9)
     Task.objects.set_limits("mail", rate=Rate(2, 60_000))
