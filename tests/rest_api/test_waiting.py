@@ -96,7 +96,8 @@ async def test_a_claim_whose_token_is_revoked_meanwhile_gets_nothing(worker, mon
 @on_a_loop
 async def test_a_look_for_cancelled_tasks_ends_with_its_token_and_with_its_client(worker, monkeypatch):
     monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
-    polls = [asyncio.ensure_future(worker.get(f"/cancelled?clientid={number}&wait=20000")) for number in (1, 2)]
+    # Clients of which no other test has cancelled a task: this process remembers that for a minute.
+    polls = [asyncio.ensure_future(worker.get(f"/cancelled?clientid={number}&wait=20000")) for number in (771, 772)]
     await until_watching(2)
     polls[0].cancel()  # Its client goes.
     await until_watching(1)
