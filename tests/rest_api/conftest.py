@@ -20,6 +20,6 @@ def operator(db):
 
 
 @pytest.fixture(params=["served", "served_by_uvicorn"] if connection.vendor == "postgresql" else ["served"])
-def server(request):
+def server(request, transactional_db):
     """Each of our servers, with its writer."""
     return request.getfixturevalue(request.param)
