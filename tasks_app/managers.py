@@ -27,7 +27,7 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.batches import NewBatch, Planned, plan_of
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
-from taskstore.types.scalars import Limits
+from taskstore.types.scalars import Limits, is_in_group
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, Order, Standing, State, holds_results
 
@@ -49,7 +49,7 @@ from .core.operations import (
 )
 from .core.validation import refuse_forbidden, task_ids, validate
 from .database.group_patterns import BEARS_SOME, bounds_of
-from .database.limits import change_limits, limits_now
+from .database.limit_changes import change_limits, finish_changes, limits_now
 from .writer import totals
 from .writer.peers import tell_once_committed
 from .writer.writer import note_once_committed, running
@@ -388,8 +388,16 @@ class TaskManager(models.Manager["Task"]):
     def _change_limits(self, name: str, limit: GroupLimit | None, by_whom: str = "") -> None:
         using = self.writing_alias
         with database.atomic(using):
-            groups = change_limits(name, limit, by_whom, database.dialect_of(using))
-            self.wake(groups)
+            is_done = change_limits(name, limit, by_whom, database.dialect_of(using))
+            transaction.on_commit(partial(self._follow_change, name, is_done=is_done), using=using)
+
+    def _follow_change(self, name: str, *, is_done: bool) -> None:
+        """Finish the change, aside where there is a writer, and let claims look at what they may take now."""
+        dialect = database.dialect_of(self.writing_alias)
+        writer = running(dialect.using)
+        if not is_done:
+            writer.finish_changes_of_limits() if writer else finish_changes(dialect.using)
+        self.wake([group for group in dialect.group_names() if is_in_group(name, group)])
 
     def wake(self, groups: Iterable[str]) -> None:
         """Once the transaction commits, let claims that wait for these groups look whether there is something."""

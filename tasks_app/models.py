@@ -411,6 +411,16 @@ class GroupLimit(models.Model):
         return str(self.name)
 
 
+class LimitChange(models.Model):
+    """A change of limits for which rows of LimitedTask or LimitedValue are still to be written."""
+
+    name = NameField(max_length=255)  # Of the limit.
+    holds = models.SmallIntegerField()  # 1: claims need rows of LimitedTask, and are put off.
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
 class LimitedTask(models.Model):
     """A task of a group with a limit that has to be counted as leased, or to be found by its value."""
 

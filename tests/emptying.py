@@ -4,7 +4,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from tasks_app.database import dialect_of
-from tasks_app.database.limits import announce_change
+from tasks_app.database.limit_changes import announce_change
 from tasks_app.database.triggers import lifted
 from tasks_app.models import AuditEntry, GroupLimit
 
@@ -21,6 +21,7 @@ FILLED = (
     "tasks_app_cancelledtask",
     "tasks_app_pausedgroup",
     "tasks_app_grouplimit",
+    "tasks_app_limitchange",
     "tasks_app_limitedtask",
     "tasks_app_limitedvalue",
     "tasks_app_recentclaim",

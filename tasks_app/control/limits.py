@@ -15,7 +15,7 @@ from ..core.actors import PROGRAM, Actor
 from ..core.limits import Allowance, Claims, GroupLimit, Limits
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic, dialect_of
-from ..database.limits import limits_now
+from ..database.limit_changes import limits_now
 from ..models import RecentClaim, Task
 
 MOST_TOLD = 100  # Values of a label.

@@ -36,6 +36,11 @@ class GroupLimit(NamedTuple):
         """Return whether the store keeps a row for a task of the group: to count its lease, or to find it by value."""
         return bool(self.by) or (leased and self.running is not None)
 
+    @property
+    def rows(self) -> tuple[str, bool]:
+        """Return what the rows of a group depend on."""
+        return self.by, self.keeps(leased=True)
+
     def slice_of(self, now_ms: int) -> int:
         """Return the time at which a claim is recorded, rounded up."""
         width_ms = max(1, (self.per_ms or 0) // SLICES)
@@ -43,28 +48,40 @@ class GroupLimit(NamedTuple):
 
 
 class Limits:
-    """All limits of the store. If several apply to a group, the one with the longest name counts."""
+    """All limits of the store. If several apply to a group, the one with the longest name counts.
 
-    def __init__(self, version: int = 0, limits: Iterable[GroupLimit] = ()) -> None:
+    `changing`: the names of limits whose rows are still being written, with whether claims need them.
+    """
+
+    def __init__(
+        self, version: int = 0, limits: Iterable[GroupLimit] = (), changing: Mapping[str, int] | None = None
+    ) -> None:
         self.version = version
+        self._changing = changing or {}
         self._limits = sorted(limits, key=lambda limit: (-len(limit.name), limit.name))
         self._found: dict[str, GroupLimit | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._limits)
+        return bool(self._limits or self._changing)
 
     def of(self, group: str) -> GroupLimit | None:
         """Return the limit of the group; None if it has none."""
-        if not self._limits:
+        if not self:
             return None
         if group not in self._found:
             if len(self._found) > 10_000:
                 self._found.clear()
             exact = [limit for limit in self._limits if limit.name == group]
-            self._found[group] = next(
-                iter(exact or [limit for limit in self._limits if is_in_group(limit.name, group)]), None
-            )
+            others = [] if exact else [limit for limit in self._limits if is_in_group(limit.name, group)]
+            # As long as there may be rows of a former limit they go with their tasks.
+            former = [GroupLimit(group) for name in self._changing if is_in_group(name, group)]
+            self._found[group] = next(iter([*exact, *others, *former]), None)
         return self._found[group]
+
+    def are_held(self, group: str) -> bool:
+        """Return whether claims of the group are put off: its limit needs rows that are still being written."""
+        held = any(holds and is_in_group(name, group) for name, holds in self._changing.items())
+        return held and (limit := self.of(group)) is not None and limit.keeps(leased=True)
 
 
 class Claims(NamedTuple):

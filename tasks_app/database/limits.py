@@ -1,8 +1,7 @@
-"""The limits of groups (core/limits.py) in a transaction: read, applied to claims, and changed.
+"""The limits of groups (core/limits.py) in a transaction: read, and applied to claims. limit_changes.py changes them.
 
 Every transaction reads the number of changes of limits together with the time, without another trip to the database.
-The limits stay in memory until that number changes. On PostgreSQL each transaction shares a lock of a table; a change
-of limits waits for it, so that every commit is decided with the limits that apply to it.
+The limits stay in memory until that number changes.
 
 For tasks of groups with limits the store writes rows of LimitedTask. Claims from such a group take a lock of the group
 until the transaction ends: they are decided one after the other, across processes.
@@ -12,35 +11,24 @@ from __future__ import annotations
 
 import hashlib
 import random
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
-
-from django.db import OperationalError, transaction
-
-from taskstore.errors import StoreBusy
-from taskstore.types.scalars import is_in_group
 
 from ..core.limits import Allowance, GroupLimit, Limits, values_to_lease
 from ..core.operations import Operation, Supply, TaskRecord
 from .claim_pools import NO_LIMITS, Demand, Queried, best_first, demands_of, queried_by
 from .limited_values import MOST_VALUES, Chosen, best_of_values, learn
-from .rows import Row, Statement, Steps, T, quoted, record_of
+from .rows import Row, Statement, Steps, quoted, record_of
 from .transaction_values import Seen
 
 if TYPE_CHECKING:
     from .dialect import Dialect
 
 COLUMNS = GroupLimit._fields
-LOOK_EVERY_S = 0.02
 TRIES = 10  # To lock what another process has locked, before claims are put off.
-WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
 SPARE = 20  # Tasks that a claim looks at in place of those that others have locked.
 LEFT_OVER = 100  # Rows of LimitedValue: then a claim is worth while only to delete them.
-
-NOTHING = GroupLimit("")
 
 _known: dict[str, Limits] = {}  # By database. Replaced as a whole.
 
@@ -59,8 +47,11 @@ def read_limits(version: int, dialect: Dialect) -> Steps[Limits]:
     """Return the limits of this version, which the transaction has read."""
     limits = known(dialect.using)
     if limits.version != version:
-        [rows] = yield [Statement(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit")]
-        limits = Limits(version, [GroupLimit(*row) for row in rows])
+        rows, changing = yield [
+            Statement(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit"),
+            Statement("SELECT name, holds FROM tasks_app_limitchange"),
+        ]
+        limits = Limits(version, [GroupLimit(*row) for row in rows], dict(changing))
         if dialect.is_alone:  # What a caller's transaction sees may be taken back.
             _known[dialect.using] = limits
     return limits
@@ -81,7 +72,7 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     for group in sorted(claimed | leased.keys()):
         seen.candidates.pop(group, None)
         seen.earliest.pop(group, None)
-        now_ms = yield from _lock(group, dialect)
+        now_ms = None if seen.limits.are_held(group) else (yield from _lock(group, dialect))
         if now_ms is None:
             seen.undecided.add(group)
         else:
@@ -143,7 +134,7 @@ def within_limits(supply: Supply, dialect: Dialect) -> Steps[Supply]:
     limits = yield from read_limits(version, dialect)
     available, next_in_ms = dict(supply.available), dict(supply.next_in_ms)
     for group, count in supply.available.items() if limits else ():
-        if limit := limits.of(group):
+        if (limit := limits.of(group)) and not limits.are_held(group):
             allowance = Allowance(group, limit, now_ms)
             chosen = yield from _chosen(allowance, Demand(count), now_ms, dialect)
             available[group] = len(chosen.ids) or len(chosen.looked_at) >= LEFT_OVER
@@ -219,79 +210,3 @@ def _longest_available(group: str, number: int, until_ms: int, dialect: Dialect)
         ]
         found += rows
     return found
-
-
-# ---- Changes of limits
-
-
-def change_limits(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
-    """Set the limit of this name, or remove it (None), within a transaction of Django. Returns the groups concerned.
-
-    Raises StoreBusy when transactions with the former limits last too long.
-    """
-    return announce_change(dialect, partial(_change, name, limit, set_by, dialect))
-
-
-def _change(name: str, limit: GroupLimit | None, set_by: str, dialect: Dialect) -> list[str]:
-    former = Limits(limits=limits_now(dialect))
-    dialect.send([Statement("DELETE FROM tasks_app_grouplimit WHERE name = %s", [name])])
-    if limit:
-        columns = ", ".join(quoted((*COLUMNS, "set_by", "at")))
-        sql = f"INSERT INTO tasks_app_grouplimit ({columns}) VALUES ({'%s, ' * len(COLUMNS)} %s, {dialect.time_of})"
-        dialect.send([Statement(sql, [*limit, set_by, dialect.now_ms() / 1_000])])
-    limits = Limits(limits=limits_now(dialect))
-    groups = [group for group in dialect.group_names() if is_in_group(name, group)]
-    for group in groups:
-        # Recent claims stay: they were made, whatever limits them now.
-        _note_anew(group, former.of(group) or NOTHING, limits.of(group) or NOTHING, dialect)
-    return groups
-
-
-def announce_change(dialect: Dialect, change: Callable[[], T]) -> T:
-    """Make a change after which every later transaction reads the limits again. Returns what it returns.
-
-    Waits for transactions that use the former limits, and for rows that others have locked. Meanwhile everybody else
-    waits for it. So it gives up soon, lets the others go on, and tries again.
-    """
-    for wait_ms in WAITS_MS:
-        try:
-            with transaction.atomic(using=dialect.using):
-                before, after = dialect.change_limits(wait_ms)
-                dialect.send(before)
-                changed = change()
-                dialect.send(after)
-            return changed
-        except OperationalError as error:
-            if not (dialect.serves_many and dialect.is_contention(error)):
-                raise
-        time.sleep(LOOK_EVERY_S)  # Those that were waiting go on.
-    raise StoreBusy("a long transaction is using the limits, or has locked their rows: try again later")
-
-
-def limits_now(dialect: Dialect) -> list[GroupLimit]:
-    """All limits, sorted by name."""
-    rows = dialect.rows(f"SELECT {', '.join(quoted(COLUMNS))} FROM tasks_app_grouplimit")
-    return sorted(GroupLimit(*row) for row in rows)
-
-
-def _note_anew(group: str, former: GroupLimit, limit: GroupLimit, dialect: Dialect) -> None:
-    """Write the rows of LimitedTask for a group again, unless they stay the same, and those of LimitedValue."""
-    dialect.send([Statement('DELETE FROM tasks_app_limitedvalue WHERE "group" = %s', [group])])
-    if (former.by, former.keeps(leased=True)) != (limit.by, limit.keeps(leased=True)):
-        dialect.send([Statement('DELETE FROM tasks_app_limitedtask WHERE "group" = %s', [group])])
-        is_leased = "" if limit.by else "AND leased_since_ms > 0"
-        sql = f"""
-            INSERT INTO tasks_app_limitedtask (id, "group", value, priority, available_at_ms, leased)
-            SELECT id, "group", {dialect.label_value}, priority, available_at_ms,
-                CASE WHEN leased_since_ms > 0 THEN 1 ELSE 0 END
-            FROM tasks_app_task WHERE "group" = %s {is_leased}
-        """
-        dialect.send([Statement(sql, [limit.by, group])] if limit.keeps(leased=True) else [])
-    if limit.by:
-        sql = f"""
-            INSERT INTO tasks_app_limitedvalue ("group", value, from_ms)
-            SELECT DISTINCT "group", value,
-                CASE WHEN available_at_ms > (SELECT {dialect.clock}) THEN available_at_ms ELSE 0 END
-            FROM tasks_app_limitedtask WHERE "group" = %s AND leased = 0
-        """
-        dialect.send([Statement(sql, [group])])

@@ -298,6 +298,10 @@ limits = [
         ],
     ),
     migrations.CreateModel(
+        name="LimitChange",
+        fields=[numbered(), ("name", NameField(max_length=255)), ("holds", models.SmallIntegerField())],
+    ),
+    migrations.CreateModel(
         name="LimitedTask",
         fields=[
             ("id", IdField(primary_key=True, serialize=False)),

@@ -21,6 +21,7 @@ from ..core.operations import BatchStep, Commit, Operator, Step
 from ..database import MINUTE_MS, Dialect, Statement, Steps, dialect_of, history_partitions, transact
 from ..database.batches import READ_AT_ONCE, WAITS_FOR_NOTHING
 from ..database.group_patterns import bounds_of
+from ..database.limit_changes import finish_changes
 from ..database.outage import HOUSEKEEPING, WRITER, outage
 from ..database.rows import quoted
 from ..database.time_limits import TookTooLong, at_most
@@ -60,6 +61,7 @@ def keep(using: str = "") -> float:
 FOLD_EVERY_S = 0.5
 CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
+LIMITS_EVERY_S = 30.0
 STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
 STEP_OF_BATCHES = 100
@@ -85,8 +87,10 @@ class Housekeeper:
         self._next_round_s = 0.0
         # Not at once: a process that ends soon needs no level.
         self._levels = BackgroundLoop("counts of the minute", self._keep_level, first_in_s=LEVEL_EVERY_S)
+        self.limits = BackgroundLoop("changes of limits", self._finish_changes, first_in_s=LIMITS_EVERY_S)
         # A loop each, so that a failing one does not delay the others.
         self._loops = [
+            self.limits,
             BackgroundLoop("folding of counts", self._fold, first_in_s=FOLD_EVERY_S),
             BackgroundLoop("housekeeping", self._do_chore, first_in_s=FOLD_EVERY_S),
             self._levels,
@@ -119,6 +123,11 @@ class Housekeeper:
             if await self._change(chore):
                 self._left.insert(0, chore)
         return FOLD_EVERY_S
+
+    async def _finish_changes(self) -> float:
+        """Those that this process has begun, and those of processes that have died."""
+        is_done = await self.limits.aside(finish_changes, self.connection.dialect.using)
+        return LIMITS_EVERY_S if is_done else FOLD_EVERY_S
 
     async def _keep_level(self) -> float:
         return max(FOLD_EVERY_S, await self._levels.aside(keep, self.connection.using))

@@ -180,6 +180,11 @@ class Writer:
         if self._neighbours:
             self._loop.call_soon_threadsafe(self._neighbours.tell_of, [group])
 
+    def finish_changes_of_limits(self) -> None:
+        """Note the tasks of large groups whose limits have changed. From any thread."""
+        if self._housekeeper:
+            self._loop.call_soon_threadsafe(self._housekeeper.limits.wake)
+
     def note(self, supply: Supply) -> None:
         """Tell claims that wait, in every process, what a commit of another connection has added. From any thread."""
         self._loop.call_soon_threadsafe(self._note, supply)

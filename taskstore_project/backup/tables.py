@@ -29,6 +29,7 @@ from tasks_app.models import (
     KeptAnswer,
     KeptPayload,
     Level,
+    LimitChange,
     LimitedTask,
     LimitedValue,
     OneTimePassword,
@@ -119,7 +120,7 @@ TABLES = [
     for model in (
         *(Person, OneTimePassword, SavedSearch, Token, RightsHolder, AuditEntry),
         *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
-        *(GroupLimit, LimitedTask, LimitedValue, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
+        *(GroupLimit, LimitChange, LimitedTask, LimitedValue, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
         *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
     )
 ]

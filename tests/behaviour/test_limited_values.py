@@ -272,6 +272,7 @@ def test_another_limit_looks_at_all_values_anew(held):
     Task.objects.set_limits("mail", running=2, by="user")
     assert users(claim(10)) == ["a", "b", "c"]
     Task.objects.remove_limits("mail")
+    dialect_of("default").drive(OldValues().forget(dialect_of("default")))
     assert not LimitedValue.objects.exists()
 
 

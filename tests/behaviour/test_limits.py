@@ -417,9 +417,11 @@ class TestInPython:
         holds.wait(20)
         threads[1].start()
         threads[1].join(10)
-        assert wrong == ["a long transaction is using the limits, or has locked their rows: try again later"]
+        told = list(wrong)
         ends.set()
-        threads[0].join()
+        for thread in threads:
+            thread.join()
+        assert told == ["a long transaction is using the limits, or has locked their rows: try again later"]
 
     @only_postgresql
     def test_a_callers_transaction_keeps_its_own_patience(self):
