@@ -1,14 +1,21 @@
 """The queue of those who write to an SQLite file: threads and coroutines, each when it asked."""
 
 import asyncio
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
 from tasks_app.core.meters import meters
-from tasks_app.database.turns import Turn
+from tasks_app.database import atomic, dialect_of
+from tasks_app.database.sqlite import SQLite
+from tasks_app.database.turns import Turn, turns
+from tasks_app.models import Token
+from taskstore.errors import StoreBusy
+from tests.behaviour.databases import only_sqlite
 
 LONG_S = 10.0
 
@@ -132,3 +139,18 @@ def test_it_is_measured(turn):
     assert turn.acquire(0)
     turn.release()
     assert sum(meters.buckets_of("alone_us")) == before + 1
+
+
+@only_sqlite
+@pytest.mark.django_db(transaction=True)
+def test_who_has_waited_in_the_queue_waits_less_for_another_program(monkeypatch):
+    monkeypatch.setattr(SQLite, "patience_s", 2.0)
+    queue = turns["default"]
+    with ThreadPoolExecutor(1) as another, closing(sqlite3.connect(dialect_of().file)) as program:
+        program.execute("BEGIN IMMEDIATE")
+        assert another.submit(queue.acquire, LONG_S).result()
+        threading.Timer(1.5, lambda: another.submit(queue.release)).start()
+        began_s = time.monotonic()
+        with pytest.raises(StoreBusy), atomic():
+            Token.objects.create()
+        assert time.monotonic() - began_s < 3.5

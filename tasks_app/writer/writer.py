@@ -165,6 +165,8 @@ class Writer:
             connection = self._housekeeper.connection if self._housekeeper else self._connection
             self._checked_s = time.monotonic()
             self._check = self._loop.create_task(connection.change(connection.dialect.probe()))
+            # Whoever asked may have gone when it fails.
+            self._check.add_done_callback(lambda check: check.cancelled() or check.exception())
         done, _ = await asyncio.wait([self._check], timeout=PATIENCE_S)
         if not done:
             raise StoreUnavailable("the database is not responding: try again later")

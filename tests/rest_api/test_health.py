@@ -1,3 +1,6 @@
+import asyncio
+import gc
+
 import pytest
 from django.db import OperationalError
 from django.test import Client
@@ -5,7 +8,9 @@ from django.test import Client
 from tasks_app import database
 from tasks_app.managers import TaskManager
 from tasks_app.models import KeptAnswer
+from tasks_app.writer import writer
 from tasks_app.writer.peers import INSTANCE
+from taskstore.errors import StoreUnavailable
 
 
 def test_health_names_the_process_without_asking_the_database():
@@ -56,3 +61,19 @@ def test_it_leaves_no_trace_of_the_question(django_assert_num_queries):
 
 def test_a_server_that_writes_is_ready_however_often_it_is_asked(served):
     assert [served.request("GET", "/readyz").status_code for _ in range(3)] == [200] * 3
+
+
+def test_a_check_that_fails_after_its_answer_is_no_error_of_the_server(served, monkeypatch, caplog):
+    async def fail_late(steps):
+        steps.close()
+        await asyncio.sleep(0.1)
+        raise StoreUnavailable("the database is locked by another program")
+
+    monkeypatch.setattr(writer, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(served.writer._housekeeper.connection, "change", fail_late)
+    assert served.request("GET", "/readyz").status_code == 503
+    check = served.writer._check
+    served.run(asyncio.wait_for(asyncio.wait([check]), 5))
+    served.writer._check = check = None
+    gc.collect()
+    assert "never retrieved" not in caplog.text
