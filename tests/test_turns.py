@@ -146,7 +146,7 @@ def test_it_is_measured(turn):
 def test_who_has_waited_in_the_queue_waits_less_for_another_program(monkeypatch):
     monkeypatch.setattr(SQLite, "patience_s", 2.0)
     queue = turns["default"]
-    with ThreadPoolExecutor(1) as another, closing(sqlite3.connect(dialect_of().file)) as program:
+    with ThreadPoolExecutor(1) as another, closing(sqlite3.connect(str(dialect_of().file))) as program:
         program.execute("BEGIN IMMEDIATE")
         assert another.submit(queue.acquire, LONG_S).result()
         threading.Timer(1.5, lambda: another.submit(queue.release)).start()
