@@ -153,43 +153,101 @@ Prepare = Callable[[], tuple[Serve, Any]]  # Returns also what the owner is told
 
 
 class Channel:
-    """One end of a socket for messages. It is read without waiting, except by `wait`, and written with waiting."""
+    """One end of a socket for messages.
+
+    Only `ready`, `wait` and `drain` wait, for as long as they are told. Two processes that send much to each other
+    would otherwise both wait until the other one reads.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
         self.is_open = True  # Until the other end is found closed.
+        self.unsent = 0  # Bytes. Whoever waits for the channel sends them.
         self._unread = bytearray()
         self._read: deque[bytes] = deque()
+        self._queue: deque[memoryview] = deque()
         self._sending = threading.Lock()
 
     def fileno(self) -> int:
         return self.end.fileno()
 
+    @property
+    def awaited(self) -> int:
+        """What to poll for."""
+        return select.POLLIN | (select.POLLOUT if self.unsent else 0)
+
     def send(self, *messages: bytes) -> None:
-        """Send messages together. A closed channel is noticed by reading."""
+        """Send messages together, as far as the other end has room. A closed channel is noticed by reading."""
         small = b""  # Sent together with what follows. Large messages are not copied.
-        with self._sending, suppress(OSError):
+        with self._sending:
             for message in messages:
                 small += LENGTH.pack(len(message))
                 if len(message) < AT_ONCE:
                     small += message
                 else:
-                    self.end.sendall(small)
-                    self.end.sendall(message)
+                    self._queue += [memoryview(small), memoryview(message)]
                     small = b""
-            self.end.sendall(small)
+            if small:
+                self._queue.append(memoryview(small))
+            self._flush()
+
+    def flush(self) -> None:
+        """Send what there is room for."""
+        with self._sending:
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._queue:
+                sent = self.end.send(self._queue[0], socket.MSG_DONTWAIT)
+                self._queue[0] = self._queue[0][sent:]
+                if not self._queue[0]:
+                    self._queue.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._queue.clear()
+        self.unsent = sum(map(len, self._queue))
+
+    def drain(self, patience_s: float = math.inf) -> None:
+        """Wait until everything is sent. It is not read meanwhile."""
+        until = time.monotonic() + patience_s
+        poller = select.poll()
+        poller.register(self, select.POLLOUT)
+        while self.unsent and (left_s := until - time.monotonic()) > 0:
+            poller.poll(min(LOOK_S, left_s) * 1_000)
+            self.flush()
+
+    def ready(self, patience_s: float) -> bool:
+        """Wait until there is something to read, also the end, and send what is left meanwhile."""
+        until = time.monotonic() + patience_s
+        poller = select.poll()
+        # Again and again: when another thread closes the channel just before, its number may be that of another file.
+        while self.is_open and not self._read:
+            with suppress(ValueError):  # Closed since the line above.
+                poller.register(self, self.awaited)
+            left_s = max(0.0, until - time.monotonic())
+            found = poller.poll(min(LOOK_S, left_s) * 1_000)
+            if self.unsent:
+                self.flush()
+            if any(events & ~select.POLLOUT for _, events in found):
+                return True
+            if left_s == 0:
+                return False
+        return True
 
     def receive(self) -> list[bytes]:
         """Return the messages that have arrived."""
-        self._take(socket.MSG_DONTWAIT)
+        self._take()
         found = [*self._read]
         self._read.clear()
         return found
 
-    def wait(self) -> bytes | None:
-        """Wait for the next message. None: the other end is closed."""
-        while self.is_open and not self._read:
-            self._take(0)
+    def wait(self, patience_s: float = math.inf) -> bytes | None:
+        """Wait for the next message. None: the other end is closed, or it takes too long."""
+        until = time.monotonic() + patience_s
+        while self.is_open and not self._read and self.ready(until - time.monotonic()):
+            self._take()
         return self._read.popleft() if self._read else None
 
     def close(self) -> None:
@@ -198,10 +256,10 @@ class Channel:
             self.end.shutdown(socket.SHUT_RDWR)
         self.end.close()
 
-    def _take(self, flags: int) -> None:
+    def _take(self) -> None:
         while self.is_open:
             try:
-                some = self.end.recv(AT_ONCE, flags)
+                some = self.end.recv(AT_ONCE, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except OSError:
@@ -237,15 +295,19 @@ class Desk:
 
     def say(self, message: bytes) -> None:
         """Send a message to the owner while the work goes on."""
-        self._channel.send(SAYS + message)
+        self._send(SAYS + message)
 
     def report(self, done: float, text: str) -> None:
         """Report progress. The owner gets the last report once a second, with other news."""
-        self._channel.send(REPORTS + pickle.dumps((done, text)))
+        self._send(REPORTS + pickle.dumps((done, text)))
 
     def answer(self, message: bytes, *, is_last: bool = False) -> None:
         """End the work with an answer. After the last one the process ends, and only then the work is over."""
-        self._channel.send((LEAVES if is_last else ANSWERS) + message)
+        self._send((LEAVES if is_last else ANSWERS) + message)
+
+    def _send(self, message: bytes) -> None:
+        self._channel.send(message)
+        self._channel.drain()  # The runner reads, or ends this process.
 
     def keep(self) -> list[str]:
         """Keep the descriptors open in a new interpreter, and return them as arguments for it."""
@@ -321,9 +383,7 @@ class Children:
             )
         self._control = Channel(ours)
         self._control.send(pickle.dumps(self._setup))
-        ours.settimeout(START_S)
-        said = self._control.wait()
-        ours.settimeout(None)
+        said = self._control.wait(START_S)
         answer = pickle.loads(said) if said else "the process that starts the others has ended or does not respond"  # noqa: S301
         if isinstance(answer, str):
             self._end_server()
@@ -345,13 +405,11 @@ class Children:
 
 
 class Child:
-    """A runner, as its owner sees it. Any thread may send to it."""
+    """A runner, as its owner sees it. Any thread may send to it; the one that waits for it sends what is left."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self._numbers = itertools.count(1)
-        self._poller = select.poll()
-        self._poller.register(channel, select.POLLIN)
 
     def run(self, work: Work, *messages: bytes) -> int:
         """Hand over work, with messages for the Python process. It is done after the last one. Returns its number."""
@@ -377,12 +435,7 @@ class Child:
 
     def wait(self, patience_s: float | None = None) -> list[Event]:
         """Return what it says within that time, for a thread that has only this one."""
-        until = math.inf if patience_s is None else time.monotonic() + patience_s
-        # Again and again: when another thread closes the channel just before, its number may be that of another file.
-        while self.channel.is_open and not self._poller.poll(min(LOOK_S, max(0, until - time.monotonic())) * 1_000):
-            if time.monotonic() >= until:
-                return []
-        return self.events()
+        return self.events() if self.channel.ready(math.inf if patience_s is None else patience_s) else []
 
     def events(self) -> list[Event]:
         """Return what it has said."""

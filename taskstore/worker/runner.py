@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -51,6 +51,7 @@ from .process_tree import AT_ONCE, Capture, ProgressLines
 LIVE_BYTES = 8 * 2**10  # The size of a live output.
 FIRST_NEWS_S, NEWS_S = 0.2, 1.0
 TOGETHER_S = 0.01  # How long the end of work waits to be told with the next ones.
+MOST_UNSENT = 2**20  # Bytes.
 MEMORY_S = 0.25
 FULL_S = 1.0  # For work that uses too much memory to clean up.
 LEFTOVERS_S = 0.01
@@ -81,11 +82,13 @@ def main(descriptor: str) -> NoReturn:
             serve, about = prepared(setup.prepare)
     except NotPrepared as problem:
         control.send(pickle.dumps(str(problem)))
+        control.drain(END_S)
         os._exit(1)
     # Keep the garbage collector of the forks from touching, and so copying, the shared pages.
     gc.collect()
     gc.freeze()
     control.send(pickle.dumps((threading.active_count(), about)))
+    control.drain(END_S)
     fork_runners(control, setup, serve)
     os._exit(0)  # Skip the exit handlers and non-daemon threads of imported modules.
 
@@ -232,14 +235,17 @@ class Runner:
     def run(self) -> None:
         """Do what the owner says until it has ended, or until there are processes that can't be killed."""
         while self._owner.is_open:
-            ready = {descriptor for descriptor, _ in self._poller.poll(self._patience_ms())}
+            self._await_channels()
+            ready = dict(self._poller.poll(self._patience_ms()))
             if self._process:
                 self._read(self._process, ready)
             if self._owner.fileno() in ready:
+                self._owner.flush()
                 for message in self._owner.receive():
                     self._obey(message)
             if not self._look_after():
                 self._tell()
+                self._owner.drain(END_S)
                 return
             self._begin_next()
             self._fork_ahead()
@@ -248,6 +254,15 @@ class Runner:
         if self._process and self._process.channel and not self._work:
             self._retire(self._process.channel)
         tree.kill_all()
+
+    def _await_channels(self) -> None:
+        """Poll for what may be read, and for room where something is unsent."""
+        self._poller.modify(self._owner, self._owner.awaited)
+        channel = self._process.channel if self._process else None
+        if channel and channel.is_open:
+            # While the owner reads too little, the process waits with what it says.
+            unread = select.POLLIN if self._owner.unsent > MOST_UNSENT else 0
+            self._poller.modify(channel, channel.awaited & ~unread)
 
     def _retire(self, channel: Channel) -> None:
         """Have a process without work end by itself."""
@@ -390,7 +405,7 @@ class Runner:
 
     # ---- Reading
 
-    def _read(self, process: Process, ready: set[int]) -> None:
+    def _read(self, process: Process, ready: Mapping[int, int]) -> None:
         for output in process.outputs:
             if output.descriptor in ready and not output.read():
                 self._poller.unregister(output.descriptor)
@@ -400,7 +415,9 @@ class Runner:
             else:
                 self._noted_at = self._noted_at or time.monotonic()
         if process.channel and process.channel.fileno() in ready:
-            self._hear(process.channel)
+            process.channel.flush()
+            if ready[process.channel.fileno()] & ~select.POLLOUT:
+                self._hear(process.channel)
 
     def _hear(self, channel: Channel) -> None:
         for message in channel.receive():
@@ -552,9 +569,7 @@ class Runner:
     def _tell_news(self, process: Process) -> None:
         if not self._has_news and not any(output.has_news for output in process.outputs):
             return
-        poller = select.poll()
-        poller.register(self._owner, select.POLLOUT)
-        if poller.poll(0):  # Otherwise the owner is stopped, and limits go on.
+        if not self._owner.unsent:  # Otherwise the owner reads nothing, and these would be old.
             self._has_news = False
             out, err, *_ = (*(output.end(LIVE_BYTES) for output in process.outputs), NO_OUTPUT, NO_OUTPUT)
             self._tell(News(process.pid, out, err, self._progress.latest))

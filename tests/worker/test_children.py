@@ -1,9 +1,11 @@
 """The processes of workers: each ends as it should, leaves nothing behind, and takes nobody with it."""
 
 import os
+import select
 import shlex
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -14,7 +16,7 @@ from taskstore.worker import process_tree as tree
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
-from .children import PATIENCE_S, Functions, Shells, answer_of, is_alive
+from .children import PATIENCE_S, SAMPLE, Functions, Shells, answer_of, is_alive
 
 pytestmark = pytest.mark.once
 
@@ -334,18 +336,22 @@ def test_runners_go_on_without_the_fork_server(functions):
         assert functions.answer("add", 1, 2)["result"] == 3
 
 
-def test_who_waits_hears_of_the_end_though_another_file_has_its_number_by_then(shells):
-    child, poller = shells.child, shells.child._poller
+def test_who_waits_hears_of_the_end_though_another_file_has_its_number_by_then(shells, monkeypatch):
+    child, new_poller = shells.child, select.poll
     others: list[socket.socket] = []
 
     class Late:
+        def __init__(self):
+            self.poller = new_poller()
+            self.register = self.poller.register
+
         def poll(self, patience_ms):
             if not others:  # What another thread may do just before.
                 shells.children.discard(child)
                 others.extend(socket.socketpair())
-            return poller.poll(patience_ms)
+            return self.poller.poll(patience_ms)
 
-    child._poller = Late()
+    monkeypatch.setattr(select, "poll", Late)
     [event] = child.wait()
     assert isinstance(event, Gone)
     for other in others:
@@ -444,3 +450,60 @@ def test_modules_that_start_threads_are_imported_by_each_process(caplog):
         pids = {functions.answer("who_am_i")["result"]["pid"] for _ in range(2)}
         assert len(pids) == 1
     assert "each process is a new interpreter" in caplog.text
+
+
+def begin_all(functions, *texts):
+    works = [functions.work("add", text, "", limit_s=None) for text in texts]
+    functions.child.run_all([(work, messages) for work, *messages in works])
+
+
+def within(seconds, work):
+    """Do it in a thread that nobody waits for if it hangs."""
+    done: list[object] = []
+    thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it hangs"
+    return done[0]
+
+
+def test_an_owner_and_a_runner_that_send_much_at_once_do_not_wait_for_each_other():
+    texts = ["x" * 300_000] * 4
+    with Functions(jobs=1_000) as functions:
+        begin_all(functions, *texts)
+        time.sleep(0.5)  # Until the runner can't send more of the answers.
+        within(PATIENCE_S, lambda: begin_all(functions, *texts))
+        assert [answer_of(functions.hear())["result"] for _ in texts * 2] == texts * 2
+
+
+def test_a_runner_that_is_stopped_stops_nobody_who_sends():
+    with Functions(jobs=10) as functions:
+        functions.answer("add", 1, 2)
+        (runner,) = tree.children(functions.children._server.pid)
+        os.kill(runner, signal.SIGSTOP)
+        within(PATIENCE_S, lambda: begin_all(functions, "x" * 2_000_000, "y" * 2_000_000))
+        assert functions.child.wait(0.2) == []
+        os.kill(runner, signal.SIGCONT)
+        assert [len(answer_of(functions.hear())["result"]) for _ in range(2)] == [2_000_000] * 2
+
+
+def test_limits_hold_while_a_process_takes_nothing_of_what_it_is_sent():
+    with Functions(jobs=10) as functions:
+        pid = functions.run("add", 1, 2).pid
+        os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        over = within(PATIENCE_S, lambda: functions.run("add", "x" * 2_000_000, "", limit_s=0.5))
+        assert (over.why, over.pid) == (Why.TIME, pid)
+        assert time.monotonic() - begun < 10
+        assert functions.answer("add", 1, 2)["result"] == 3
+
+
+def test_an_import_that_hangs_has_a_time_limit_however_much_is_sent(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    waits = "import os, time\nwhile os.path.exists(os.environ['SLOW']): time.sleep(1)\n"
+    (tmp_path / "slow_to_import.py").write_text(waits)
+    monkeypatch.setenv("SLOW", str(tmp_path / "slow"))
+    with Functions("slow_to_import", SAMPLE, spawn=True) as functions:
+        (tmp_path / "slow").touch()
+        over = within(PATIENCE_S, lambda: functions.run("add", "x" * 2_000_000, "", limit_s=0.5))
+        assert over.why is Why.TIME
