@@ -11,6 +11,7 @@ import atexit
 import logging
 import pickle
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 BODY = "tasks_app.body"  # In place of an argument that is sent by itself.
 TRIES = 2
 IDLE_S = 3.0
+MOST_S, GRACE_S = 30.0, 5.0  # Its parent ends it after the first time, unless somebody has stopped that one, too.
 # What decides how a body is judged: the server's settings may have been changed since the process started.
 SETTINGS = (
     "TASKSTORE_MAX_DATA_BYTES",
@@ -106,10 +108,11 @@ class Helper:
         except NotPrepared as problem:
             log.error("the process that decodes large requests can't start: %s", problem)
             return None
-        child.run(Work(), *messages)
+        child.run(Work(limit_s=MOST_S), *messages)
         parts: list[Any] = []
-        while True:
-            for event in child.wait():
+        until_s = time.monotonic() + MOST_S + GRACE_S
+        while time.monotonic() < until_s:
+            for event in child.wait(GRACE_S):
                 if isinstance(event, Gone):
                     return None
                 # From our own process, which nobody else can write to.
@@ -118,6 +121,7 @@ class Helper:
                     return [*parts, *pickle.loads(event.answer)] if event.answer else None  # noqa: S301
                 if isinstance(event, bytes):
                     parts.append(pickle.loads(event))  # noqa: S301
+        return None
 
     def _forget(self) -> None:
         children, self._children, self._child, self.pid = self._children, None, None, None

@@ -33,7 +33,7 @@ from ..types.command_record import (
 )
 from ..types.tasks import Change, Ending, NewTask
 from ..worker import children
-from ..worker.children import Child, Children, Gone, News, NotPrepared, Over, Shell, Why
+from ..worker.children import LEAVE_S, Child, Children, Gone, News, NotPrepared, Over, Shell, Why
 from ..worker.engine import PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
@@ -227,7 +227,8 @@ class Lists:
         """Record how a command ended, unless the worker is to blame. Raises Trouble."""
         run = self._run_of(work, command, over)
         # What ends the worker may have been sent to all processes, and so have ended the command.
-        if work.is_lost or (over and (over.why is Why.STOPPED or (over.was_signalled and run.failed))):
+        is_stopped = over.why is Why.STOPPED or (over.was_signalled and run.failed) if over else self._is_to_stop(work)
+        if work.is_lost or is_stopped:
             work.undo()
             return
         if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(child)):
@@ -284,7 +285,7 @@ class Lists:
 
     def _wait(self, work: Work, child: Child, number: int) -> Over | None:
         """Return how the command ended; None if it was killed together with its runner."""
-        is_stopping = False
+        stops_at = math.inf
         now = time.monotonic()
         renews_at, shows_at, checks_at = now + work.lease_s / RENEWALS, now, now + CHECK_EVERY_S
         while True:
@@ -300,11 +301,13 @@ class Lists:
                     if event.progress:
                         self._engine.reports.note(work.current.origin, *event.progress)
             now = time.monotonic()
-            if is_stopping:
+            if now > stops_at:
+                self._children.discard(child)  # Its runner may be stopped.
+            elif stops_at < math.inf:
                 continue
-            if self._is_to_stop(work) or not work.made.begun:  # Or the command was cancelled.
+            elif self._is_to_stop(work) or not work.made.begun:  # Or the command was cancelled.
                 child.stop(number)
-                is_stopping = True
+                stops_at = now + LEAVE_S
             elif work.rest() or not work.is_recorded:
                 if work.is_quick:
                     work.is_quick = False

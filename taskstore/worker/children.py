@@ -33,13 +33,15 @@ from typing import Any, NamedTuple
 
 from ..errors import TaskStoreError
 from ..types.command_record import Output
+from . import process_tree as tree
 from .process_tree import AT_ONCE
 
 logger = logging.getLogger(__name__)
 
 LENGTH = struct.Struct("<Q")
 START_S = 60.0  # Includes the imports of the program.
-RETIRE_S, END_S = 3.0, 5.0
+# How long the end of a process without work may take, that of all runners, and that of the fork server.
+RETIRE_S, LEAVE_S, END_S = 3.0, 4.0, 5.0
 LOOK_S = 1.0
 EXIT_S = 60.0  # For the threads and exit handlers of work without a time limit.
 
@@ -381,6 +383,7 @@ class Children:
             self._server = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
             )
+        ours.setblocking(False)  # A fork server that is stopped takes nothing.
         self._control = Channel(ours)
         self._control.send(pickle.dumps(self._setup))
         said = self._control.wait(START_S)
@@ -399,8 +402,9 @@ class Children:
         self._control.close()
         try:
             server.wait(END_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
+        except subprocess.TimeoutExpired:  # For example, because it is stopped: then nobody else ends the others.
+            for pid in [server.pid, *tree.descendants(server.pid)]:
+                tree.send(pid, signal.SIGKILL)
             server.wait()
 
 

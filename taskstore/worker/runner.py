@@ -25,6 +25,7 @@ from .children import (
     END_S,
     EXIT_S,
     INTERRUPT,
+    LEAVE_S,
     LEAVES,
     NO_OUTPUT,
     REPORTS,
@@ -169,7 +170,7 @@ def fork_runners(control: Channel, setup: Setup, serve: Serve | None) -> None:
                     if not pid:
                         run_as_runner(control, Channel(owner), setup, serve, (wakeups, wake))
                     runners.add(pid)
-    until = time.monotonic() + END_S
+    until = time.monotonic() + LEAVE_S
     while runners and time.monotonic() < until:
         reap()
         time.sleep(tree.PAUSE_S)
@@ -409,7 +410,7 @@ class Runner:
         for output in process.outputs:
             if output.descriptor in ready and not output.read():
                 self._poller.unregister(output.descriptor)
-        if process.notes in ready:
+        if process.notes is not None and process.notes in ready:
             if not os.read(process.notes, AT_ONCE):
                 self._poller.unregister(process.notes)
             else:

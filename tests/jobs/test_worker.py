@@ -5,7 +5,7 @@ import re
 import pytest
 
 from taskstore import Client
-from taskstore.types.job_record import How, JobStatus, OnLost, queue_group
+from taskstore.types.job_record import How, JobRecord, JobStatus, OnLost, queue_group
 from taskstore.worker.process_tree import born
 from tests.client.breaking import proxy_to
 
@@ -188,6 +188,16 @@ def test_a_job_in_a_new_interpreter_says_how_far_it_is(queue):
 def progress_of(queue, job):
     found = queue.store.jobs.get(job).progress
     return found and (found.done, found.text)
+
+
+def test_small_and_large_jobs_take_turns_in_one_process(queue):
+    """A worker that sends while its runner does must read, too."""
+    sizes = [*[5] * 12, *[300_000] * 4] * 3
+    for size in sizes:
+        queue.enqueue("add", "x" * size, "")
+    with queue.worker(processes=1, jobs_per_process=1_000):
+        assert eventually(lambda: sum(stats.finished for stats in queue.store.stats().groups) == len(sizes))
+    assert sorted(len(JobRecord.decode(task.data).result) for task in queue.tasks()) == sorted(sizes)
 
 
 def test_a_wrong_report_fails_the_job(queue):

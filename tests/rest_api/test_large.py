@@ -17,6 +17,7 @@ from tasks_app.rest_api.bodies import decoded, whole_of
 from tasks_app.wire import strict_json
 from taskstore.errors import InvalidInput, LimitExceeded, StoreBusy
 from taskstore.types.requests import ClaimRequest, UpdateRequest
+from taskstore.worker import process_tree as tree
 
 from .api import ANN, Api
 
@@ -107,6 +108,24 @@ def test_the_helper_is_replaced_when_it_dies(db):
     assert helper.pid
     os.kill(helper.pid, signal.SIGKILL)
     assert helper.run(decoded, body, ClaimRequest)[0].group == "mail"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("who", ["itself", "all"])
+def test_the_helper_is_replaced_when_it_does_not_answer(db, monkeypatch, who):
+    monkeypatch.setattr("tasks_app.offload.helper_process.MOST_S", 1.0)
+    monkeypatch.setattr("tasks_app.offload.helper_process.GRACE_S", 1.0)
+    body = b'{"clientid": 1, "group": "mail"}'
+    helper.run(decoded, body, ClaimRequest)
+    assert helper.pid
+    assert helper._children
+    assert helper._children._server
+    server = helper._children._server.pid
+    stopped = [helper.pid] if who == "itself" else [server, *tree.descendants(server)]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    assert helper.run(decoded, body + b" " * 1_000_000, ClaimRequest)[0].group == "mail"
+    assert helper.pid not in stopped
 
 
 @pytest.mark.once

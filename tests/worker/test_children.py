@@ -375,17 +375,21 @@ def test_the_process_of_the_next_job_is_there_before_it_comes(is_killed):
         assert is_killed or not is_alive(waiting)  # It has run its job and left.
 
 
-@pytest.mark.parametrize("way", ["end", "kill"])
+@pytest.mark.parametrize("way", ["end", "kill", "end, the runner is stopped", "end, all are stopped"])
 def test_everything_ends_with_the_owner(tmp_path, way):
     with Shells(tmp_path) as shells:
         shells.begin(shells.work("setsid sleep 1000 & echo $! $$ >pids; sleep 1000"))
         assert eventually(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
         everything = family(shells.children._server.pid)
+        if "runner" in way:
+            os.kill(next(iter(tree.children(shells.children._server.pid))), signal.SIGSTOP)
+        if "all" in way:
+            signal_all(shells.children._server.pid, signal.SIGSTOP)
         if way == "kill":
             for channel in (shells.child.channel, shells.children._control):
                 channel.end.close()  # As the system does.
             assert eventually(lambda: not any(map(is_alive, everything)))
-    assert not any(map(is_alive, everything))
+    assert eventually(lambda: not any(map(is_alive, everything)))
 
 
 def test_limits_hold_while_the_owner_is_stopped(shells):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.testing.processes import signal_all
+from lab.testing.processes import family, signal_all
 from tasks_app.access import tokens
 from tasks_app.core.actors import Actor
 from tasks_app.models import Scope
@@ -22,6 +23,7 @@ from tests.client.breaking import Proxy, proxy_to
 from tests.client.patience import PATIENCE_S, wait_for, wait_for_last_requests
 from tests.served import Served
 
+from .children import is_alive
 from .executors import KINDS, Executor, executor_of
 
 # They speak HTTP alone. The stress tests have workers on each database.
@@ -163,6 +165,19 @@ def test_a_signal_to_all_processes_is_a_stop_of_the_worker(executor, number):
     assert executor.is_done("short") is (executor.kind != "shell")  # All shells were signalled.
     assert executor.is_given_back("program")
     assert executor.is_given_back("long")
+
+
+def test_a_worker_ends_after_its_grace_though_all_that_it_has_started_is_stopped(executor):
+    executor.add("long", seconds=60)
+    with executor.process(grace_s=1) as worker:
+        executor.begins("long")
+        others = family(worker.pid) - {worker.pid}
+        for pid in others:
+            os.kill(pid, signal.SIGSTOP)
+        worker.terminate()
+        assert worker.wait(PATIENCE_S) == 0
+    assert executor.is_given_back("long")
+    wait_for(lambda: not any(map(is_alive, others)), "the end of all processes")
 
 
 def test_a_second_signal_ends_a_worker_at_once(executor):
