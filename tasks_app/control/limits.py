@@ -16,8 +16,9 @@ from ..core.limits import Allowance, Claims, GroupLimit, Limits
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic, dialect_of
 from ..database.limit_changes import limits_now
-from ..models import RecentClaim, Task
+from ..models import LimitChange, RecentClaim, Task
 
+BEING_CHANGED = "the limit is being changed"
 MOST_TOLD = 100  # Values of a label.
 
 
@@ -71,6 +72,7 @@ def uses_of(groups: Collection[str]) -> dict[str, LimitAnswer]:
     limited = {group: limit for group in groups if (limit := limits.of(group))} if found else {}
     if not limited:
         return {}
+    changing = Limits(limits=found, changing=dict(LimitChange.objects.values_list("name", "holds")))
     now_ms = Task.objects.now_ms()
     leased: dict[str, Counter[str]] = defaultdict(Counter)
     sql = 'SELECT "group", value, count(*) FROM tasks_app_limitedtask WHERE leased = 1 GROUP BY "group", value'
@@ -81,6 +83,9 @@ def uses_of(groups: Collection[str]) -> dict[str, LimitAnswer]:
         made[row.group].append(Claims(row.pk, row.value, row.at_ms, row.claims, row.again_ms))
     found_uses = dict[str, LimitAnswer]()
     for group, limit in limited.items():
+        if changing.are_held(group):
+            found_uses[group] = _told(limit, why=BEING_CHANGED)
+            continue
         allowance = Allowance(group, limit, now_ms)
         allowance.learn(leased[group], made[group])
         found_uses[group] = _told(limit, allowance)
@@ -91,10 +96,10 @@ def _limits() -> list[GroupLimit]:
     return limits_now(dialect_of(Task.objects.db))
 
 
-def _told(limit: GroupLimit, allowance: Allowance | None = None) -> LimitAnswer:
+def _told(limit: GroupLimit, allowance: Allowance | None = None, why: str = "") -> LimitAnswer:
     uses = [] if allowance is None else _uses(allowance)
     full = [use for use in uses if use.why]
-    why = full[0].why if full else ""
+    why = full[0].why if full else why
     if full and limit.by:
         shown = f"{limit.by}={full[0].value}" if full[0].value else f"without {limit.by}"
         why = f"{shown}: {why}" + (f", and {len(full) - 1} more" if len(full) > 1 else "")

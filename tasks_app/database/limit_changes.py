@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from .rows import Row, Statement, T, quoted
 
 LOOK_EVERY_S = 0.02
 WAITS_MS = (*[20] * 10, 1_000)  # For locks of others. The last one holds up everybody else for long.
+STEP_WAITS_MS = (20, 20, 20)  # Of a step, for which nobody waits.
 STEP = 3_000  # Tasks.
 
 
@@ -89,7 +90,7 @@ def finish_changes(using: str) -> bool:
             began_s = time.monotonic()
             try:
                 with atomic(dialect.using):
-                    place = announce_change(dialect, partial(_note, Change(*row), place, dialect))
+                    place = announce_change(dialect, partial(_note, Change(*row), place, dialect), STEP_WAITS_MS)
             except StoreBusy:
                 return False
             if place is None:
@@ -98,13 +99,13 @@ def finish_changes(using: str) -> bool:
     return True
 
 
-def announce_change(dialect: Dialect, change: Callable[[], T]) -> T:
+def announce_change(dialect: Dialect, change: Callable[[], T], waits_ms: Sequence[int] = WAITS_MS) -> T:
     """Make a change after which every later transaction reads the limits again. Returns what it returns.
 
     Waits for transactions that use the former limits, and for rows that others have locked. Meanwhile everybody else
     waits for it. So it gives up soon, lets the others go on, and tries again.
     """
-    for wait_ms in WAITS_MS:
+    for wait_ms in waits_ms:
         try:
             with transaction.atomic(using=dialect.using):
                 before, after = dialect.change_limits(wait_ms)

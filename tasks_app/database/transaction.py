@@ -188,8 +188,8 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
         return _with_place(_read(operation, seen), operation)
     if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):
         return Undecided.CONTENDED
-    if seen.undecided and not seen.undecided.isdisjoint(_limited_groups(operation, seen)):
-        return Undecided.CONTENDED
+    if seen.undecided and (groups := _undecided_groups(operation, seen)):
+        return Undecided.LIMITS if any(map(seen.limits.are_held, groups)) else Undecided.CONTENDED
     if seen.locked_batches or seen.contended_batches:
         concerned = batches.concern(operation, seen.named)
         if not seen.contended_batches.isdisjoint(concerned):
@@ -199,11 +199,12 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
     return Undecided.LOCKED if _names_locked(operation, seen.locked) else None
 
 
-def _limited_groups(operation: Operation, seen: Seen) -> Iterable[str]:
-    """The groups with limits of which the operation claims, or in which it leases tasks."""
+def _undecided_groups(operation: Operation, seen: Seen) -> set[str]:
+    """The groups for which the operation has to be put off. A claim takes what other groups have."""
     if isinstance(operation, Claim):
-        return operation.reachable
-    return values_to_lease([operation], seen.named, seen.limits)
+        groups = set(operation.reachable)
+        return groups if groups <= seen.undecided else set()
+    return seen.undecided.intersection(values_to_lease([operation], seen.named, seen.limits))
 
 
 def _with_place(tasks: list[TaskRecord], operation: Operation) -> Decision:

@@ -61,7 +61,7 @@ def keep(using: str = "") -> float:
 FOLD_EVERY_S = 0.5
 CHORES_EVERY_S = 30.0
 LEVEL_EVERY_S = 60.0
-LIMITS_EVERY_S = 30.0
+LIMITS_EVERY_S = 5.0
 STEP = 5_000  # Rows of one deletion, which commits must not wait for.
 STEP_OF_GROUPS = 1_000
 STEP_OF_BATCHES = 100
@@ -87,7 +87,7 @@ class Housekeeper:
         self._next_round_s = 0.0
         # Not at once: a process that ends soon needs no level.
         self._levels = BackgroundLoop("counts of the minute", self._keep_level, first_in_s=LEVEL_EVERY_S)
-        self.limits = BackgroundLoop("changes of limits", self._finish_changes, first_in_s=LIMITS_EVERY_S)
+        self.limits = BackgroundLoop("changes of limits", self._finish_changes, first_in_s=FOLD_EVERY_S)
         # A loop each, so that a failing one does not delay the others.
         self._loops = [
             self.limits,

@@ -1,12 +1,15 @@
 """A change of limits on a large group: in steps, which nobody waits for long, and exact from the first one on."""
 
 import random
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from django.db import transaction
+from django.db import connections, transaction
 
+from tasks_app.control.limits import BEING_CHANGED, uses_of
 from tasks_app.core.operations import Claim, Commit, Query
 from tasks_app.database import dialect_of, limit_changes
 from tasks_app.database.limit_changes import finish_changes
@@ -14,9 +17,11 @@ from tasks_app.database.transaction import transact
 from tasks_app.database.transaction_values import Undecided
 from tasks_app.models import LimitChange, LimitedTask, Task
 from tasks_app.writer import housekeeping
+from taskstore.errors import StoreBusy
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask
 
+from .databases import only_postgresql
 from .people import ANN, BOB
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -105,17 +110,20 @@ def test_claims_are_put_off_until_the_last_step(interrupted):
     claim(9)  # At least one of each user.
     add(9, "other")
     Task.objects.set_limits("mail", running=1, by="user")
-    assert outcome_of() is outcome_of(QUERY) is Undecided.CONTENDED
-    assert len(claim(9, "other")) == 9
+    assert outcome_of() is outcome_of(QUERY) is Undecided.LIMITS
+    assert uses_of(["mail"])["mail"].why == BEING_CHANGED
+    assert {task.group for task in claim(5, ["mail", "other"])} == {"other"}
+    assert len(claim(9, "other")) == 4
     assert finish_changes("default")
     assert outcome_of() == []
+    assert uses_of(["mail"])["mail"].why != BEING_CHANGED
 
 
 def test_so_are_updates_that_lease(interrupted):
     task, *_ = add(9)
     Task.objects.set_limits("mail", running=1, by="user")
     lease = Commit(owner=BOB, updates=(Change(id=task.id, timespec_ms=-60_000),))
-    assert outcome_of(lease) is Undecided.CONTENDED
+    assert outcome_of(lease) is Undecided.LIMITS
     renamed = Commit(owner=BOB, updates=(Change(id=task.id, labels={"user": "z"}),))
     assert users(outcome_of(renamed)) == "z"
 
@@ -174,7 +182,7 @@ def test_of_two_who_finish_a_change_the_former_leaves_the_later_one_alone(interr
 
     monkeypatch.setattr(limit_changes, "_note", note_amid_another_change)
     finish_changes("default")
-    assert outcome_of() is Undecided.CONTENDED
+    assert outcome_of() is Undecided.LIMITS
     finish_changes("default")
     assert is_exact("tenant")
 
@@ -205,6 +213,55 @@ def test_whatever_is_committed_between_the_steps_is_kept(interrupted, monkeypatc
     Task.objects.remove_limits("mail")
     finish_changes("default")
     assert not LimitedTask.objects.exists()
+
+
+@contextmanager
+def open_transaction(work):
+    """Somebody does this in a transaction of Django, which lasts."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def hold():
+        with transaction.atomic():
+            work()
+            begun.set()
+            ends.wait(20)
+        connections.close_all()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    begun.wait(20)
+    yield
+    ends.set()
+    thread.join()
+
+
+@only_postgresql
+def test_a_step_waits_a_moment_only_for_a_long_transaction(interrupted):
+    """Everybody else waits with it."""
+    add(9)
+    Task.objects.set_limits("mail", running=1, by="user")
+    with open_transaction(lambda: add(1, "other")):
+        begun_s = time.monotonic()
+        assert not finish_changes("default")
+        assert time.monotonic() - begun_s < 1
+    assert finish_changes("default")
+
+
+@only_postgresql
+def test_who_waits_for_a_transaction_that_changes_limits_is_refused_in_time(served, monkeypatch):
+    monkeypatch.setattr("tasks_app.writer.writer.PATIENCE_S", 1.5)
+    add(1)
+    claims = [served.start(Task.objects.aperform(replace(CLAIM, groups=("empty",), wait_ms=20_000)))]
+    time.sleep(0.1)
+    with open_transaction(lambda: Task.objects.set_limits("tiny", running=1)):
+        changes = [served.start(Task.objects.acommit(owner=ANN, adds=[NewTask(group="other")])) for _ in range(40)]
+        begun_s = time.monotonic()
+        for change in changes:
+            with pytest.raises(StoreBusy, match="being changed"):
+                change.result(20)
+        assert time.monotonic() - begun_s < 5
+    [task] = served.run(Task.objects.acommit(owner=ANN, adds=[NewTask(group="empty")]))
+    assert [found.origin for found in claims[0].result(20)] == [task.id]
 
 
 @pytest.fixture
