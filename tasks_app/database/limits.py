@@ -75,6 +75,7 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
         now_ms = None if seen.limits.are_held(group) else (yield from _lock(group, dialect))
         if now_ms is None:
             seen.undecided.add(group)
+            seen.candidates[group], seen.earliest[group] = [], []  # A claim takes what other groups have.
         else:
             seen.now_ms = max(seen.now_ms, now_ms)  # The last claim of each group was before.
             locked.append(group)

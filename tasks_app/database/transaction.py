@@ -200,7 +200,7 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
 
 
 def _undecided_groups(operation: Operation, seen: Seen) -> set[str]:
-    """The groups for which the operation has to be put off. A claim takes what other groups have."""
+    """The groups for which the operation has to be put off."""
     if isinstance(operation, Claim):
         groups = set(operation.reachable)
         return groups if groups <= seen.undecided else set()

@@ -112,6 +112,8 @@ def test_claims_are_put_off_until_the_last_step(interrupted):
     Task.objects.set_limits("mail", running=1, by="user")
     assert outcome_of() is outcome_of(QUERY) is Undecided.LIMITS
     assert uses_of(["mail"])["mail"].why == BEING_CHANGED
+    for operation in (CLAIM, QUERY):
+        assert outcome_of(replace(operation, groups=("mail", "empty"))) is Undecided.CONTENDED
     assert {task.group for task in claim(5, ["mail", "other"])} == {"other"}
     assert len(claim(9, "other")) == 4
     assert finish_changes("default")

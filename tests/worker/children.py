@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from dataclasses import asdict
 from functools import partial
@@ -94,3 +95,13 @@ def state_of(pid) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def within(seconds, work) -> Any:
+    """Do it in a thread that nobody waits for if it hangs."""
+    done: list[Any] = []
+    thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it hangs"
+    return done[0]

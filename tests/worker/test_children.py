@@ -5,7 +5,6 @@ import select
 import shlex
 import signal
 import socket
-import threading
 import time
 
 import pytest
@@ -16,7 +15,7 @@ from taskstore.worker import process_tree as tree
 from taskstore.worker.children import Gone, News, NotPrepared, Why
 from tests.jobs.workers import eventually
 
-from .children import PATIENCE_S, SAMPLE, Functions, Shells, answer_of, is_alive
+from .children import PATIENCE_S, SAMPLE, Functions, Shells, answer_of, is_alive, within
 
 pytestmark = pytest.mark.once
 
@@ -459,16 +458,6 @@ def test_modules_that_start_threads_are_imported_by_each_process(caplog):
 def begin_all(functions, *texts):
     works = [functions.work("add", text, "", limit_s=None) for text in texts]
     functions.child.run_all([(work, messages) for work, *messages in works])
-
-
-def within(seconds, work):
-    """Do it in a thread that nobody waits for if it hangs."""
-    done: list[object] = []
-    thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), "it hangs"
-    return done[0]
 
 
 def test_an_owner_and_a_runner_that_send_much_at_once_do_not_wait_for_each_other():
