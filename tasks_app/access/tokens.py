@@ -192,8 +192,7 @@ class WaitingTokens:
 
     def __init__(self) -> None:
         self._waits: defaultdict[int, set[asyncio.Timeout]] = defaultdict(set)
-        self._next_look: asyncio.TimerHandle | None = None
-        self._look: asyncio.Task[None] | None = None  # A reference, or the task could be garbage collected.
+        self._look: asyncio.Task[None] | None = None  # While somebody waits.
 
     @asynccontextmanager
     async def while_valid(self, token: Token, refusal: Exception) -> AsyncIterator[None]:
@@ -201,9 +200,9 @@ class WaitingTokens:
         try:
             async with asyncio.timeout(None) as wait:
                 if token.pk:  # The token of --no-auth can't be revoked.
-                    if not self._waits:
-                        self._look_later()
                     self._waits[token.pk].add(wait)
+                    if self._look is None or self._look.done():
+                        self._look = asyncio.get_running_loop().create_task(self._end_invalid())
                 try:
                     yield
                 finally:
@@ -211,26 +210,24 @@ class WaitingTokens:
                     waits.discard(wait)
                     if not waits:
                         self._waits.pop(token.pk, None)
-                    if not self._waits and self._next_look:
-                        self._next_look.cancel()
+                    if not self._waits and self._look:
+                        self._look.cancel()
+                        self._look = None
         except TimeoutError:
+            if not wait.expired():
+                raise
             raise refusal from None
 
-    def _look_later(self) -> None:
-        self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._begin_look)
-
-    def _begin_look(self) -> None:
-        self._look = asyncio.get_running_loop().create_task(self._end_invalid())
-
     async def _end_invalid(self) -> None:
-        """End the waits of invalid tokens."""
-        with suppress(Error):  # Without a database, nothing can be claimed either.
-            left = await sync_to_async(_valid, thread_sensitive=False)(list(self._waits))
-            for pk in self._waits.keys() - left:
-                for wait in self._waits[pk]:
+        """End the waits of invalid tokens, while there are waits."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            asked = list(self._waits)
+            with suppress(Error):  # Without a database, nothing can be claimed either.
+                valid = await sync_to_async(_valid, thread_sensitive=False)(asked)
+                # Only of those that were looked up: others have begun to wait meanwhile.
+                for wait in [wait for pk in asked if pk not in valid for wait in self._waits.get(pk, ())]:
                     wait.reschedule(0)  # A time in the past ends the wait.
-        if self._waits:
-            self._look_later()
 
 
 def _valid(pks: Collection[int]) -> set[int]:

@@ -73,6 +73,8 @@ class Access:
     server that runs on this machine. Raises InvalidInput for a URL that is not HTTP.
     """
 
+    accepted = ""  # The token that the server has accepted last.
+
     def __init__(self, url: str | None = None, token: str | None = None) -> None:
         self._url = url or os.environ.get("TASKSTORE_URL") or ""
         self._token = os.environ.get("TASKSTORE_TOKEN", "") if token is None else token
@@ -197,6 +199,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0
 LONGEST_CONNECT_S = 10.0
+DOUBT_S = 3.0
 JITTER = secrets.SystemRandom()
 
 
@@ -238,7 +241,7 @@ class Pauses:
 def conversation(call: Call[Any], access: Access, patience: Patience) -> Conversation:
     """Yield requests and pauses until a response is successful, and return it. Raises a TaskStoreError otherwise."""
     pauses, content = Pauses(patience), call.content
-    token, may_have_happened = access.token, False
+    token, may_have_happened, is_doubted = access.token, False, False
     while True:
         if may_have_happened and access.token != token:
             # Idempotency keys belong to a token: under a new one the server would apply the call again.
@@ -263,12 +266,19 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         )
         problem = problem_of(call, happened)
         if problem is None:
+            access.accepted = token
             return happened  # type: ignore[return-value]  # Without a problem it is a response.
         may_have_happened |= call.is_at_stake and problem.may_have_happened
         if problem.is_of_access:
             access.refresh()
             if (access.url, access.token) != (url, token):  # Refreshed here, or by another thread.
                 continue
+            if token and access.accepted == token and not (problem.may_pass or is_doubted):
+                log.warning("the server refuses the token that it has accepted before; asking again in %g s", DOUBT_S)
+                is_doubted = True
+                yield Pause(DOUBT_S)
+                continue
+            access.accepted = ""
         is_over = call.once and may_have_happened
         if is_over or (pause_s := pauses.next_s(problem)) is None:
             if may_have_happened:

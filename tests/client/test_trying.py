@@ -20,7 +20,7 @@ from taskstore import (
     UnexpectedAnswer,
 )
 from taskstore.client.calls import Call
-from taskstore.client.transport import Access, Patience, Pause, conversation
+from taskstore.client.transport import DOUBT_S, Access, Patience, Pause, conversation
 from taskstore.types.tasks import NewTask
 
 pytestmark = pytest.mark.once
@@ -146,6 +146,19 @@ def test_a_new_token_is_taken_from_the_file():
     talk = Talk(GROUPS, failure(401), OK, access=File("old", "new"))
     assert [ask.headers["Authorization"] for ask in talk.asks] == ["Bearer old", "Bearer new"]
     assert talk.pauses == []
+
+
+def test_a_token_that_was_accepted_before_is_refused_twice_before_that_is_believed(caplog):
+    access = File("ann")
+    Talk(GROUPS, OK, access=access)
+    for call in (COMMIT, CLAIM):
+        talk = Talk(call, failure(401), OK, access=access)
+        assert (talk.answer, talk.pauses) == (OK, [DOUBT_S])
+    assert "refuses the token that it has accepted before" in caplog.text
+    with pytest.raises(NotAllowed):
+        Talk(COMMIT, failure(401), failure(401), OK, access=access)
+    with pytest.raises(NotAllowed):
+        Talk(COMMIT, failure(401), OK, access=access)  # At once.
 
 
 def test_a_commit_that_may_have_happened_is_not_sent_with_another_token():

@@ -94,6 +94,32 @@ async def test_a_claim_whose_token_is_revoked_meanwhile_gets_nothing(worker, mon
 
 
 @on_a_loop
+async def test_a_valid_token_that_begins_to_wait_amid_a_look_goes_on_waiting(worker, server, monkeypatch):
+    looked_up = tokens._valid
+    others = Worker(server.url, await asyncio.to_thread(new_secret))
+
+    def look_up_slowly(pks):
+        time.sleep(0.3)
+        return looked_up(pks)
+
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(tokens, "_valid", look_up_slowly)
+    first = worker.begin_claim(wait=1_500)
+    await until_waiting(1)
+    for _ in range(3):  # They come and go while tokens are looked up.
+        await asyncio.sleep(0.15)
+        assert await others.claim(wait=100) == NOTHING
+    assert await first == NOTHING
+
+
+def new_secret() -> str:
+    try:
+        return Api().secret
+    finally:
+        connection.close()
+
+
+@on_a_loop
 async def test_a_look_for_cancelled_tasks_ends_with_its_token_and_with_its_client(worker, monkeypatch):
     monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
     # Clients of which no other test has cancelled a task: this process remembers that for a minute.
