@@ -34,7 +34,7 @@ from ..managers import limits
 from ..wire.requests import every_problem, problems_of
 from ..wire.strict_json import value_of
 from . import timetable
-from .timetable import Timetable
+from .timetable import NotATimetable, Timetable
 
 NAME_LABEL = "name"  # Of a schedule.
 MOST_CAUGHT_UP = 1_000
@@ -128,6 +128,13 @@ class Turn(NamedTuple):
 
 def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
     """Return the due times that have passed, and the next one. Raises NotASchedule when there is no next one."""
+    try:
+        return _turn_of(record, now_ms)
+    except NotATimetable as problem:
+        raise NotASchedule(f"the field cron {problem}") from None
+
+
+def _turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
     if record.due > now_ms or record.paused is not None:  # Somebody made the task available early.
         return Turn([], record.due)
     times = timetable_of(record)

@@ -30,7 +30,8 @@ from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import NotASchedule, ScheduleRecord, due_of, iso, timetable_of, turn_of
+from .record import NotASchedule, ScheduleRecord, Turn, due_of, iso, timetable_of, turn_of
+from .timetable import NotATimetable
 from .verbs import READ_AT_ONCE, StoredSchedule, available_at_ms, go_on, hold, older_double, stored
 
 log = logging.getLogger(__name__)
@@ -158,7 +159,9 @@ def bring_forward() -> None:
     for found in stored(waiting):
         if found.next_ms is None or found.record is None:
             continue
-        next_ms = timetable_of(found.record).after(now_ms)
+        next_ms = None
+        with suppress(NotATimetable):  # It gets an error when it is due.
+            next_ms = timetable_of(found.record).after(now_ms)
         if next_ms is not None and next_ms < found.next_ms:
             text = f"was to be due at {iso(found.next_ms)}, after its next turn, and is now due at {iso(next_ms)}"
             log.warning("schedule %s %s: was a clock ahead?", found.name, text)
@@ -194,8 +197,13 @@ def settle(task: Task) -> None:
     An invalid schedule gets an error that says why, and is not due again until somebody repairs it.
     """
     try:
+        found = StoredSchedule.of(task)
+        if found.record is None:
+            raise NotASchedule(found.error)
+        # Before the transaction, for which others wait. The time is that of the claim by the database's clock.
+        turn = turn_of(found.record, task.made_at_ms)
         with atomic():
-            _add_tasks(task)
+            _add_tasks(found, found.record, turn)
     except CommitRefused:
         return  # The schedule was changed, or another process has it since the lease ran out.
     except (NotASchedule, InvalidInput, UnicodeError, RecursionError) as problem:  # It may be too deep to write.
@@ -204,17 +212,13 @@ def settle(task: Task) -> None:
             Task.objects.commit(owner=task.owner, updates=[change])
 
 
-def _add_tasks(task: Task) -> None:
-    found = StoredSchedule.of(task)
-    record, name = found.record, found.name
-    if record is None:
-        raise NotASchedule(found.error)
+def _add_tasks(found: StoredSchedule, record: ScheduleRecord, turn: Turn) -> None:
+    task, name = found.task, found.name
     if not name:
         raise NotASchedule("invalid schedule: the label `name` is required")
     if first := older_double(found):
         raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
-    now_ms = task.made_at_ms  # The time of the claim by the database's clock.
-    turn = turn_of(record, now_ms)
+    now_ms = task.made_at_ms
     expired_ms = now_ms - record.adds.expires_ms if record.adds.expires_ms else 0
     due, waits = _without_overlap(record, [due_ms for due_ms in turn.due if due_ms > expired_ms], expired_ms)
     last = record.last

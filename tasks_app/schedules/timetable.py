@@ -6,12 +6,13 @@ Times are milliseconds since the Epoch. Due times fall on whole seconds.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import count, dropwhile, islice, takewhile
+from itertools import count, islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -38,8 +39,8 @@ RIGHT = (
     "must be five cron fields such as 30 3 * * MON-FRI (or six, with seconds first), a name such as @daily, "
     "or an interval such as every 30s"
 )
-# When clocks are set back, local times repeat, so a search backwards must start this much later.
-TWICE = timedelta(hours=3)
+MOST_STEPS = 50_000  # Of a search for due times, which takes about a second.
+FIRST_WIDTH_MS = 60 * SECOND_MS
 
 NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
 
@@ -59,22 +60,33 @@ class Timetable:
 
     def __post_init__(self) -> None:
         zone_of(self.zone)
-        self._times(datetime.now(UTC), backwards=False)
+        if not interval_of(self.cron):
+            self._times(0)
 
     def after(self, at_ms: int) -> int | None:
         """Return the first due time after this one; None when there is none within fifty years."""
-        if interval_ms := interval_of(self.cron):
-            return (at_ms // interval_ms + 1) * interval_ms
-        due_ms = self._found_after(at_ms)
-        if due_ms is None or (changed_ms := self._clock_change(at_ms, due_ms)) is None:
-            return due_ms
-        # CronSim goes on by whole hours, and passes over the next one where clocks are put back by half of one.
-        minute = _moment(changed_ms).astimezone(zone_of(self.zone)).minute
-        hour_ms = changed_ms + (60 - minute) % 60 * 60 * SECOND_MS
-        return min(filter(None, [due_ms, self._found_after(max(hour_ms - SECOND_MS, at_ms))]))
+        return next(self._rising(at_ms), None)
 
-    def _found_after(self, at_ms: int) -> int | None:
-        return next((due_ms for due_ms in self._times(_moment(at_ms), backwards=False) if due_ms > at_ms), None)
+    def _rising(self, at_ms: int) -> Iterator[int]:
+        """Yield the due times after this one, each later than the one before. Raises NotATimetable if there is none."""
+        if interval_ms := interval_of(self.cron):
+            yield from count((at_ms // interval_ms + 1) * interval_ms, interval_ms)
+        times = self._times(at_ms)
+        for _ in range(MOST_STEPS):
+            if (due_ms := next(times, None)) is None:
+                return
+            if due_ms <= at_ms:  # CronSim may repeat itself where clocks change.
+                continue
+            if (changed_ms := self._clock_change(at_ms, due_ms)) is not None:
+                # CronSim goes on by whole hours, and passes over the next one where clocks are put back by half of one.
+                minute = _moment(changed_ms).astimezone(zone_of(self.zone)).minute
+                hour_ms = changed_ms + (60 - minute) % 60 * 60 * SECOND_MS
+                sooner = (time_ms for time_ms in self._times(max(hour_ms - SECOND_MS, at_ms)) if time_ms > at_ms)
+                due_ms = min(due_ms, next(islice(sooner, MOST_STEPS), due_ms))
+                times = self._times(due_ms)
+            yield due_ms
+            at_ms = due_ms
+        raise NotATimetable(f"must have less than {MOST_STEPS} due times between two looks")
 
     def _clock_change(self, since_ms: int, until_ms: int) -> int | None:
         """Return when clocks were changed, if they differ at the end from what they were; the first moment after it."""
@@ -93,20 +105,18 @@ class Timetable:
 
     def next(self, at_ms: int, most: int) -> list[int]:
         """Return up to `most` due times after this one."""
-        times: list[int] = []
-        while len(times) < most and (due_ms := self.after(at_ms)) is not None:
-            times.append(at_ms := due_ms)
-        return times
+        return [*islice(self._rising(at_ms), most)]
 
     def passed(self, since_ms: int, until_ms: int, most: int) -> list[int]:
         """Return the newest due times from `since_ms` to `until_ms`, both included, at most `most`; oldest first."""
-        newest_first: Iterator[int]
-        if interval_ms := interval_of(self.cron):
-            newest_first = count(until_ms // interval_ms * interval_ms, -interval_ms)
-        else:
-            times = self._times(_moment(until_ms) + TWICE, backwards=True)
-            newest_first = dropwhile(lambda due_ms: due_ms > until_ms, times)
-        return [*islice(takewhile(lambda due_ms: due_ms >= since_ms, newest_first), most)][::-1]
+        width_ms = interval_of(self.cron) * most or FIRST_WIDTH_MS
+        while True:  # Forwards from ever earlier times: backwards CronSim does not end where some clocks change.
+            first_ms = max(since_ms, until_ms - width_ms)
+            times = takewhile(lambda due_ms: due_ms <= until_ms, self._rising(first_ms - 1))
+            newest = [*deque(times, maxlen=most)]
+            if len(newest) == most or first_ms == since_ms:
+                return newest
+            width_ms *= 2
 
     @property
     def in_words(self) -> str:
@@ -116,11 +126,10 @@ class Timetable:
         words = CronSim(_expanded(self.cron), datetime.now(UTC)).explain()
         return words if len(words) <= LONGEST_WORDS else self.cron
 
-    def _times(self, start: datetime, *, backwards: bool) -> Iterator[int]:
-        if interval_of(self.cron):
-            return iter(())
+    def _times(self, at_ms: int) -> Iterator[int]:
+        """Return what CronSim finds after this time."""
         try:
-            times = CronSim(_expanded(self.cron), start.astimezone(zone_of(self.zone)), reverse=backwards)
+            times = CronSim(_expanded(self.cron), _moment(at_ms).astimezone(zone_of(self.zone)))
         # CronSim raises the last three for some invalid expressions.
         except (CronSimError, AssertionError, TypeError, ValueError) as problem:
             if nowhere := _missing_date(self.cron):

@@ -1,5 +1,6 @@
 """What is added when a schedule is due, and what when that was missed."""
 
+import itertools
 import json
 import threading
 from datetime import datetime
@@ -12,7 +13,7 @@ from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
 from tasks_app.managers import TaskManager
 from tasks_app.models import Scope, Task
-from tasks_app.schedules import PlannedJob, SchedulePlan, running
+from tasks_app.schedules import PlannedJob, SchedulePlan, Timetable, running
 from tasks_app.schedules.record import LONGEST_RECORD, iso
 from tasks_app.schedules.running import LEASE_MS, bring_forward, due_claim, settle, settle_all
 from taskstore.errors import StoreUnavailable
@@ -132,6 +133,24 @@ def test_one_that_fails_does_not_hold_up_the_others(clock, monkeypatch):
     with pytest.raises(RuntimeError):
         settle_all(sorted(map(Task.of, Task.objects.perform(due_claim())), key=lambda task: task.labels["name"]))
     assert [task.labels["schedule"] for task in added()] == ["second"]
+
+
+def test_one_whose_times_can_not_be_found_stops_alone(clock, monkeypatch):
+    """Another zone of the same expression: the search may not end where clocks change."""
+    put("first", zone="Pacific/Chatham")
+    other = put("second", zone="UTC")
+    found = Timetable._times
+    stuck = itertools.repeat(0)
+    monkeypatch.setattr(
+        Timetable, "_times", lambda self, at_ms: stuck if self.zone == "Pacific/Chatham" else found(self, at_ms)
+    )
+    advance_to(clock, due_of(other) + HOUR_MS)
+    bring_forward()
+    assert look() == 2
+    assert {task.labels["schedule"] for task in added()} == {"second"}
+    [broken] = [task for task in added("schedules") if task.error]
+    assert "due times between two looks" in broken.error
+    assert look() == 0
 
 
 def test_a_task_that_has_no_name_and_a_second_one_of_a_name_are_broken(clock):

@@ -1,7 +1,9 @@
 """When something is due, also on the days on which the clocks change."""
 
+import itertools
 import random
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
@@ -76,6 +78,55 @@ def test_what_has_passed_is_what_was_to_come(zone, cron):
         end = coming[-1] + chance.randrange(1_000)
         assert times.passed(start + 1, end, 1_000) == coming
         assert times.passed(coming[0], end, 5) == coming[-5:]
+
+
+def changes_of_clocks(zone):
+    """Yield when the clocks of a zone change in two years, to within an hour, and how."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    while at.year < 2028:
+        step = timedelta(days=1)
+        before, after = (each.astimezone(zone).utcoffset() for each in (at, at + step))
+        while before != after and step > timedelta(hours=1):
+            step = timedelta(hours=1)
+            at += step * sum((at + step * hours).astimezone(zone).utcoffset() == before for hours in range(1, 24))
+        if before != after:
+            yield (at.astimezone(zone).hour, before, after), round(at.timestamp() * 1_000)
+        at += step
+
+
+CRONS = (
+    *("0 */2 * * *", "45 */2 * * *", "30 2 * * *", "0 2 * * *", "*/15 * * * *", "*/20 1-4 * * *", "5,35 1-4 * * SUN"),
+    *("0 0 * * *", "59 23 * * *", "0 */6 * * *", "15 3 * * SUN#1", "30 */3 * * *", "0 0 1 * *", "10 0,1,2,3,4 * * *"),
+    *("*/30 2 * * *", "0 * * * *", "45 1 * * *", "15,45 2-3 * * *", "30 0 * * *", "0 3 L * *"),
+)
+
+
+def test_in_every_zone_what_has_passed_is_what_was_to_come_where_clocks_change():
+    names = sorted(name for name in available_timezones() if not name.startswith(("posix", "right/", "local", "Fact")))
+    kinds = {kind: (name, at) for name in names for kind, at in changes_of_clocks(ZoneInfo(name))}
+    assert len(kinds) > 40
+    for zone, at in kinds.values():  # One of each kind.
+        for cron in CRONS:
+            times = Timetable(cron=cron, zone=zone)
+            start, end = at - 86_400_000, at + 86_400_000
+            coming = [due for due in times.next(start - 1, 300) if due <= end]
+            assert coming == sorted(set(coming)), (zone, cron, at)
+            assert times.passed(start, end, 300) == coming, (zone, cron, at)
+            assert times.passed(start, end, 3) == coming[-3:], (zone, cron, at)
+
+
+def test_a_search_that_finds_nothing_new_ends(monkeypatch):
+    monkeypatch.setattr(Timetable, "_times", lambda *_: itertools.repeat(5_000))
+    with pytest.raises(NotATimetable):
+        Timetable(cron="0 * * * *").after(5_000)
+
+
+def test_the_newest_of_very_many_are_found_soon():
+    times = Timetable(cron="* * * * * *")
+    assert times.passed(0, ms("2026-11-29T00:00:00+00:00"), 2) == [
+        ms("2026-11-28T23:59:59+00:00"),
+        ms("2026-11-29T00:00:00+00:00"),
+    ]
 
 
 @pytest.mark.parametrize(
