@@ -161,9 +161,8 @@ async def caller_of(context: Context) -> Token:
         if scheme.lower() != "bearer" or not secret:
             text = "send a token as metadata: authorization: Bearer <token>"
             raise CallRefused(StatusCode.UNAUTHENTICATED, text)
-        if tokens.is_known(secret):
-            found = tokens.recently_valid(secret)
-        else:
+        found = tokens.trusted(secret)
+        if found is None:
             _slow_down(WRONG_TOKENS.wait_s(_network(context)))
             found = await in_a_database_thread(tokens.recently_valid, secret)
         if found is None:

@@ -123,8 +123,7 @@ async def learn_token(request: Request) -> None:
     header = request._request.META.get("HTTP_AUTHORIZATION")
     if header is not None and not settings.TASKSTORE_NO_AUTH:
         secret = _secret(header)
-        is_known = tokens.is_known(secret)
-        token = tokens.recently_valid(secret) if is_known else await sync_to_async(_looked_up_afresh)(request, secret)
+        token = tokens.trusted(secret) or await sync_to_async(_looked_up_afresh)(request, secret)
         request._request.known_token = token  # type: ignore[attr-defined]
 
 

@@ -112,6 +112,14 @@ async def test_a_valid_token_that_begins_to_wait_amid_a_look_goes_on_waiting(wor
     assert await first == NOTHING
 
 
+@on_a_loop
+async def test_a_token_that_is_to_be_looked_up_anew_just_now_is_looked_up_aside(worker, monkeypatch):
+    monkeypatch.setattr(tokens, "TRUSTED_S", 0)
+    monkeypatch.setattr(tokens, "is_known", lambda secret: True)  # A moment ago it was.
+    for _ in range(2):
+        assert (await worker.claim())[0] == 200
+
+
 def new_secret() -> str:
     try:
         return Api().secret
