@@ -278,7 +278,8 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
                 is_doubted = True
                 yield Pause(DOUBT_S)
                 continue
-            access.accepted = ""
+            if not problem.may_pass:
+                access.accepted = ""
         is_over = call.once and may_have_happened
         if is_over or (pause_s := pauses.next_s(problem)) is None:
             if may_have_happened:
