@@ -1,4 +1,4 @@
-"""Somebody's transaction holds every row of the store, and each change is refused, or done, within its patience.
+"""Somebody's transaction holds every row of the store, or changes limits, and each change is answered in time.
 
 All ways of the table in test_audited_changes.py, and what workers do.
 """
@@ -32,6 +32,10 @@ PATIENCE_S = 0.3
 TOO_LONG_S = 8.0
 # What a request to sign in or out changes beside the store is the business of Django.
 TABLES = [model._meta.db_table for model in apps.get_app_config("tasks_app").get_models() if model._meta.managed]
+HOLDS = {
+    "the rows": [f"SELECT 1 FROM {table} FOR UPDATE" for table in TABLES],  # noqa: S608 - the names are ours
+    "the limits": [statement.sql for statement in PostgreSQL("default", waits=True).change_limits(0)[0]],
+}
 
 
 def of_worker(path: str, method: str = "POST", **body: Any) -> Callable[[World], Any]:
@@ -58,8 +62,8 @@ WORKERS = {
 
 
 @contextmanager
-def holder(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Somebody who locks every row of the store before each request, and gives up in the end."""
+def holder(statements: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Somebody who does this before each request, keeps what it locks, and gives up in the end."""
     gave_up = threading.Event()
     chosen = connection.settings_dict
     server = {"user": chosen["USER"], "password": chosen["PASSWORD"], "host": chosen["HOST"], "port": chosen["PORT"]}
@@ -72,8 +76,8 @@ def holder(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
                 other.execute("SELECT pg_terminate_backend(%s)", [foreign.info.backend_pid])
 
         def request(client: Client, /, **asked: Any) -> Any:
-            for table in TABLES:
-                foreign.execute(f"SELECT 1 FROM {table} FOR UPDATE")  # noqa: S608 - the names are ours
+            for statement in statements:
+                foreign.execute(statement)
             return plain(client, **asked)
 
         timer = threading.Timer(TOO_LONG_S, give_up)
@@ -95,11 +99,12 @@ for (door, name), (_, way) in WAYS.items():
     WAYS_IN.setdefault(door, {})[name] = way
 
 
+@pytest.mark.parametrize("hold", HOLDS)
 @pytest.mark.parametrize("door", WAYS_IN)
-def test_each_change_is_answered_while_somebody_holds_the_rows(door, world, monkeypatch, subtests):
+def test_each_change_is_answered_while_somebody_holds(door, hold, world, monkeypatch, subtests):
     monkeypatch.setattr(PostgreSQL, "patience_s", PATIENCE_S)
     for name, change in WAYS_IN[door].items():
-        with subtests.test(name), holder(monkeypatch) as gave_up:
+        with subtests.test(name), holder(HOLDS[hold], monkeypatch) as gave_up:
             with suppress(StoreBusy):  # Of what the way does without a request.
                 change(world)
             assert not gave_up.is_set()

@@ -514,6 +514,10 @@ class Dialect(ABC):
     def is_contention(self, error: Exception) -> bool:
         """Whether the transaction lost a race that it may win when it is tried again."""
 
+    def has_waited(self, error: BaseException | None) -> bool:
+        """Whether the transaction has waited in vain for a lock that all transactions need, for as long as it may."""
+        return False
+
     @abstractmethod
     def leaves_outcome_unknown(self, error: BaseException) -> bool:
         """Whether it is unknown what the database did last."""

@@ -581,6 +581,9 @@ class PostgreSQL(Candidates):
             "23505",  # Another process has just kept an answer under the same key: it is found now.
         )  # fmt: skip
 
+    def has_waited(self, error: BaseException | None) -> bool:
+        return error is not None and _sqlstate(error) == "55P03"
+
     def leaves_outcome_unknown(self, error: BaseException) -> bool:
         state = _sqlstate(error)
         # 25P03: it was silent for too long.

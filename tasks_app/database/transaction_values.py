@@ -44,6 +44,7 @@ class Undecided(Enum):
     # The available tasks are locked, or being added, or the same key is being used.
     CONTENDED = "other transactions are using the same tasks or the same key: try again later"
     LIMITS = "a limit of the group is being changed: try again later"
+    BUSY = "the database is busy with other transactions: try again later"
     CROWDED = "too many large responses are being sent: try again later"
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
 ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
+LOCKED_MS = 1_200  # A wait for a change of limits by somebody's long transaction. Then the operations are tried again.
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 LEAST_PATIENCE_S = 0.05  # Of who is behind others that have waited in vain.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.
@@ -117,6 +118,7 @@ def settings_of_batches(*, is_local: bool, is_opportunistic: bool) -> Statement:
     """What PostgreSQL has to know before a batch: for the transaction, or for the session."""
     settings = PLANS | {
         "synchronous_commit": "off" if is_opportunistic else "on",
+        "lock_timeout": f"{LOCKED_MS}ms",
         "statement_timeout": f"{SILENCE_S}s",
         "idle_in_transaction_session_timeout": f"{SILENCE_S}s",
     }
@@ -227,6 +229,8 @@ class PostgreSQLConnection(WriterConnection):
         if self._connection is None or self._connection.is_closed:
             forget(self.using)
             self._connection = await Pipeline.connect(parameters_of(self.using))
+            if self.is_durable and self._connection.prepares:  # Looks for claims that wait are no batches.
+                await self._connection.run([Statement(f"SET lock_timeout = '{LOCKED_MS}ms'")], ANSWERED_S)
         return self._connection
 
     async def close(self) -> None:

@@ -257,8 +257,11 @@ class Writer:
             done = await connection.run(steps, is_large=is_large, prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
-            for asked in batch:
-                asked.fail(error)
+            for asked in reversed(batch):
+                if connection.dialect.has_waited(error.__cause__):
+                    self._try_again(asked, Undecided.BUSY)
+                else:
+                    asked.fail(error)
         except Exception as error:
             self._take_apart(batch, error)
         else:

@@ -87,7 +87,11 @@ class Lifecycle(ABC):
         self.has_cut_off = self._is_busy()
         # When something is cut off the writer would wait for the same thing as that.
         if self._writer and not self.has_cut_off:
-            await self._writer.stop()
+            try:
+                async with asyncio.timeout_at(max(began_s + PATIENCE_S, loop.time() + LAST_WORDS_S)):
+                    await self._writer.stop()
+            except TimeoutError:  # It has changes to finish that nobody waits for, and somebody holds the database.
+                self.has_cut_off = True
         await self.cancel_what_is_left()
 
     def _is_busy(self) -> bool:

@@ -17,6 +17,7 @@ from tasks_app.database.transaction import transact
 from tasks_app.database.transaction_values import Undecided
 from tasks_app.models import LimitChange, LimitedTask, Task
 from tasks_app.writer import housekeeping
+from taskstore.errors import StoreBusy
 from taskstore.types.limits import Rate
 from taskstore.types.tasks import Change, NewTask
 
@@ -246,6 +247,23 @@ def test_a_step_waits_a_moment_only_for_a_long_transaction(interrupted):
         assert not finish_changes("default")
         assert time.monotonic() - begun_s < 1
     assert finish_changes("default")
+
+
+@only_postgresql
+def test_who_waits_for_a_transaction_that_changes_limits_is_refused_in_time(served, monkeypatch):
+    monkeypatch.setattr("tasks_app.writer.writer.PATIENCE_S", 1.5)
+    add(1)
+    claims = [served.start(Task.objects.aperform(replace(CLAIM, groups=("empty",), wait_ms=20_000)))]
+    time.sleep(0.1)
+    with open_transaction(lambda: Task.objects.set_limits("tiny", running=1)):
+        changes = [served.start(Task.objects.acommit(owner=ANN, adds=[NewTask(group="other")])) for _ in range(40)]
+        begun_s = time.monotonic()
+        for change in changes:
+            with pytest.raises(StoreBusy, match="busy with other transactions"):
+                change.result(20)
+        assert time.monotonic() - begun_s < 5
+    [task] = served.run(Task.objects.acommit(owner=ANN, adds=[NewTask(group="empty")]))
+    assert [found.origin for found in claims[0].result(20)] == [task.id]
 
 
 @pytest.fixture
