@@ -10,7 +10,7 @@ import asyncio
 import json
 import sqlite3
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -77,8 +77,11 @@ class LocalStore:
         claim = Claim(groups=names, owner=self.id, depends=tuple(depends), **asked)
         return list(map(answer_of, StoredTask.objects.with_data(self._perform(claim))))
 
-    def for_claims(self) -> ClaimingStore:
-        """Return a store in the same name whose waiting claim can be broken off, for a worker that stops."""
+    def for_claims(self, before_again: Callable[[], object] = lambda: None) -> ClaimingStore:
+        """Return a store in the same name whose waiting claim can be broken off, for a worker that stops.
+
+        It makes one attempt, so that `before_again` is never called.
+        """
         return ClaimingStore(self)
 
     def _perform(self, claim: Claim) -> list[TaskRecord]:

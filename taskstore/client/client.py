@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST_PAUSE_S = 1.0  # Of a worker's claims and renewals.
+
 
 class Client(Verbs):
     __doc__ = BaseClient.__doc__
@@ -46,9 +49,12 @@ class Client(Verbs):
         if mine:
             mine.close()
 
-    def for_claims(self) -> ClaimingClient:
-        """Return a client in the same name whose waiting claim can be broken off, for a worker that stops."""
-        return ClaimingClient(self)
+    def for_claims(self, before_again: Callable[[], object] = lambda: None) -> ClaimingClient:
+        """Return a client in the same name whose waiting claim can be broken off, for a worker that stops.
+
+        It pauses for less than a second between attempts. `before_again` is called before each attempt but the first.
+        """
+        return ClaimingClient(self, before_again)
 
     @property
     def batches(self) -> Batches:
@@ -123,12 +129,17 @@ class Client(Verbs):
             while True:
                 match talk.send(happened):
                     case httpx.Request() as request:
+                        if happened is not None:
+                            self._before_again()
                         happened = self._ask(request, stream=stream)
                     case Pause(seconds):
                         time.sleep(seconds)
         except StopIteration as end:
             answer: httpx.Response = end.value
             return answer
+
+    def _before_again(self) -> object:
+        """Wait before another attempt for something that should come first."""
 
     def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
         try:
@@ -160,8 +171,10 @@ def _group(name: str, *, limit: int, owned: bool, labels: Mapping[str, str | Non
 class ClaimingClient(Client):
     """A client with connections of its own, which can break off a claim that waits. See `Client.for_claims`."""
 
-    def __init__(self, client: Client) -> None:
-        self._access, self._client_id, self._patience = client._access, client._client_id, client._patience
+    def __init__(self, client: Client, before_again: Callable[[], object]) -> None:
+        self._access, self._client_id = client._access, client._client_id
+        self._patience = replace(client._patience, longest_pause_s=LONGEST_PAUSE_S)
+        self._wait_for = before_again
         self._connections = {}
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._has_ended = False
@@ -176,6 +189,9 @@ class ClaimingClient(Client):
             with suppress(OSError):
                 # Not the method of a TLS socket, which is not made for being called beside a thread that reads.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def _before_again(self) -> object:
+        return self._wait_for()
 
     def _ask(self, request: httpx.Request, *, stream: bool) -> Happened:
         request.extensions["trace"] = self._note

@@ -221,6 +221,7 @@ class Patience:
 
     timeout_s: float
     patience_s: float
+    longest_pause_s: float = LONGEST_PAUSE_S  # Unless the server asks for more.
 
 
 class Pauses:
@@ -228,12 +229,12 @@ class Pauses:
 
     def __init__(self, patience: Patience) -> None:
         self._until_s = time.monotonic() + patience.patience_s
-        self._longest_s = FIRST_PAUSE_S
+        self._longest_s, self._most_s = FIRST_PAUSE_S, patience.longest_pause_s
 
     def next_s(self, problem: Problem) -> float | None:
         """Return how long to pause before the next attempt; None: don't try again."""
         pause_s = max(problem.least_pause_s, self._longest_s * JITTER.uniform(0.5, 1))
-        self._longest_s = min(LONGEST_PAUSE_S, self._longest_s * 2)
+        self._longest_s = min(self._most_s, self._longest_s * 2)
         is_over = time.monotonic() + pause_s > self._until_s
         return None if is_over or not problem.may_pass else pause_s
 

@@ -34,13 +34,13 @@ from ..types.command_record import (
 from ..types.tasks import Change, Ending, NewTask
 from ..worker import children
 from ..worker.children import LEAVE_S, Child, Children, Gone, News, NotPrepared, Over, Shell, Why
-from ..worker.engine import PATIENCE_S
+from ..worker.engine import LOOK_AGAIN_S, PATIENCE_S
 from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
-from ..worker.lease_keeper import named, renewal
+from ..worker.lease_keeper import AWAY, EXPECTED_S, SOON_S, named, renewal
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
-from ..worker.settling import AWAY, SOON_S, Entry
+from ..worker.settling import Entry
 from .work import EXCUSED, QUICK_S, RENEWALS, Clock, Times, Work, Written, laid_aside
 
 if TYPE_CHECKING:
@@ -108,13 +108,15 @@ class Lists:
     def room(self, in_work: int) -> int:
         return max(0, self.at_once - in_work)
 
-    def attempts(self, tasks: Sequence[Task]) -> Iterator[Work]:
+    def attempts(self, tasks: Sequence[Task], own: Mapping[int, Work]) -> Iterator[Work]:
         self.claimed_at = claimed_at = time.monotonic()
         claimed_ms = self._engine.keeper.duration_ms
         for task in tasks:
             project, _ = place_of(task.group) or ("", "")
             try:
                 made = list_of(task)
+                if task.origin in own:
+                    made = made.reopened(task.claims - 1)
             except NotACommand as problem:
                 logger.error(
                     "task %d of %s is not a valid list and is removed from the queue: %s", task.id, task.group, problem
@@ -133,6 +135,9 @@ class Lists:
                 lease_s=lease_s,
                 lease_ends_at=math.inf if self._times.renew else claimed_at + lease_s,
             )
+
+    def renewed_at(self) -> float:
+        return min((work.renewed_at for work in list(self._engine.works) if work.is_begun), default=math.inf)
 
     def entry(self, attempt: Work, outcome: None) -> Entry | None:
         """Return what gives back a list that was not begun. Others are written by their threads."""
@@ -402,7 +407,8 @@ class Lists:
                 logger.info("list %s of %s: %d commands are left to idle workers", name, work.project, moved)
             work.current = tasks[-1]
             work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
-            work.written_at, work.shows_begun = time.monotonic(), work.is_recorded
+            work.written_at = work.last_renewed_at = time.monotonic()
+            work.shows_begun = work.is_recorded
 
         return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
 
@@ -430,6 +436,7 @@ class Lists:
 
         def written(tasks: Sequence[Task]) -> None:
             [work.current] = tasks
+            work.last_renewed_at = time.monotonic()
 
         def refused(problem: Exception) -> None:
             self._not_done(work, problem)
@@ -476,6 +483,8 @@ class Lists:
         Returns whether it is lost.
         """
         try:
+            if self._goes_on(work):
+                return False
             found = self._engine.store.history(work.current.id)
             [task] = self._engine.store.tasks([found.steps[-1].id]) if found and found.steps else [None]
             if task and work.adopt(task):
@@ -492,6 +501,15 @@ class Lists:
             _say_lost(work, why)
         work.is_lost = True
         return True
+
+    def _goes_on(self, work: Work) -> bool:
+        """Whether this worker has claimed the list again after the end of its lease. Waits for the answer."""
+        until = time.monotonic() + EXPECTED_S
+        is_expected = work.seen_again == work.times_again and self._engine.keeper.is_next(work)
+        while is_expected and work.seen_again == work.times_again and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN_S)
+        is_another, work.seen_again = work.seen_again != work.times_again, work.times_again
+        return is_another
 
     def _settle(self, commit: Result) -> None:
         """Commit without retries: otherwise the end of the lease does the same."""

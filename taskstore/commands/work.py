@@ -116,10 +116,22 @@ class Work(Attempt):
     is_recorded: bool = False  # That the first command has been started.
     shows_begun: bool = False  # So does what was last written, maybe of an earlier one.
     written_at: float = -math.inf  # By the monotonic clock.
+    last_renewed_at: float = field(default_factory=time.monotonic)
+    times_again: int = 0  # How often this worker has claimed it again after the end of its lease.
+    seen_again: int = 0  # The same, as far as the thread of the list has seen.
+
+    def claimed_again(self) -> None:
+        self.times_again += 1
+        self.is_recorded = False  # So that it is written soon: by the list the next worker counts the claims.
 
     @property
     def is_renewed(self) -> bool:
         return self.lease_ends_at == math.inf
+
+    @property
+    def renewed_at(self) -> float:
+        """When the lease was last renewed; math.inf: it ends as it was claimed."""
+        return self.last_renewed_at if self.is_renewed else math.inf
 
     @property
     def waiting(self) -> int:
@@ -227,7 +239,8 @@ class Work(Attempt):
     def going_on(self) -> Written:
         """Write what has ended, the start of the first command and a longer lease; leave commands for others."""
         rest = self.rest()
-        made = replace(self.made, commands=self.made.commands[: len(self.made.commands) - len(rest)])
+        left = self.made.commands[: len(self.made.commands) - len(rest)]
+        made = replace(self.made, commands=left, claims=self.current.claims)
         adds = self._closed()
         if rest:
             named = CommandList(name=str(min(each.created for each in rest)), commands=rest)

@@ -16,7 +16,7 @@ from ..types import sentences
 from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
-from ..worker.settling import AWAY
+from ..worker.lease_keeper import AWAY
 from ..worker.store import Store
 from .executor import Lists, Setup
 from .work import Times, Work

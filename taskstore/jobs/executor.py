@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,12 +36,25 @@ from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare,
 from ..worker.engine import Attempt
 from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
+from ..worker.lease_keeper import AWAY
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.process_tree import whereabouts
-from ..worker.settling import AWAY, Entry
+from ..worker.settling import Entry
 from ..worker.store import Store
 from .process import packed
-from .verdicts import Outcome, Verdict, after, assigned, change_of, given_back, lost_before, no_job, now_ms, outcome_of
+from .verdicts import (
+    Outcome,
+    Verdict,
+    after,
+    assigned,
+    change_of,
+    given_back,
+    lost_before,
+    no_job,
+    now_ms,
+    outcome_of,
+    without_attempt,
+)
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -81,6 +96,10 @@ class Work(Attempt):
     written_pid: int = 0
     written_at: float = 0  # When that was last asked for.
 
+    def claimed_again(self) -> None:
+        self.record = without_attempt(self.record, self.started_ms)
+        self.written_pid = 0  # So that it is written soon: by the record the next worker counts the claims.
+
     def wants_writing(self, now: float, logs_every_s: float) -> bool:
         """Whether to record that the job has started, or its new output."""
         if not self.pid or self.is_lost or now - max(self.taken_at, self.written_at) < QUICK_S:
@@ -121,7 +140,7 @@ class Jobs:
     def _running(self) -> Sequence[Work]:
         return [work for process in self._processes for work in list(process.works.values())[:1]]
 
-    def attempts(self, tasks: Sequence[Task]) -> Sequence[Work]:
+    def attempts(self, tasks: Sequence[Task], own: Mapping[int, Work]) -> Sequence[Work]:
         """Return the jobs to run, less those whose earlier workers died too often."""
         entries: list[Entry] = []
         works: list[Work] = []
@@ -129,6 +148,8 @@ class Jobs:
             queue = queue_of(task.group) or DEFAULT_QUEUE
             try:
                 record = self._declared(JobRecord.decode(task.data))
+                if task.origin in own:
+                    record = without_attempt(record, own[task.origin].started_ms)
                 verdict = lost_before(task, record, now_ms())
                 finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
             except (TypeError, ValueError) as problem:  # Includes NotAJob.
@@ -147,6 +168,9 @@ class Jobs:
         """Return the record with the options that its function declares, where none were given."""
         declared: JobOptions = self._children.about.get(record.function, UNDECLARED)
         return replace(record, options=record.options.over(declared))
+
+    def renewed_at(self) -> float:
+        return math.inf
 
     def end(self) -> None:
         self._children.end()
@@ -226,7 +250,7 @@ class Jobs:
         return Entry.of(
             change,
             written=partial(self._recorded, work),
-            refused=partial(self._not_recorded, work),
+            refused=partial(self._not_recorded, work, task),
             held=work,
             frees_keys=False,
         )
@@ -236,11 +260,12 @@ class Jobs:
         work.current = tasks[0]
         self._engine.keeper.keep(work)
 
-    def _not_recorded(self, work: Work, problem: Exception) -> None:
-        if isinstance(problem, CommitRefused):
-            work.lose()
-            return
+    def _not_recorded(self, work: Work, task: Task, problem: Exception) -> None:
         self._engine.keeper.keep(work)
+        if isinstance(problem, CommitRefused):
+            with suppress(*AWAY):  # Then the next renewal tells.
+                self._engine.keeper.refused(work, task)
+            return
         work.is_recorded = not isinstance(problem, AWAY)  # For example, its log makes it too large for the store.
 
     def entry(self, attempt: Work, outcome: Outcome) -> Entry | None:

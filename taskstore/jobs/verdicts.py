@@ -160,6 +160,11 @@ def lost(record: JobRecord, times: int, ended: int, otherwise: Attempt) -> Verdi
     return verdict
 
 
+def without_attempt(record: JobRecord, started_ms: int) -> JobRecord:
+    """Return the record of a job that its worker has claimed again while it runs, or ends."""
+    return record.with_attempt(Attempt(started=started_ms, ended=now_ms(), how=How.AWAY))
+
+
 def lost_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
     """Decide the next state of a job just claimed, given the earlier claims that left no record."""
     return lost(record, not_recorded(record, task.claims), now_ms, Attempt())

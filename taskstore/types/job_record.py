@@ -68,10 +68,11 @@ class How(StrEnum):
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
     SNOOZED = "snoozed"  # The function is to be called again later. Does not count as an attempt.
     NOT_STARTED = "not started"  # Its worker died before it recorded the start. Does not count as an attempt.
+    AWAY = "store away"  # For longer than the lease. The worker claimed it again, and it did not count as an attempt.
 
 
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
-UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED})
+UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED, How.AWAY})
 
 
 class NotAJob(ValueError):
@@ -103,7 +104,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     pid: Number = 0  # The process that ran the function.
     error: JobError | None = None
     final: bool = False  # It finished the job. After a requeue, counting starts again.
-    times: Number = 1  # It stands for so many snoozed attempts, one after the other.
+    times: Number = 1  # It stands for so many such attempts, one after the other.
 
 
 class JobOptions(Struct, frozen=True, kw_only=True):
@@ -179,7 +180,7 @@ class JobRecord(Record, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> tuple[Attempt, ...]:
-        """The attempts that count: those since the job was last finished, except those given back or snoozed."""
+        """The attempts that count: those since the job was last finished, of the ways to end that count."""
         since = max((place for place, each in enumerate(self.attempts, 1) if each.final), default=0)
         return tuple(each for each in self.attempts[since:] if each.how not in UNCOUNTED)
 
@@ -214,7 +215,7 @@ class JobRecord(Record, frozen=True, kw_only=True):
     def with_attempt(self, attempt: Attempt, **changes: Any) -> Self:
         """Return the record with an attempt added, replacing one under way, and other members changed."""
         before = self.attempts[:-1] if self.under_way else self.attempts
-        if before and before[-1].how is attempt.how is How.SNOOZED:
+        if before and before[-1].how is attempt.how and attempt.how in (How.SNOOZED, How.AWAY):
             attempt = replace(attempt, started=before[-1].started, times=before[-1].times + 1)
             before = before[:-1]
         return replace(self, attempts=(*before, attempt), **changes)

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ..client.errors import UnexpectedAnswer
 from ..types.tasks import Order
 from .heartbeat import SEND_EVERY_S, Chore, Heartbeat, Reports
-from .lease_keeper import Held, Keeper
-from .settling import AWAY, LOOK_S, SOON_S, Entry, Settling
+from .lease_keeper import AWAY, SOON_S, Held, Keeper
+from .settling import LOOK_S, Entry, Settling
 from .store import Store
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
+LOOK_AGAIN_S = 0.05  # Whether the leases are renewed.
+AFTER_OTHERS_S = 2.0  # The pause before the first claim after an outage, for the renewals of other workers.
 COMES_S = 0.2  # Until the next look for tasks that will be available soon.
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
@@ -150,8 +152,17 @@ class Executor(Protocol[A, R]):
     def room(self, in_work: int) -> int:
         """Return how many tasks to claim; 0: none until an attempt has ended."""
 
-    def attempts(self, tasks: Sequence[Task]) -> Iterable[A]:
-        """Return attempts at tasks that were just claimed, less those that can't be run."""
+    def attempts(self, tasks: Sequence[Task], own: Mapping[int, A]) -> Iterable[A]:
+        """Return attempts at tasks that were just claimed, less those that can't be run.
+
+        `own`: by their first ids, the attempts of this worker at these tasks that have not ended, and count no more.
+        """
+
+    def renewed_at(self) -> float:
+        """When the lease was renewed that was renewed before all others, of those that the keeper does not renew.
+
+        By the monotonic clock; math.inf: there are none.
+        """
 
     def entry(self, attempt: A, outcome: R) -> Entry | None:
         """Return what to write. Called by the thread that writes."""
@@ -184,19 +195,21 @@ class Engine(Generic[A, R]):
         self.name = name
         self.store = store
         # A claim that waits when the worker stops must not get what the worker gives back.
-        for_claims = getattr(type(store), "for_claims", None)
-        self._claiming: Any = for_claims(store) if for_claims else store
-        self._watching: Any = for_claims(store) if for_claims else store  # As it waits, too.
+        for_claims = getattr(type(store), "for_claims", lambda store, _=None: store)
+        self._claiming: Any = for_claims(store, self._renewals_first)
+        self._watching: Any = for_claims(store)  # As it waits, too.
+        self._renewing: Any = for_claims(store)  # Soon after an outage, before others claim.
         self.works: set[A] = set()
+        self._following: dict[A, A] = {}  # What to begin when an attempt at the same task has ended.
         self._lines: list[Line[A]] = []
         self._line = self.new_line()  # Of those that need a thread.
         self._ended, self._ended_since = 0.0, time.monotonic()
         self._ahead_s = min(AHEAD_S, lease_ms / 1_000 * AHEAD_OF_LEASE)
-        self.change = threading.Condition()  # Guards `works`, `stopping` and the two above.
+        self.change = threading.Condition()  # Guards `works`, `stopping`, what follows and the two above.
         self.stopping = threading.Event()
         self._has_ended = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
-        self.keeper = Keeper(store, lease_ms)
+        self.keeper = Keeper(self._renewing, lease_ms)
         self.settling = Settling(store, self.keeper, self._is_patient, self.fail, self._wake)
         self.reports = Reports(store)
         self._executor, self.groups = executor, groups
@@ -206,6 +219,7 @@ class Engine(Generic[A, R]):
         self._problem: BaseException | None = None
         self._has_claimed_all = False  # By a claim ahead.
         self._expected_at = math.inf  # When the claim under way should have been answered.
+        self._away_since = math.inf  # When the first claim was sent that was not answered.
         # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
 
@@ -260,9 +274,14 @@ class Engine(Generic[A, R]):
             for attempt, _ in ended:
                 attempt.is_over = True
                 self.works.discard(attempt)
+            following = [
+                each for attempt, _ in ended if (each := self._following.pop(attempt, None)) and not each.is_over
+            ]
             self._ended += len(ended)
             if not self.works or self._room():  # Otherwise no thread waits for that.
                 self.change.notify_all()
+        if following:
+            self._begin(following)
 
     def ended_per_s(self) -> float:
         """Return how many attempts end per second, of late."""
@@ -349,16 +368,21 @@ class Engine(Generic[A, R]):
 
     def _claim(self, limit: int, wait_ms: int) -> int | None:
         """Return how many tasks were claimed; None: the store is unavailable."""
-        self._expected_at = time.monotonic() + wait_ms / 1_000 + LATE_S
+        asked_at = time.monotonic()
+        self._expected_at = asked_at + wait_ms / 1_000 + LATE_S
+        self._renewals_first()
+        self._away_since = min(self._away_since, asked_at)
         try:
             tasks = self._claiming.claim(
                 self.groups, duration_ms=self._lease_ms, limit=limit, wait_ms=wait_ms, order=self._order
             )
-            self._expected_at = math.inf
+            self._expected_at = self._away_since = math.inf
             self._passing = (*AWAY, UnexpectedAnswer)
             self.keeper.outage.end()
+            if any(task.claims > 1 for task in tasks):
+                tasks = self._without_own(tasks)
             if tasks:
-                self._begin(list(self._executor.attempts(tasks)))
+                self._begin(list(self._executor.attempts(tasks, {})))
             return len(tasks)
         except self._passing as problem:
             self._expected_at = math.inf
@@ -367,6 +391,56 @@ class Engine(Generic[A, R]):
             self.keeper.outage.begin(problem)
             self.stopping.wait(getattr(problem, "retry_after_s", SOON_S))
             return None
+
+    def _renewals_first(self) -> None:
+        """After an outage, or when this process was stopped, wait until the leases are renewed that may have ended.
+
+        Otherwise this worker would claim its own tasks, or those of others who had no more luck.
+        """
+        while self._is_behind() and not self.stopping.wait(LOOK_AGAIN_S):
+            pass
+        if time.monotonic() > self._away_since + self._lease_ms / 2_000:
+            while not self._heartbeat.is_answered() and not self.stopping.wait(SOON_S):
+                pass
+            self.stopping.wait(AFTER_OTHERS_S)
+            self._away_since = time.monotonic()
+
+    def _is_behind(self) -> bool:
+        """Whether leases of this worker may have ended."""
+        since = time.monotonic() - self._lease_ms / 2_000
+        return min(self.keeper.answered_at, self.settling.writes_since, self._executor.renewed_at()) < since
+
+    def _without_own(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Have attempts that run here go on with tasks of which this worker has lost the lease and claimed it again.
+
+        If a task has changed between, its attempt is ended, and the next one begins then. Returns the other tasks.
+        """
+        with self.change:
+            works = sorted(self.works, key=lambda work: work.taken_at)
+        own = {work.task.origin: work for work in works}
+        for task in tasks:
+            if (work := own.get(task.origin)) and not self._goes_on(work, task):
+                self.keeper.lose(work)
+                for following in self._executor.attempts([task], own):
+                    self._begin_after(work, following)
+        return [task for task in tasks if task.origin not in own]
+
+    def _begin_after(self, work: A, following: A) -> None:
+        with self.change:
+            if not work.is_over:
+                self.works.add(following)
+                self._following[work] = following
+                return
+        self._begin([following])
+
+    def _goes_on(self, work: A, task: Task) -> bool:
+        while not self.stopping.is_set():
+            try:
+                return self.keeper.adopt(work, task)
+            except AWAY as problem:
+                self.keeper.outage.begin(problem)
+                self.stopping.wait(SOON_S)
+        return False
 
     def _begin(self, attempts: Sequence[A]) -> None:
         with self.change:
@@ -449,6 +523,9 @@ class Engine(Generic[A, R]):
             for waiting, thread in ((self._claiming, self._claims), (self._watching, self._cancels)):
                 if not thread.is_alive():
                     waiting.close()
+            self._renewing.hang_up()
+            if self.keeper.has_ended(CLAIM_S):
+                self._renewing.close()
 
     def _wait_until_done(self, until: float) -> bool:
         with self.change:

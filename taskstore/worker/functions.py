@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -196,9 +197,9 @@ class Functions:
         """Give back what was claimed ahead and waits for a slow function."""
         self._engine.give_back_waiting(time.monotonic() - LONGEST_WAIT_S)
 
-    def attempts(self, tasks: Sequence[Task]) -> Sequence[FunctionAttempt]:
+    def attempts(self, tasks: Sequence[Task], own: Mapping[int, FunctionAttempt]) -> Sequence[FunctionAttempt]:
         engine, note = self._engine, self._engine.reports.note
-        numbers = {task.origin: attempt_of(task) for task in tasks}
+        numbers = {task.origin: attempt_of(task) for task in tasks} | {origin: own[origin].number for origin in own}
         attempts = [
             FunctionAttempt(
                 task=task,
@@ -207,10 +208,13 @@ class Functions:
                 worker=engine.name,
                 note=note,
             )
-            for task in self._noted(tasks)
+            for task in (tasks if own else self._noted(tasks))
         ]
         engine.keeper.keep(*attempts)
         return attempts
+
+    def renewed_at(self) -> float:
+        return math.inf
 
     def end(self) -> None:
         """Kill processes. Threads can't be ended and go on."""

@@ -12,8 +12,9 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ..client.errors import NotAllowed, NotFound
+from ..client.errors import NotAllowed, NotFound, UnexpectedAnswer
 from ..errors import InvalidInput, NotHeld, TaskStoreError
+from .lease_keeper import AWAY
 from .store import Store
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,16 @@ class Heartbeat:
         except TaskStoreError as problem:
             logger.debug("a report to the store failed: %s", problem)
             return None
+
+    def is_answered(self) -> bool:
+        """Send a heartbeat from the caller's thread. Returns whether the store is available, whatever it answers."""
+        try:
+            self._beat()
+        except (*AWAY, UnexpectedAnswer):
+            return False
+        except TaskStoreError as problem:
+            logger.debug("a report to the store failed: %s", problem)
+        return True
 
     def _report_until_stopped(self) -> None:
         due_at = [time.monotonic()] * len(self._chores)

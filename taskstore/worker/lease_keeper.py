@@ -1,17 +1,24 @@
-"""Renew leases while handlers run, and keep trying through an outage of the server."""
+"""Renew leases while tasks run, and keep trying through an outage of the server.
+
+A lease may end during an outage. Then the worker itself may get the task again, by a claim that had been waiting, while
+the former attempt still runs. The history of the task tells so, and the attempt goes on with the task as claimed anew.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import CommitRefused
-from ..types.tasks import Change, Refusal
+from ..client.errors import NotAllowed, TooOften, UnexpectedAnswer
+from ..errors import CommitRefused, InvalidInput, StoreBusy, StoreUnavailable
+from ..types.tasks import Change, Ending, Refusal
 from .store import Store
 
 if TYPE_CHECKING:
+    from ..types.history import End
     from ..types.tasks import Task
 
 
@@ -40,6 +47,8 @@ class Outage:
 
 RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
+AWAY = (StoreUnavailable, StoreBusy, TooOften)
+EXPECTED_S = 5.0  # From the claim of a task by this worker to its answer.
 MOST_CANCELLED = 1_000  # Ids to remember.
 MOST_AT_ONCE = 100  # Per commit, because its response contains the data of all tasks.
 
@@ -58,6 +67,9 @@ class Held:
         """Note that the store has refused to renew the lease. Called by the thread of the keeper: it must be quick."""
         self.is_lost = True
 
+    def claimed_again(self) -> None:
+        """Note that the task was claimed again while its attempt goes on, which is no further attempt."""
+
 
 class Keeper:
     """Renews the leases of tasks to `duration_ms`, many in one commit.
@@ -70,9 +82,11 @@ class Keeper:
         self._store, self.duration_ms = store, duration_ms
         self._held: dict[Held, None] = {}  # An ordered set.
         self._renewing: frozenset[Held] = frozenset()  # In the commit under way.
+        self._expected: dict[Held, float] = {}  # This client has claimed them again; until when to wait for the answer.
         self._cancelled: list[int] = []  # The latest ids of which the store has said so.
-        self._change = threading.Condition()  # Guards the two above.
+        self._change = threading.Condition()  # Guards the four above.
         self._stopping = threading.Event()
+        self._answered_at = time.monotonic()  # When the last renewals began that the store has answered.
         self.outage = Outage()
         self._thread = threading.Thread(target=self._renew_until_stopped, name="keeper", daemon=True)
 
@@ -103,21 +117,123 @@ class Keeper:
         """Return whether the store has said of this id that it was cancelled."""
         return task.id in self._cancelled
 
+    def has_ended(self, patience_s: float) -> bool:
+        """Whether no renewal is under way, now or so much later."""
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def lose(self, held: Held) -> None:
+        """Stop renewing a lease, because something else has become of the task."""
+        with self._change:
+            self._held.pop(held, None)
+            self._expected.pop(held, None)
+            self._change.notify_all()
+        if not held.is_lost:
+            held.lose()
+
     def let_go(self, held: Held) -> Task:
         """Stop renewing a lease, after a renewal under way. Returns the task with its current id."""
         with self._change:
             self._held.pop(held, None)
+            while held in self._renewing or held in self._expected:
+                self._change.wait()
+            self._held.pop(held, None)  # It may have been expected.
+        return held.current
+
+    @property
+    def answered_at(self) -> float:
+        """When the last renewals began of which the store has said what came of them, by the monotonic clock."""
+        return self._answered_at
+
+    def adopt(self, held: Held, task: Task) -> bool:
+        """Go on with a task that this worker has just claimed as the one that it holds.
+
+        Returns False if it is not that task after the end of its lease, but was changed or released meanwhile. Raises
+        an error of AWAY.
+        """
+        if not self.is_next(held, task.id):
+            return False
+        with self._change:
             while held in self._renewing:
                 self._change.wait()
-        return held.current
+            is_expected = self._expected.pop(held, None) is not None
+            if not held.is_lost:
+                held.current = task
+                if is_expected:
+                    self._held[held] = None
+            self._change.notify_all()
+        if not held.is_lost:
+            held.claimed_again()
+        return not held.is_lost
+
+    def is_next(self, held: Held, id: int | None = None) -> bool:
+        """Whether this client has claimed the task again when its lease had ended. `id`: as this one.
+
+        Raises an error of AWAY.
+        """
+        _, end = self._led_to(held.current.id)
+        return self._is_claim(end) and id in (None, end and end.successor)
+
+    def _is_claim(self, end: End | None) -> bool:
+        return bool(end and end.how is Ending.CLAIMED and self._is_own(end))
+
+    def _is_own(self, end: End) -> bool:
+        return end.client_id == self._store.id
+
+    def _led_to(self, id: int) -> tuple[int, End | None]:
+        """Return the id after renewals by this client of which it has not heard, and how that id ended."""
+        try:
+            history = self._store.history(id)
+        except (NotAllowed, InvalidInput):
+            history = None
+        ends = {step.id: step.ended for step in history.steps} if history else {}
+        end = ends.get(id)
+        while end and end.successor and end.how is Ending.RENEWED and self._is_own(end):
+            id, end = end.successor, ends.get(end.successor)
+        return id, end
+
+    def refused(self, held: Held, was: Task) -> None:
+        """Lose a task of which the store says that it is another one now, unless this client has made it so.
+
+        Raises an error of AWAY.
+        """
+        id, end = self._led_to(was.id)
+        found = None if end or id == was.id else self._store.tasks([id])[0]
+        with self._change:
+            if held.current is not was:
+                return  # Its claim has been answered meanwhile.
+            is_kept = held in self._held
+            if found:
+                held.current = found
+                return
+            self._held.pop(held, None)
+            if is_kept and self._is_claim(end):
+                self._expected[held] = time.monotonic() + EXPECTED_S
+                return
+        if is_kept:
+            held.lose()
+
+    def _lose_unexpected(self) -> None:
+        """Lose what should have been claimed again: maybe another worker of this process has it."""
+        with self._change:
+            lost = [held for held, until in self._expected.items() if time.monotonic() > until]
+            for held in lost:
+                held.is_lost = True  # Before anybody adopts it.
+                del self._expected[held]
+            self._change.notify_all()
+        for held in lost:
+            held.lose()
 
     def _renew_until_stopped(self) -> None:
         pause_s = in_time_s = self.duration_ms / RENEWALS / 1_000
         while not self._stopping.wait(pause_s):
-            pause_s = in_time_s if self._renew_all() else min(in_time_s, SOON_S)
+            is_all_well = self._renew_all() and not self._expected
+            pause_s = in_time_s if is_all_well else min(in_time_s, SOON_S)
 
     def _renew_all(self) -> bool:
         """Renew all leases. Returns whether the store was available."""
+        began_at = time.monotonic()
+        self._lose_unexpected()
         with self._change:
             held = list(self._held)
         batches = [held[start : start + MOST_AT_ONCE] for start in range(0, len(held), MOST_AT_ONCE)]
@@ -125,8 +241,12 @@ class Keeper:
             for batch in batches:
                 self._renew(batch)
         except Exception as problem:  # Any: if this thread ended, so would all leases.
-            self.outage.begin(problem)
+            if not self._stopping.is_set():
+                self.outage.begin(problem)
+            if not isinstance(problem, (*AWAY, UnexpectedAnswer)):
+                self._answered_at = began_at
             return False
+        self._answered_at = began_at
         if batches:
             self.outage.end()
         if self._cancelled:
@@ -155,14 +275,11 @@ class Keeper:
                 with self._change:
                     self._renewing = frozenset()
                     self._change.notify_all()
-            lost = [held for held in batch if held.current.id in refused]
+            lost = [(held, task) for held in batch if (task := held.current).id in refused]
             if not lost:
                 return
-            for held in lost:
-                with self._change:
-                    was_kept = self._held.pop(held, self) is None
-                if was_kept:
-                    held.lose()
+            for each in lost:
+                self.refused(*each)
 
 
 def renewal(task: Task, duration_ms: int) -> Change:

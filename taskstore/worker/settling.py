@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -12,19 +13,17 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from ..client.calls import new_key
-from ..client.errors import NotAllowed, TooOften
-from ..errors import CommitRefused, CommitUnknown, InvalidInput, StoreBusy, StoreUnavailable, TaskStoreError
+from ..client.errors import NotAllowed
+from ..errors import CommitRefused, CommitUnknown, InvalidInput, TaskStoreError
 from ..types.tasks import Change, Ending, NewTask, Refusal
 from .handlers import Result
-from .lease_keeper import Held, Keeper
+from .lease_keeper import AWAY, SOON_S, Held, Keeper
 from .store import Store
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
 
 LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
-AWAY = (StoreUnavailable, StoreBusy, TooOften)
-SOON_S = 1.0  # The pause before the next attempt if the store is unavailable.
 MOST_CHANGES, MOST_BYTES = 300, 8 * 2**20  # Per commit, unless a single entry is larger.
 MOST_WAITING, MOST_BYTES_WAITING = 1_000, 32 * 2**20  # Above this the worker claims nothing.
 
@@ -144,6 +143,7 @@ class Settling:
         self._waiting: deque[tuple[Plan, int]] = deque()  # With their sizes. Of the thread that writes.
         self._unwritten = self._bytes = 0
         self._change = threading.Condition()  # Guards the numbers.
+        self._writes_since = math.inf
         self._thread = threading.Thread(target=self._write_until_end, name="results", daemon=True)
 
     def start(self) -> None:
@@ -171,6 +171,11 @@ class Settling:
         """Whether so much waits that the worker must claim nothing more."""
         return self._unwritten > MOST_WAITING or self._bytes > MOST_BYTES_WAITING
 
+    @property
+    def writes_since(self) -> float:
+        """When the commit under way was begun, by the monotonic clock; math.inf: there is none."""
+        return self._writes_since
+
     def end(self, until: float) -> bool:
         """Wait until everything is written, or until then. Returns whether it is."""
         with self._change:
@@ -184,7 +189,9 @@ class Settling:
             while self._arrive():
                 before = len(self._waiting)
                 entries, size = self._next_batch()
+                self._writes_since = time.monotonic()
                 self._write(entries)
+                self._writes_since = math.inf
                 with self._change:
                     was_full = self.is_full
                     self._unwritten -= before - len(self._waiting)

@@ -19,7 +19,7 @@ from taskstore.commands.worker import CommandWorker
 from taskstore.jobs.registry import REGISTERED
 from taskstore.jobs.worker import JobWorker
 from taskstore.types.command_record import Command, CommandList, CommandStatus, group_of, new_list_task
-from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, finished_group, new_task, queue_group
+from taskstore.types.job_record import How, JobOptions, JobRecord, JobStatus, finished_group, new_task, queue_group
 from taskstore.worker.engine import Engine
 from tests.client.patience import PATIENCE_S, wait_for
 
@@ -94,6 +94,10 @@ class Executor:
     def counted(self, name: str) -> int:
         """The attempts that count."""
         return int(self.task(name).labels.get("attempts", "0"))
+
+    def how(self, name: str) -> list[How]:
+        """How the attempts at a piece that is done ended, where that is recorded."""
+        return [How.AWAY, How.SUCCEEDED]
 
     def is_taken_over(self, name: str) -> bool:
         return len(self.pids(name)) == 2
@@ -182,6 +186,11 @@ class OfJobs(Executor):
 
     def counted(self, name: str) -> int:
         return len(JobRecord.decode(self.task(name).data).counted)
+
+    def how(self, name: str) -> list[How]:
+        done = self.store.group(finished_group("default", JobStatus.SUCCEEDED))
+        [record] = [JobRecord.decode(task.data) for task in done if task.origin == self.ids[name]]
+        return [attempt.how for attempt in record.attempts if attempt.how]
 
     def is_over(self, name: str) -> bool:
         return self.is_gone(name)

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from tasks_app.access import tokens
 from tasks_app.core.actors import Actor
 from tasks_app.models import Scope
 from tasks_app.models import Task as StoredTask
-from taskstore import Client, CommitRefused, NotAllowed
+from taskstore import Change, Client, CommitRefused, NotAllowed
+from taskstore.types.job_record import How
 from taskstore.types.tasks import Ending
 from tests.client.breaking import Proxy, proxy_to
 from tests.client.patience import PATIENCE_S, wait_for, wait_for_last_requests
@@ -250,6 +252,57 @@ def test_a_worker_says_once_that_the_store_is_away_and_once_that_it_is_back(exec
     begun, ended = caplog.messages
     assert begun.startswith("the store is unreachable")
     assert ended == "the store is reachable again"
+
+
+def test_work_goes_on_after_an_outage_that_was_longer_than_its_lease(executor, proxy):
+    """The worker has room for another task, and so would its own."""
+    executor.add("long", awaits="go")
+    with Client(proxy.url, token=executor.token) as store, executor.worker(store, at_once=2, lease_s=1):
+        executor.begins("long")
+        with cut(proxy):
+            time.sleep(2.5)
+        time.sleep(3)
+        executor.touch("go")
+        executor.ends("long")
+    assert len(executor.pids("long")) == 1
+    assert executor.how("long")[-1:] == [How.SUCCEEDED]
+
+
+def test_work_that_its_own_worker_claims_again_goes_on(executor):
+    """A claim of the worker waits in the store while its process is stopped and the lease ends."""
+    executor.add("long", awaits="go")
+    with executor.process(at_once=2, lease_s=1.5, wait_s=20) as worker:
+        executor.begins("long")
+        for _ in range(2):
+            claims = executor.task("long").claims
+            os.kill(worker.pid, signal.SIGSTOP)
+            wait_for(partial(is_claimed_again, executor, claims), "the claim that waits to get the task")
+            os.kill(worker.pid, signal.SIGCONT)
+            time.sleep(2)
+        executor.touch("go")
+        executor.ends("long")
+    assert len(executor.pids("long")) == 1
+    assert executor.how("long") == [How.AWAY, How.SUCCEEDED]
+
+
+def is_claimed_again(executor, claims):
+    return executor.task("long").claims > claims
+
+
+def test_work_that_was_released_ends_before_its_worker_begins_it_again(executor):
+    executor.add("long", awaits="go")
+    with executor.worker(at_once=2, lease_s=600, wait_s=20):
+        executor.begins("long")
+        task = executor.task("long")
+        executor.store.commit(updates=[Change(id=task.id, release=True)])
+        wait_for(lambda: len(executor.pids("long")) == 2, "the second attempt")
+        if executor.kind in ("job", "shell"):
+            assert not is_alive(executor.pids("long")[0])
+        else:
+            assert executor.is_over("long")
+        executor.touch("go")
+        executor.ends("long")
+    assert executor.how("long") == [How.AWAY, How.SUCCEEDED]
 
 
 def test_a_worker_ends_soon_after_its_grace_though_the_store_is_away(executor, proxy):
