@@ -262,10 +262,46 @@ def test_work_goes_on_after_an_outage_that_was_longer_than_its_lease(executor, p
         with cut(proxy):
             time.sleep(2.5)
         time.sleep(3)
+        assert executor.task("long").claims == 1
         executor.touch("go")
         executor.ends("long")
     assert len(executor.pids("long")) == 1
-    assert executor.how("long")[-1:] == [How.SUCCEEDED]
+
+
+def test_after_an_outage_a_worker_leaves_others_what_they_do(executor, proxy):
+    """Bob comes back before Ann."""
+    executor.add("long", awaits="go")
+    options = {"lease_s": 1, "at_once": 2}
+    with (
+        proxy_to(executor.store.url) as other,
+        Client(proxy.url, token=executor.token, client_id=1) as ann,
+        Client(other.url, token=executor.token, client_id=2) as bob,
+        executor.worker(ann, **options),
+    ):
+        executor.begins("long")
+        with executor.worker(bob, name="bob", **options):
+            with cut(proxy):
+                with cut(other):
+                    time.sleep(2.5)
+                time.sleep(0.7)
+            time.sleep(3)
+            assert executor.task("long").claims == 1
+            executor.touch("go")
+            executor.ends("long")
+
+
+def test_a_worker_that_was_stopped_for_longer_than_its_lease_renews_it_before_it_claims(executor):
+    executor.add("long", awaits="go")
+    with executor.process(at_once=2, lease_s=1, wait_s=0.05) as worker:
+        executor.begins("long")
+        for _ in range(3):
+            os.kill(worker.pid, signal.SIGSTOP)
+            time.sleep(1.5)
+            os.kill(worker.pid, signal.SIGCONT)
+            time.sleep(0.5)
+        assert executor.task("long").claims == 1
+        executor.touch("go")
+        executor.ends("long")
 
 
 def test_work_that_its_own_worker_claims_again_goes_on(executor):
