@@ -403,7 +403,6 @@ class Engine(Generic[A, R]):
             while not self._heartbeat.is_answered() and not self.stopping.wait(SOON_S):
                 pass
             self.stopping.wait(AFTER_OTHERS_S)
-            self._away_since = time.monotonic()
 
     def _is_behind(self) -> bool:
         """Whether leases of this worker may have ended."""
