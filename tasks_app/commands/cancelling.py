@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from taskstore.errors import CommitRefused, StoreBusy
 from taskstore.types.cancelling import error_of
 from taskstore.types.command_record import CommandList, CommandStatus, list_labels, new_command_task
@@ -66,7 +64,7 @@ def _take_out(project: str, seen: CommandSeen, actor: Actor) -> bool:
         cancelled = Task.objects.cancel([seen.task], by=actor.name, reason=actor.reason, scope=actor.scope)
         return bool(cancelled)
     taken = [each for each in made.commands if each not in left]
-    rest = replace(made, commands=left, begun=made.begun if made.commands[0] in left else 0)
+    rest = made.with_only(left)
     # It stays leased to its worker, which learns that the id was cancelled.
     kept = {"timespec_ms": task.available_at_ms} if task.leased else {"release": True}
     Task.objects.commit(

@@ -408,7 +408,7 @@ class Lists:
             work.current = tasks[-1]
             work.made, work.lost, work.ended, work.keep = planned.made, None, [], MOST
             work.written_at = work.last_renewed_at = time.monotonic()
-            work.shows_begun = work.is_recorded
+            work.recorded, work.shows_begun = planned.recorded, bool(planned.recorded)
 
         return Entry(commit=planned.commit, written=written, refused=partial(self._not_written, work, plan))
 

@@ -36,6 +36,7 @@ LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected dur
 RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 EXCUSED = 3  # How often an attempt at a command may end with its worker before it counts as a failure.
 QUICK_S, TOGETHER_S, TOGETHER_BYTES = 0.25, 0.5, 2**20  # Results of quick commands are written together.
+TOGETHER = 10  # Quick commands that must not run again, whose starts are recorded together.
 SHORTEST_BYTES = 4 * 2**10  # Kept of each output when the store rejects more.
 
 
@@ -86,6 +87,7 @@ class Written(NamedTuple):
 
     commit: Result
     made: CommandList
+    recorded: int = 0  # So many commands of these are recorded as started.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -114,7 +116,8 @@ class Work(Attempt):
     was_lost: bool = False  # With another worker.
     is_quick: bool = False  # The last commands were, and no worker has been lost with this list.
     is_recorded: bool = False  # That the first command has been started.
-    shows_begun: bool = False  # So does what was last written, maybe of an earlier one.
+    recorded: int = 0  # So many commands, from the first on, were recorded as started before that.
+    shows_begun: bool = False  # What was last written has a command that was started, maybe an earlier one.
     written_at: float = -math.inf  # By the monotonic clock.
     last_renewed_at: float = field(default_factory=time.monotonic)
     times_again: int = 0  # How often this worker has claimed it again after the end of its lease.
@@ -146,11 +149,15 @@ class Work(Attempt):
 
         Up to three don't count if the worker had not recorded the start.
         """
-        first, before = self.made.commands[0], self.made
+        before = self.made
+        first, *others = before.commands
         losses = self.current.claims - before.claims - 1
         self.was_lost = bool(losses)
         self.made = before.reopened(self.current.claims)
-        if before.begun:
+        also = [command for command in others[: before.ahead] if command.max_fails <= 1]
+        if before.begun and also:
+            why = f"the worker {before.worker} was lost, and it is unknown whether it had started this command\n"
+        elif before.begun:
             why = f"the worker {before.worker} was lost while it ran this command\n"
         elif losses and first.excused + losses > EXCUSED:
             why = f"{losses} workers were lost before they could start this command\n"
@@ -161,10 +168,10 @@ class Work(Attempt):
         worker, started = before.worker or self.worker, before.begun or now
         err = Output.of(why.encode())
         run = Run(worker=worker, started=started, ended=now, duration_ms=max(0, now - started) * 1_000, err=err)
-        self.lost = replace(
-            before, commands=(replace(first, run=run),), worker=worker, started=before.started or now, finished=now
-        )
-        self._drop_first()
+        lost = tuple(replace(command, run=run) for command in (first, *also))
+        self.lost = replace(before, commands=lost, worker=worker, started=before.started or now, finished=now)
+        left = tuple(command for command in others if command not in also)
+        self.made = replace(self.made, commands=left, done=self.made.done + len(lost))
 
     def excuse(self, attempts: int = 1) -> None:
         """Note that attempts at the first command do not count."""
@@ -188,7 +195,8 @@ class Work(Attempt):
     @property
     def can_wait(self) -> bool:
         """Whether what has ended is to be written with what follows."""
-        if self.shows_begun or not self.may_be_unrecorded or time.monotonic() > self.written_at + TOGETHER_S:
+        may_start = bool(self.recorded) or (self.may_be_unrecorded and not self.shows_begun)
+        if not may_start or time.monotonic() > self.written_at + TOGETHER_S:
             return False
         runs = [command.run for command in self.ended if command.run]
         return sum(len(run.out.kept) + len(run.err.kept) for run in runs) < TOGETHER_BYTES
@@ -205,6 +213,7 @@ class Work(Attempt):
         self.current = task
         first, self.ended = self.made.commands[:1], [command for command in self.ended if command.id not in gone]
         left = tuple(command for command in self.made.commands if command.id not in gone)
+        self.recorded = sum(command.id not in gone for command in self.made.commands[: self.recorded])
         self.made = replace(self.made, commands=left, begun=self.made.begun if left[:1] == first else 0)
         return True
 
@@ -218,6 +227,7 @@ class Work(Attempt):
         self._drop_first()
 
     def _drop_first(self) -> None:
+        self.recorded = max(0, self.recorded - 1)
         self.made = replace(self.made, commands=self.made.commands[1:], begun=0, done=self.made.done + 1)
 
     def shorten(self) -> bool:
@@ -246,7 +256,8 @@ class Work(Attempt):
             named = CommandList(name=str(min(each.created for each in rest)), commands=rest)
             adds = [*adds, new_list_task(self.project, named, batch=self.task.batch)]
         self.is_recorded = not self.may_be_unrecorded
-        recorded = made if self.is_recorded else replace(made, begun=0)
+        number = min(TOGETHER if self.is_quick and not left[0].excused else 1, len(left)) if self.is_recorded else 0
+        recorded = replace(made, ahead=number - 1) if number else replace(made, begun=0)
         left_s = self.lease_s if self.is_renewed else max(self.lease_left_s(), 0.001)
         change = Change(
             id=self.current.id,
@@ -255,7 +266,7 @@ class Work(Attempt):
             timespec_ms=-round(left_s * 1_000),
             error="",
         )
-        return Written(Result(adds=adds, updates=[change]), made)
+        return Written(Result(adds=adds, updates=[change]), made, number)
 
     def given_back(self, error: str = "") -> Written:
         """End the work: what has ended is closed, the rest is open."""
@@ -284,7 +295,9 @@ class Work(Attempt):
         )
         parts = [*([self.lost] if self.lost else []), *([own] if self.ended else [])]
         return [
-            new_list_task(self.project, replace(part, done=0, begun=0), CommandStatus.CLOSED, batch=self.task.batch)
+            new_list_task(
+                self.project, replace(part, done=0, begun=0, ahead=0), CommandStatus.CLOSED, batch=self.task.batch
+            )
             for part in parts
         ]
 

@@ -224,6 +224,7 @@ class CommandList(Record, frozen=True, kw_only=True):
     finished: Number = 0
     done: Number = 0  # The number of commands that have left it.
     begun: Number = 0  # When its first command was started; 0: it was not.
+    ahead: Number = 0  # So many that follow the first may have been started since: they were recorded together.
     claims: Number = 0  # Of its task, when it was last written.
 
     @property
@@ -234,7 +235,12 @@ class CommandList(Record, frozen=True, kw_only=True):
 
     def reopened(self, claims: int) -> Self:
         """Return the list for the next worker. `claims`: those of its task, of which none is a lost worker's then."""
-        return replace(self, worker="", started=0, begun=0, claims=claims)
+        return replace(self, worker="", started=0, begun=0, ahead=0, claims=claims)
+
+    def with_only(self, left: tuple[Command, ...]) -> Self:
+        """Return the list with these of its commands only."""
+        begun = [command for command in self.commands[: self.ahead + 1] if command in left]
+        return replace(self, commands=left, begun=self.begun if begun else 0, ahead=max(0, len(begun) - 1))
 
     @property
     def expected_duration(self) -> int:

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from taskstore.commands.worker import CommandWorker
-from taskstore.types.command_record import CommandStatus, group_of
+from taskstore.types.command_record import Command, CommandList, CommandStatus, group_of
 from taskstore.worker.children import NotPrepared
 from tests.client.patience import wait_for_last_requests
 from tests.jobs.workers import eventually
@@ -125,12 +125,47 @@ def test_a_worker_that_dies_among_quick_commands_fails_none(project, tmp_path):
     assert all(each.run.exit_code == 0 for each in commands)
 
 
-def test_a_command_that_may_run_once_only_is_recorded_before(project, tmp_path):
-    project.add_list(":", ":", "echo $$ >>pids; sleep 0.2", *[":"] * 3, max_fails=1)
+def test_quick_commands_that_may_run_once_only_are_recorded_before_ten_at_once(project, tmp_path):
+    lines = [":", *["echo $$ >>pids"] * 5, "echo $$ >>pids; sleep 0.2", *["echo $$ >>pids"] * 15]
+    project.add_list(*lines, max_fails=1)
     with project.worker_process(cwd=str(tmp_path), name="ann") as process:
-        assert eventually(lambda: (tmp_path / "pids").exists())
+        assert eventually(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 6)
         process.kill()
     with project.worker(name="bob", cwd=str(tmp_path)):
-        commands = project.ended(6)
-    assert [each.run.exit_code for each in commands] == [0, 0, None, 0, 0, 0]
-    assert len((tmp_path / "pids").read_text().split()) == 1
+        commands = project.ended(22)
+    unknown = [place for place, each in enumerate(commands) if each.run.exit_code is None]
+    assert 6 in unknown
+    assert unknown == list(range(unknown[0], unknown[0] + 10))
+    assert {commands[place].run.err.text for place in unknown} == {
+        "the worker ann was lost, and it is unknown whether it had started this command\n"
+    }
+    assert len((tmp_path / "pids").read_text().split()) == 6 + 22 - 1 - unknown[-1]
+
+
+def test_a_slow_command_among_them_is_recorded_alone(project, tmp_path):
+    project.add_list(*[":"] * 3, "echo $$ >>pids; sleep 1000", *[":"] * 3, max_fails=1)
+    with project.worker_process(cwd=str(tmp_path), name="ann") as process:
+        assert eventually(lambda: (tmp_path / "pids").exists())
+        assert eventually(lambda: open_list(project).begun and len(open_list(project).commands) == 4)
+        process.kill()
+    with project.worker(name="bob", cwd=str(tmp_path)):
+        commands = project.ended(7)
+    assert [each.run.exit_code for each in commands] == [0, 0, 0, None, 0, 0, 0]
+    assert commands[3].run.err.text == "the worker ann was lost while it ran this command\n"
+
+
+def test_the_store_is_asked_once_for_ten_quick_commands_that_may_run_once_only(project):
+    project.add_list(*[":"] * 200, max_fails=1)
+    with project.worker():
+        project.ended(200)
+    assert len(project.tasks(CommandStatus.CLOSED)) < 40
+
+
+@pytest.mark.parametrize(
+    ("left", "begun", "ahead"), [("abcd", 7, 2), ("abd", 7, 1), ("bcd", 7, 1), ("ad", 7, 0), ("d", 0, 0)]
+)
+def test_of_a_list_with_fewer_commands_it_is_known_which_may_have_been_started(left, begun, ahead):
+    commands = tuple(Command(id=name, cmd=":") for name in "abcd")
+    made = CommandList(name="1", commands=commands, begun=7, ahead=2)
+    rest = made.with_only(tuple(command for command in commands if command.id in left))
+    assert (rest.begun, rest.ahead) == (begun, ahead)
