@@ -503,9 +503,13 @@ class Lists:
         return True
 
     def _goes_on(self, work: Work) -> bool:
-        """Whether this worker has claimed the list again after the end of its lease. Waits for the answer."""
+        """Whether this worker has renewed the lease, or claimed the list again after its end. Waits for the answer."""
         until = time.monotonic() + EXPECTED_S
-        is_expected = work.seen_again == work.times_again and self._engine.keeper.is_next(work)
+        found, end = self._engine.keeper.led_to(work.current)
+        work.current = found or work.current
+        if found:
+            return True
+        is_expected = work.seen_again == work.times_again and self._engine.keeper.is_claim(end)
         while is_expected and work.seen_again == work.times_again and time.monotonic() < until:
             time.sleep(LOOK_AGAIN_S)
         is_another, work.seen_again = work.seen_again != work.times_again, work.times_again

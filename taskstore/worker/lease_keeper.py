@@ -7,6 +7,7 @@ the former attempt still runs. The history of the task tells so, and the attempt
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -31,6 +32,7 @@ class Outage:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._is_on = False
+        self.heard_at = -math.inf  # When the store last answered, by the monotonic clock.
 
     def begin(self, problem: object) -> None:
         with self._turn:
@@ -39,6 +41,7 @@ class Outage:
             self._is_on = True
 
     def end(self) -> None:
+        self.heard_at = time.monotonic()
         with self._turn:
             if self._is_on:
                 logger.warning("the store is reachable again")
@@ -151,7 +154,8 @@ class Keeper:
         Returns False if it is not that task after the end of its lease, but was changed or released meanwhile. Raises
         an error of AWAY.
         """
-        if not self.is_next(held, task.id):
+        _, end = self.led_to(held.current)
+        if not (self.is_claim(end) and end and end.successor == task.id):
             return False
         with self._change:
             while held in self._renewing:
@@ -166,39 +170,32 @@ class Keeper:
             held.claimed_again()
         return not held.is_lost
 
-    def is_next(self, held: Held, id: int | None = None) -> bool:
-        """Whether this client has claimed the task again when its lease had ended. `id`: as this one.
+    def is_claim(self, end: End | None) -> bool:
+        """Whether this client has claimed the task again when its lease had ended."""
+        return bool(end and end.how is Ending.CLAIMED and end.client_id == self._store.id)
 
-        Raises an error of AWAY.
+    def led_to(self, task: Task) -> tuple[Task | None, End | None]:
+        """Return what renewals by this client have made of a task, and how that has ended.
+
+        The first is None without such renewals, of which the client has not heard, or if it has ended. Raises an error
+        of AWAY.
         """
-        _, end = self._led_to(held.current.id)
-        return self._is_claim(end) and id in (None, end and end.successor)
-
-    def _is_claim(self, end: End | None) -> bool:
-        return bool(end and end.how is Ending.CLAIMED and self._is_own(end))
-
-    def _is_own(self, end: End) -> bool:
-        return end.client_id == self._store.id
-
-    def _led_to(self, id: int) -> tuple[int, End | None]:
-        """Return the id after renewals by this client of which it has not heard, and how that id ended."""
         try:
-            history = self._store.history(id)
+            history = self._store.history(task.id)
         except (NotAllowed, InvalidInput):
             history = None
         ends = {step.id: step.ended for step in history.steps} if history else {}
-        end = ends.get(id)
-        while end and end.successor and end.how is Ending.RENEWED and self._is_own(end):
+        id, end = task.id, ends.get(task.id)
+        while end and end.successor and end.how is Ending.RENEWED and end.client_id == self._store.id:
             id, end = end.successor, ends.get(end.successor)
-        return id, end
+        return (None if end or id == task.id else self._store.tasks([id])[0]), end
 
     def refused(self, held: Held, was: Task) -> None:
         """Lose a task of which the store says that it is another one now, unless this client has made it so.
 
         Raises an error of AWAY.
         """
-        id, end = self._led_to(was.id)
-        found = None if end or id == was.id else self._store.tasks([id])[0]
+        found, end = self.led_to(was)
         with self._change:
             if held.current is not was:
                 return  # Its claim has been answered meanwhile.
@@ -207,7 +204,7 @@ class Keeper:
                 held.current = found
                 return
             self._held.pop(held, None)
-            if is_kept and self._is_claim(end):
+            if is_kept and self.is_claim(end):
                 self._expected[held] = time.monotonic() + EXPECTED_S
                 return
         if is_kept:

@@ -21,6 +21,7 @@ from .lease_keeper import AWAY, SOON_S, Held, Keeper
 from .store import Store
 
 if TYPE_CHECKING:
+    from ..types.history import End
     from ..types.tasks import Task
 
 LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
@@ -37,7 +38,8 @@ class Entry:
     """Changes that are committed all or nothing, and who hears what comes of it."""
 
     commit: Result
-    # With the new tasks: adds, then updates. With none if `is_last` and only the history tells that it is written.
+    # With the new tasks: adds, then updates. If only the history tells that it is written, it is without the adds, or
+    # with none if `is_last`.
     written: Callable[[Sequence[Task]], None] = _nothing
     # Takes CommitRefused with what concerns this entry if a task is lost, InvalidInput if the store rejects the entry,
     # or the error of an unavailable store. Returns the entry to write instead.
@@ -281,9 +283,10 @@ class Settling:
                     )
                 except CommitRefused:
                     # The store may know the key no longer, or under another token only.
-                    if not (is_in_doubt and self._is_in_history(batch, client_id)):
+                    own = self._store.id if client_id is None else client_id
+                    if not (is_in_doubt and self._made_of(next(id for entry in batch for id in entry.ids), own)):
                         raise
-                    return [(entry, [] if entry.is_last else None) for entry in batch]
+                    return [(entry, self._tasks_of(entry, own)) for entry in batch]
                 break
             except AWAY as problem:
                 is_in_doubt |= isinstance(problem, CommitUnknown)
@@ -298,16 +301,24 @@ class Settling:
             for entry in batch
         ]
 
-    def _is_in_history(self, batch: Sequence[Entry], client_id: int | None) -> bool:
-        """Whether it was this client that changed the tasks, so that a commit without an answer has been applied."""
-        id = next(id for entry in batch for id in entry.ids)
+    def _made_of(self, id: int, own: int) -> End | None:
+        """Return how this client has changed the task, so that a commit without an answer has been applied."""
         try:
             history = self._store.history(id)
         except (NotAllowed, InvalidInput):
-            return False
+            return None
         ends = [step.ended for step in history.steps if step.id == id] if history else []
-        own = self._store.id if client_id is None else client_id
-        return any(end and end.client_id == own and end.how not in (Ending.CLAIMED, Ending.RENEWED) for end in ends)
+        others = (Ending.CLAIMED, Ending.RENEWED)
+        return next((end for end in ends if end and end.client_id == own and end.how not in others), None)
+
+    def _tasks_of(self, entry: Entry, own: int) -> Sequence[Task] | None:
+        """Return the new tasks of an entry of which only the history tells that it is written, as for `written`."""
+        if entry.is_last:
+            return []
+        ends = [self._made_of(change.id, own) for change in entry.commit.updates]
+        tasks = self._store.tasks([end.successor for end in ends if end and end.successor])
+        found = [task for task in tasks if task]
+        return found if found and len(found) == len(ends) else None
 
 
 def is_of_entry(problem: Exception) -> bool:

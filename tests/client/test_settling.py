@@ -5,7 +5,17 @@ import time
 
 import pytest
 
-from taskstore import Client, CommitRefused, CommitUnknown, InvalidInput, NewTask, Result, StoreUnavailable, Worker
+from taskstore import (
+    Change,
+    Client,
+    CommitRefused,
+    CommitUnknown,
+    InvalidInput,
+    NewTask,
+    Result,
+    StoreUnavailable,
+    Worker,
+)
 from taskstore.worker import settling
 from taskstore.worker.lease_keeper import Held, Keeper
 from taskstore.worker.settling import Entry, Settling
@@ -193,3 +203,11 @@ def test_a_worker_claims_no_more_while_it_can_not_write_what_it_has_done(store):
 
 def claimed(store):
     return sum(each.claimed for each in store.stats().groups if each.group == "quick")
+
+
+def test_of_an_update_that_is_written_the_history_tells_the_new_task(store, held):
+    heard: list[object] = []
+    entry = Entry.of(Change(id=held[0].id, data=b"new", timespec_ms=-60_000), written=heard.append)
+    settling_of(Lossy(store, lost=1, problem=CommitUnknown("no answer"), forgets=True)).write([entry])
+    assert heard == [store.tasks([heard[0][0].id])]  # type: ignore[index]
+    assert heard[0][0].text == "new"  # type: ignore[index]
