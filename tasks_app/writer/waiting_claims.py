@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
+from taskstore.errors import StoreUnavailable
+
 from ..core.operations import Claim, Operation, Query, Supply, TaskRecord
 
 
@@ -92,6 +94,7 @@ class WaitingClaims:
         self._limits: dict[Asked, int] = {}  # What they asked for, of those that were woken for less.
         self._must_look = asyncio.Event()
         self._next_look: asyncio.TimerHandle | None = None
+        self.problem: StoreUnavailable | None = None  # Why the last look found nothing.
         self._has_ended = False
 
     def takes(self, asked: Asked) -> bool:
@@ -166,7 +169,10 @@ class WaitingClaims:
     def _end(self, asked: Asked) -> None:
         """Its time is over. What is being tried just now may have taken something: it ends with what comes of that."""
         if self._is_in_line(asked):
-            asked.succeed([])
+            if self.problem:
+                asked.fail(self.problem)  # Nobody knows whether there is something.
+            else:
+                asked.succeed([])
 
     def _is_in_line(self, asked: Asked) -> bool:
         lines = self._lines_of(asked)

@@ -36,6 +36,7 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+AFTER_RENEWALS_S = 2.0  # Claims that wait look again so long after an outage of the database.
 CLOSES_EVERY_S = 0.05  # Batches of which several transactions ended members at the same time.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
@@ -387,9 +388,15 @@ class Writer:
                 try:
                     waiting = self._waiting
                     steps = self._connection.dialect.supply_of(groups, waiting.depends(), waiting.owners())
-                    self._waiting.note(await self._connection.read(steps))
-                except TaskStoreError:
-                    continue  # The next turn looks again; those who wait go on waiting.
+                    supply = await self._connection.read(steps)
+                except TaskStoreError as error:  # The next turn looks again; those who wait go on waiting.
+                    waiting.problem = error if isinstance(error, StoreUnavailable) else None
+                    continue
+                if waiting.problem:  # Workers are to renew the leases that have ended meanwhile.
+                    waiting.problem = None
+                    await asyncio.sleep(AFTER_RENEWALS_S)
+                else:
+                    waiting.note(supply)
 
 
 def _prepare(batch: Sequence[Asked], done: Done) -> None:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
@@ -49,10 +50,16 @@ class Client(Verbs):
         if mine:
             mine.close()
 
+    def in_a_hurry(self) -> Self:
+        """Return this client with pauses of at most a second between attempts, for a worker's renewals and results."""
+        hurried = copy(self)
+        hurried._patience = replace(self._patience, longest_pause_s=LONGEST_PAUSE_S)
+        return hurried
+
     def for_claims(self, before_again: Callable[[], object] = lambda: None) -> ClaimingClient:
         """Return a client in the same name whose waiting claim can be broken off, for a worker that stops.
 
-        It pauses for less than a second between attempts. `before_again` is called before each attempt but the first.
+        `before_again` is called before each attempt but the first.
         """
         return ClaimingClient(self, before_again)
 
@@ -173,7 +180,7 @@ class ClaimingClient(Client):
 
     def __init__(self, client: Client, before_again: Callable[[], object]) -> None:
         self._access, self._client_id = client._access, client._client_id
-        self._patience = replace(client._patience, longest_pause_s=LONGEST_PAUSE_S)
+        self._patience = client.in_a_hurry()._patience
         self._wait_for = before_again
         self._connections = {}
         self._sockets: WeakSet[socket.socket] = WeakSet()

@@ -198,7 +198,8 @@ class Engine(Generic[A, R]):
         for_claims = getattr(type(store), "for_claims", lambda store, _=None: store)
         self._claiming: Any = for_claims(store, self._renewals_first)
         self._watching: Any = for_claims(store)  # As it waits, too.
-        self._writing: Any = for_claims(store)  # Renewals and results, which come before the claims of others.
+        hurried = getattr(type(store), "in_a_hurry", lambda store: store)
+        writing: Store = hurried(store)  # Renewals and results come before the claims of others.
         self.works: set[A] = set()
         self._following: dict[A, A] = {}  # What to begin when an attempt at the same task has ended.
         self._lines: list[Line[A]] = []
@@ -209,8 +210,8 @@ class Engine(Generic[A, R]):
         self.stopping = threading.Event()
         self._has_ended = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
-        self.keeper = Keeper(self._writing, lease_ms)
-        self.settling = Settling(self._writing, self.keeper, self._is_patient, self.fail, self._wake)
+        self.keeper = Keeper(writing, lease_ms)
+        self.settling = Settling(writing, self.keeper, self._is_patient, self.fail, self._wake)
         self.reports = Reports(store)
         self._executor, self.groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
@@ -522,9 +523,6 @@ class Engine(Generic[A, R]):
             for waiting, thread in ((self._claiming, self._claims), (self._watching, self._cancels)):
                 if not thread.is_alive():
                     waiting.close()
-            self._writing.hang_up()
-            if self.keeper.has_ended(CLAIM_S):
-                self._writing.close()
 
     def _wait_until_done(self, until: float) -> bool:
         with self.change:

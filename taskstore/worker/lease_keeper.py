@@ -120,11 +120,6 @@ class Keeper:
         """Return whether the store has said of this id that it was cancelled."""
         return task.id in self._cancelled
 
-    def has_ended(self, patience_s: float) -> bool:
-        """Whether no renewal is under way, now or so much later."""
-        self._thread.join(patience_s)
-        return not self._thread.is_alive()
-
     def lose(self, held: Held) -> None:
         """Stop renewing a lease, because something else has become of the task."""
         with self._change:
@@ -238,8 +233,7 @@ class Keeper:
             for batch in batches:
                 self._renew(batch)
         except Exception as problem:  # Any: if this thread ended, so would all leases.
-            if not self._stopping.is_set():
-                self.outage.begin(problem)
+            self.outage.begin(problem)
             if not isinstance(problem, (*AWAY, UnexpectedAnswer)):
                 self._answered_at = began_at
             return False

@@ -43,7 +43,7 @@ class Calls(Client):
     pieces = send
 
 
-NOT_CALLS = {"batch", "close", "for_claims", "pieces", "send"}
+NOT_CALLS = {"batch", "close", "for_claims", "in_a_hurry", "pieces", "send"}
 CALLS = {
     name: call
     for name, call in inspect.getmembers(Calls, inspect.isfunction)
