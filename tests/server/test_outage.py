@@ -3,6 +3,7 @@
 import re
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -65,6 +66,30 @@ def test_it_serves_as_soon_as_the_database_does_and_its_log_says_so(place, prima
     # The other lines are of the visitor's sign-in.
     others = [line for line in server.complaints.splitlines() if "tasks_app.console.sign_in" not in line]
     assert len(others) == 2 * processes, server.complaints
+
+
+def test_who_waits_for_tasks_leaves_time_to_renew_and_is_told_of_an_outage(place, primary):
+    """A lease ends while the database is away, and claims of other workers wait."""
+    with place.up() as server, ThreadPoolExecutor() as threads:
+        token = place.token
+        [added] = add(server, token).json()["tasks"]
+        [held] = claim(server, token, 1, duration=1_500).json()["tasks"]
+        long, short = (threads.submit(claim, server, token, 2, duration=60_000, wait=wait) for wait in (8_000, 2_500))
+        time.sleep(0.5)
+        primary.kill()
+        assert short.result().status_code == 503
+        primary.start()
+        renewal = {"clientid": 1, "updates": [{"id": held["id"], "timespec": -60_000}]}
+        wait_for(lambda: groups(server, token).status_code == 200, "it serves again")
+        time.sleep(1.2)
+        assert server.ask("POST", "/update", token, json=renewal).json()["tasks"]
+        assert [task["id"] for task in long.result().json()["tasks"]] == []
+        [task] = server.ask("GET", "/group?name=mail&owned=true", token).json()
+        assert (task["origin"], task["claims"]) == (added["id"], 1)
+
+
+def claim(server, token, client, **options):
+    return server.ask("POST", "/claim", token, json={"clientid": client, "group": "mail", **options})
 
 
 def groups(server, token):
