@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 BEGIN, COMMIT = Statement("BEGIN"), Statement("COMMIT")
 ANSWER_LOST = "the change was committed, but the server lost its response: check the tasks before you try again"
-LOCKED_MS = 1_200  # A wait for a change of limits by somebody's long transaction. Then the operations are tried again.
+LOCKED_MS = 400  # A wait for a change of limits by somebody's long transaction. Then the operations are tried again.
 ANSWERED_S = 15  # A batch that takes longer waits for a standby that has gone, or for a server that has stopped.
 LEAST_PATIENCE_S = 0.05  # Of who is behind others that have waited in vain.
 FORGOTTEN_S = 1.0  # After so long without a failing try it is another lock.

@@ -29,7 +29,7 @@ from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
-from .connection import WriterConnection, connection_to, ended
+from .connection import LOCKED_MS, WriterConnection, connection_to, ended
 from .housekeeping import Housekeeper
 from .peers import Neighbours, tell_once_committed
 from .waiting_claims import Asked, Awaited, WaitingClaims
@@ -336,7 +336,11 @@ class Writer:
 
     def _try_again(self, asked: Asked, why: Undecided) -> None:
         asked.tries += 1
-        if asked.age_s > PATIENCE_S + asked.wait_s:
+        if why is Undecided.BUSY:  # The next try may wait for a whole batch, and then for the lock once more.
+            patience_s = max(PATIENCE_S - 2 * LOCKED_MS / 1_000, asked.wait_s)
+        else:
+            patience_s = PATIENCE_S + asked.wait_s
+        if asked.age_s > patience_s:
             asked.fail(StoreBusy(why.value))
         elif asked.tries == 1 and why is not Undecided.CROWDED:
             self._queue.appendleft(asked)  # Mostly it was a neighbour in its batch.
