@@ -36,7 +36,8 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
-AFTER_RENEWALS_S = 2.0  # Claims that wait look again so long after an outage of the database.
+RESTS_S = 2.0  # No longer do claims rest after an outage, while workers renew leases that have ended meanwhile.
+STOOD_STILL_S = 1.0  # Later than this is the clock of a process that was stopped.
 CLOSES_EVERY_S = 0.05  # Batches of which several transactions ended members at the same time.
 CHECKED_S = 1.0  # How old a check may be: anybody may ask for one, as often as they like.
 LEVELS_EVERY_S = 1.0  # How much there is to do is noted.
@@ -94,6 +95,8 @@ class Writer:
         self._neighbours: Neighbours | None = None
         self._shared_batches: set[int] = set()
         self._companions: list[Companion] = []
+        self._claims_from_s = 0.0  # Until then they rest.
+        self._ticked_s = time.time()
         self.begun = 0  # Operations that it has begun to do since its start.
         self._is_stopping = False
         self._check: asyncio.Task[None] | None = None
@@ -285,14 +288,19 @@ class Writer:
             await asyncio.sleep(0)
             if len(self._queue) == there:
                 break
+        self._notice_a_stop()
+        rest_s = self._claims_from_s - time.monotonic()
         batch: list[Asked] = []
         size = claimed = 0
         while self._queue and len(batch) < self._bounds.operations and size < self._bounds.bytes:
             if claimed >= MOST_AT_ONCE:
                 break
             asked = self._queue.popleft()
-            # Who has gone before its operation began costs nothing.
-            if not asked.is_needless:
+            if asked.is_needless:
+                continue  # Who has gone before its operation began costs nothing.
+            if rest_s > 0 and isinstance(asked.operation, Claim):
+                self._put_aside(self._look_later(asked, rest_s))
+            else:
                 batch.append(asked)
                 size += asked.size
                 claimed += asked.operation.weight if isinstance(asked.operation, Claim) else 0
@@ -347,9 +355,19 @@ class Writer:
         else:
             self._put_aside(self._look_later(asked))
 
-    async def _look_later(self, asked: Asked) -> None:
+    def _notice_a_stop(self) -> None:
+        """Before the first claim of a process that was stopped: the renewals of that time have only arrived now."""
+        stood_s = time.time() - self._ticked_s - LEVELS_EVERY_S  # On a machine that slept, this clock has gone on.
+        if stood_s > STOOD_STILL_S:
+            self._ticked_s = time.time()
+            self._rest(stood_s)
+
+    def _rest(self, stood_s: float = RESTS_S) -> None:
+        self._claims_from_s = time.monotonic() + min(stood_s, RESTS_S)
+
+    async def _look_later(self, asked: Asked, after_s: float = PAUSE_S) -> None:
         """Not in each batch: while somebody else holds all there is, that would only cost the others."""
-        await asyncio.sleep(PAUSE_S)
+        await asyncio.sleep(after_s)
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
         else:
@@ -374,6 +392,8 @@ class Writer:
 
     def _note_levels(self) -> None:
         """By the clock and not by the work: when the database hangs is when somebody looks at them."""
+        self._notice_a_stop()
+        self._ticked_s = time.time()
         meters.set("processes", 1)
         meters.set("waiting_claims", len(self._waiting))
         meters.set("queued_operations", len(self._queue))
@@ -396,11 +416,10 @@ class Writer:
                 except TaskStoreError as error:  # The next turn looks again; those who wait go on waiting.
                     waiting.problem = error if isinstance(error, StoreUnavailable) else None
                     continue
-                if waiting.problem:  # Workers are to renew the leases that have ended meanwhile.
+                if waiting.problem:
                     waiting.problem = None
-                    await asyncio.sleep(AFTER_RENEWALS_S)
-                else:
-                    waiting.note(supply)
+                    self._rest()
+                waiting.note(supply)
 
 
 def _prepare(batch: Sequence[Asked], done: Done) -> None:

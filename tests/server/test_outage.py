@@ -1,6 +1,11 @@
-"""A PostgreSQL that goes away and comes back: what is answered, what the log says, and how soon all is well."""
+"""A PostgreSQL that goes away and comes back: what is answered, what the log says, and how soon all is well.
 
+A server that is stopped for a while is away, too.
+"""
+
+import os
 import re
+import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -86,6 +91,30 @@ def test_who_waits_for_tasks_leaves_time_to_renew_and_is_told_of_an_outage(place
         assert [task["id"] for task in long.result().json()["tasks"]] == []
         [task] = server.ask("GET", "/group?name=mail&owned=true", token).json()
         assert (task["origin"], task["claims"]) == (added["id"], 1)
+
+
+def test_after_a_process_was_stopped_renewals_come_before_claims(store, command):
+    """Both those that waited before and those that have arrived since."""
+    with store.up(command=command) as server, ThreadPoolExecutor() as threads:
+        token = store.token
+        add(server, token)
+        [held] = claim(server, token, 1, duration=1_500).json()["tasks"]
+        waits = threads.submit(claim, server, token, 2, duration=60_000, wait=5_000)
+        time.sleep(0.3)
+        tell_all(server, signal.SIGSTOP)
+        asks = threads.submit(claim, server, token, 3, duration=60_000)
+        time.sleep(2.5)
+        renewal = {"clientid": 1, "updates": [{"id": held["id"], "timespec": -60_000}]}
+        renews = threads.submit(server.ask, "POST", "/update", token, json=renewal)
+        time.sleep(0.3)
+        tell_all(server, signal.SIGCONT)
+        assert renews.result().json()["tasks"]
+        assert [asked.result().json()["tasks"] for asked in (asks, waits)] == [[], []]
+
+
+def tell_all(server, number):
+    for pid in (server.pid, *server.workers):
+        os.kill(pid, number)
 
 
 def claim(server, token, client, **options):
