@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -42,6 +42,7 @@ RIGHT = (
 MOST_STEPS = 50_000  # Of a search for due times, which takes about a second.
 FIRST_WIDTH_MS = 60 * SECOND_MS
 
+NO_TIME = timedelta(0)
 NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
 
 INTERVAL = re.compile(r"every ([1-9][0-9]{0,7}) ?(s|min|h|d)")
@@ -75,33 +76,10 @@ class Timetable:
         for _ in range(MOST_STEPS):
             if (due_ms := next(times, None)) is None:
                 return
-            if due_ms <= at_ms:  # CronSim may repeat itself where clocks change.
-                continue
-            if (changed_ms := self._clock_change(at_ms, due_ms)) is not None:
-                # CronSim goes on by whole hours, and passes over the next one where clocks are put back by half of one.
-                minute = _moment(changed_ms).astimezone(zone_of(self.zone)).minute
-                hour_ms = changed_ms + (60 - minute) % 60 * 60 * SECOND_MS
-                sooner = (time_ms for time_ms in self._times(max(hour_ms - SECOND_MS, at_ms)) if time_ms > at_ms)
-                due_ms = min(due_ms, next(islice(sooner, MOST_STEPS), due_ms))
-                times = self._times(due_ms)
-            yield due_ms
-            at_ms = due_ms
+            if due_ms > at_ms:
+                yield due_ms
+                at_ms = due_ms
         raise NotATimetable(f"must have less than {MOST_STEPS} due times between two looks")
-
-    def _clock_change(self, since_ms: int, until_ms: int) -> int | None:
-        """Return when clocks were changed, if they differ at the end from what they were; the first moment after it."""
-        zone = zone_of(self.zone)
-
-        def offset_at(at_ms: int) -> timedelta | None:
-            return _moment(at_ms).astimezone(zone).utcoffset()
-
-        before, after = offset_at(since_ms), offset_at(until_ms)
-        if before == after:
-            return None
-        while until_ms - since_ms > SECOND_MS:
-            middle_ms = (since_ms + until_ms) // 2
-            since_ms, until_ms = (middle_ms, until_ms) if offset_at(middle_ms) == before else (since_ms, middle_ms)
-        return until_ms
 
     def next(self, at_ms: int, most: int) -> list[int]:
         """Return up to `most` due times after this one."""
@@ -110,7 +88,7 @@ class Timetable:
     def passed(self, since_ms: int, until_ms: int, most: int) -> list[int]:
         """Return the newest due times from `since_ms` to `until_ms`, both included, at most `most`; oldest first."""
         width_ms = interval_of(self.cron) * most or FIRST_WIDTH_MS
-        while True:  # Forwards from ever earlier times: backwards CronSim does not end where some clocks change.
+        while True:  # Forwards from ever earlier times.
             first_ms = max(since_ms, until_ms - width_ms)
             times = takewhile(lambda due_ms: due_ms <= until_ms, self._rising(first_ms - 1))
             newest = [*deque(times, maxlen=most)]
@@ -127,15 +105,56 @@ class Timetable:
         return words if len(words) <= LONGEST_WORDS else self.cron
 
     def _times(self, at_ms: int) -> Iterator[int]:
-        """Return what CronSim finds after this time."""
+        """Return due times in rising order, one perhaps several times: all that come after this one, and some before.
+
+        CronSim only finds what clocks on the wall show: where they change, it does not always come to an end.
+        """
+        zone, expression = zone_of(self.zone), _expanded(self.cron)
+        shown, again = (_moment(at_ms).astimezone(zone).replace(fold=fold) for fold in (0, 1))
+        coming_twice = (shown.utcoffset() or NO_TIME) - (again.utcoffset() or NO_TIME)
         try:
-            times = CronSim(_expanded(self.cron), _moment(at_ms).astimezone(zone_of(self.zone)))
+            shows = CronSim(expression, shown.replace(tzinfo=None) - max(coming_twice, NO_TIME))
         # CronSim raises the last three for some invalid expressions.
         except (CronSimError, AssertionError, TypeError, ValueError) as problem:
             if nowhere := _missing_date(self.cron):
                 raise NotATimetable(nowhere) from None
             raise NotATimetable(f"{RIGHT}: {problem}" if isinstance(problem, CronSimError) else RIGHT) from None
-        return (round(time.timestamp()) * SECOND_MS for time in times)
+        minutes, hours = expression.split()[-5:-3]
+        is_fixed = not (expression.count(" ") > 4 or minutes.startswith("*") or hours.startswith("*"))
+        return _moments(shows, zone, is_fixed=is_fixed)
+
+
+def _moments(shows: Iterable[datetime], zone: ZoneInfo, *, is_fixed: bool) -> Iterator[int]:
+    """Yield when the clocks of a zone show these times.
+
+    `is_fixed`: as cron has it for times of a day, those that are left out come when the clocks are changed, and those
+    that come twice count once.
+    """
+    second_comings: deque[int] = deque()
+    for shown in shows:
+        first_ms, second_ms = (
+            round(shown.replace(tzinfo=zone, fold=fold).timestamp()) * SECOND_MS for fold in (0, 1)
+        )
+        if first_ms > second_ms:  # It is left out, and Python takes it by the clock before the change, or after it.
+            if not is_fixed:
+                continue
+            first_ms = _change_between(second_ms, first_ms, zone)
+        while second_comings and second_comings[0] < first_ms:
+            yield second_comings.popleft()
+        yield first_ms
+        if second_ms > first_ms and not is_fixed:
+            second_comings.append(second_ms)
+    yield from second_comings
+
+
+def _change_between(since_ms: int, until_ms: int, zone: ZoneInfo) -> int:
+    """Return when the clocks of a zone change: the first second after it."""
+    before = _moment(since_ms).astimezone(zone).utcoffset()
+    while until_ms - since_ms > SECOND_MS:
+        middle_ms = (since_ms + until_ms) // 2
+        is_before = _moment(middle_ms).astimezone(zone).utcoffset() == before
+        since_ms, until_ms = (middle_ms, until_ms) if is_before else (since_ms, middle_ms)
+    return until_ms // SECOND_MS * SECOND_MS
 
 
 def problems_of(cron: str, zone: str) -> Iterator[Problem]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-LATE_S = 5.0  # After this an unanswered claim is logged, because the client retries silently.
+LATE_S = 5.0  # After this an unanswered request is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 LOOK_AGAIN_S = 0.05  # Whether the leases are renewed.
 AFTER_OTHERS_S = 2.0  # The pause before the first claim after an outage, for the renewals of other workers.
@@ -239,7 +239,9 @@ class Engine(Generic[A, R]):
             threading.Thread(target=self._work, name=f"work {number}", daemon=True).start()
         with stopping_by_signals(self.stop), without_looking_at_old_objects():
             self._claims = threading.Thread(target=self._claim_until_stopped, name="claims", daemon=True)
-            self._heartbeat = Heartbeat(self.store, self.name, self.groups, self._executor.info, chores)
+            self._heartbeat = Heartbeat(
+                self.store, self.name, self.groups, self._executor.info, self.keeper.outage, chores
+            )
             self._cancels = threading.Thread(target=self._watch_cancelled, name="cancelled", daemon=True)
             for part in (self.settling, self.keeper, self._heartbeat, self._claims, self._cancels):
                 part.start()
@@ -489,7 +491,9 @@ class Engine(Generic[A, R]):
         while True:
             with suppress(Empty):
                 return self._calls.get(timeout=LOOK_S)
-            if time.monotonic() > max(self._expected_at, self.keeper.outage.heard_at + LATE_S):
+            # With all places taken, it claims nothing.
+            asked_at = min(self._heartbeat.asked_at, self.settling.writes_since)
+            if time.monotonic() > max(min(self._expected_at, asked_at + LATE_S), self.keeper.outage.heard_at + LATE_S):
                 self.keeper.outage.begin(f"it has not responded for {LATE_S:g} s")
 
     def _end(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 
 from ..client.errors import NotAllowed, NotFound, UnexpectedAnswer
 from ..errors import InvalidInput, NotHeld, TaskStoreError
-from .lease_keeper import AWAY
+from .lease_keeper import AWAY, Outage
 from .store import Store
 
 logger = logging.getLogger(__name__)
@@ -38,11 +39,14 @@ class Heartbeat:
         store: Store,
         name: str,
         groups: Iterable[str],
-        info: Callable[[], Mapping[str, Any]] = dict,
-        chores: Sequence[Chore] = (),
+        info: Callable[[], Mapping[str, Any]],
+        outage: Outage,
+        chores: Sequence[Chore],
     ) -> None:
         self._store, self._name, self._groups, self._info = store, name, tuple(groups), info
         self._chores = [(BEAT_S, self._beat), *chores]
+        self._outage = outage
+        self.asked_at = math.inf  # When a report was begun that is not answered, by the monotonic clock.
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._report_until_stopped, name="heartbeat", daemon=True)
 
@@ -83,13 +87,15 @@ class Heartbeat:
         self._try(partial(self._beat, stopped=True))
 
     def _try(self, act: Callable[[], object]) -> None:
+        self.asked_at = time.monotonic()
         try:
             act()
         except Exception as problem:  # Not essential, and the next attempt may succeed.
             logger.debug("a report to the store failed: %s", problem)
+        self.asked_at = math.inf
 
     def _beat(self, **more: Any) -> object:
-        return self._store.heartbeat(
+        answer = self._store.heartbeat(
             name=self._name,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -97,6 +103,8 @@ class Heartbeat:
             version=own_version(),
             info={**self._info(), **more},
         )
+        self._outage.end()
+        return answer
 
 
 def own_version() -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from cronsim import CronSim
 
 from tasks_app.schedules.timetable import NotATimetable, Timetable, problems_of
 
@@ -101,18 +102,46 @@ CRONS = (
 )
 
 
+def due_by_each_minute(cron, minutes, moments):
+    """What is due at these minutes, found by what the clocks show at each."""
+    shown = [moment.replace(tzinfo=None, fold=0) for moment in moments]
+    simulated = CronSim(cron, min(shown) - timedelta(days=1))
+    matching = set(itertools.takewhile(lambda time: time < max(shown) + timedelta(days=1), simulated))
+    is_fixed = not any(part.startswith("*") for part in cron.split()[:2])
+    for minute, moment, time, before in zip(minutes[1:], moments[1:], shown[1:], shown, strict=False):
+        is_due = time in matching and not (is_fixed and moment.fold)
+        if is_fixed and time - before > timedelta(minutes=1):
+            is_due |= any(before < left_out < time for left_out in matching)
+        if is_due:
+            yield minute
+
+
 def test_in_every_zone_what_has_passed_is_what_was_to_come_where_clocks_change():
     names = sorted(name for name in available_timezones() if not name.startswith(("posix", "right/", "local", "Fact")))
     kinds = {kind: (name, at) for name in names for kind, at in changes_of_clocks(ZoneInfo(name))}
     assert len(kinds) > 40
     for zone, at in kinds.values():  # One of each kind.
+        start, end = at - 86_400_000, at + 86_400_000
+        minutes = range(start - 60_000, end + 1, 60_000)
+        moments = [datetime.fromtimestamp(minute / 1_000, tz=ZoneInfo(zone)) for minute in minutes]
         for cron in CRONS:
             times = Timetable(cron=cron, zone=zone)
-            start, end = at - 86_400_000, at + 86_400_000
-            coming = [due for due in times.next(start - 1, 300) if due <= end]
-            assert coming == sorted(set(coming)), (zone, cron, at)
+            coming = [*due_by_each_minute(cron, minutes, moments)]
+            *found, later = times.next(start - 1, len(coming) + 1)
+            assert found == coming, (zone, cron, at)
+            assert later > end
+            for since in (at - 1_800_000, at - 1, at, at + 1_800_000):
+                assert times.next(since, 1) == [due for due in [*coming, later] if due > since][:1], (zone, cron, since)
             assert times.passed(start, end, 300) == coming, (zone, cron, at)
             assert times.passed(start, end, 3) == coming[-3:], (zone, cron, at)
+
+
+def test_times_are_found_where_clocks_are_put_back_at_midnight():
+    """At a minute past midnight it was 23:01 once more, on the day before."""
+    times = Timetable(cron="27 * L 1-12/1 SUN#5", zone="America/St_Johns")
+    sunday = [ms(f"1989-10-29T{hour:02}:27:00-03:30") for hour in range(24)]
+    assert times.next(ms("1989-10-28T12:00:00-02:30"), 24) == sunday
+    assert times.passed(ms("1989-10-28T12:00:00-02:30"), sunday[-1], 99) == sunday
 
 
 def test_a_search_that_finds_nothing_new_ends(monkeypatch):

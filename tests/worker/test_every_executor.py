@@ -21,6 +21,7 @@ from tasks_app.models import Task as StoredTask
 from taskstore import Change, Client, CommitRefused, NotAllowed
 from taskstore.types.job_record import How
 from taskstore.types.tasks import Ending
+from taskstore.worker import engine, heartbeat
 from tests.client.breaking import Proxy, proxy_to
 from tests.client.patience import PATIENCE_S, wait_for, wait_for_last_requests
 from tests.served import Served
@@ -252,6 +253,23 @@ def test_a_worker_says_once_that_the_store_is_away_and_once_that_it_is_back(exec
     begun, ended = caplog.messages
     assert begun.startswith("the store is unreachable")
     assert ended == "the store is reachable again"
+
+
+def test_a_worker_with_all_places_taken_says_so_too(executor, proxy, caplog, monkeypatch):
+    monkeypatch.setattr(engine, "LATE_S", 0.3)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.2)
+    executor.add("waiting", awaits="go")
+    with Client(proxy.url, token=executor.token) as store, executor.worker(store):
+        executor.begins("waiting")
+        with cut(proxy):
+            wait_for(lambda: caplog.messages, "the first message")
+        wait_for(lambda: len(caplog.messages) > 1, "the second message")
+        executor.touch("go")
+        executor.ends("waiting")
+    assert [message.split(";")[0] for message in caplog.messages] == [
+        "the store is unreachable",
+        "the store is reachable again",
+    ]
 
 
 def test_work_goes_on_after_an_outage_that_was_longer_than_its_lease(executor, proxy):
