@@ -132,9 +132,7 @@ def _moments(shows: Iterable[datetime], zone: ZoneInfo, *, is_fixed: bool) -> It
     """
     second_comings: deque[int] = deque()
     for shown in shows:
-        first_ms, second_ms = (
-            round(shown.replace(tzinfo=zone, fold=fold).timestamp()) * SECOND_MS for fold in (0, 1)
-        )
+        first_ms, second_ms = (round(shown.replace(tzinfo=zone, fold=fold).timestamp()) * SECOND_MS for fold in (0, 1))
         if first_ms > second_ms:  # It is left out, and Python takes it by the clock before the change, or after it.
             if not is_fixed:
                 continue

@@ -432,7 +432,8 @@ def _say_ended(work: Work, verdict: Verdict) -> None:
 
 
 def _say_lost(job_id: int, problem: Exception | None = None) -> None:
-    logger.warning("job %d belongs to another worker now, so its result is discarded. %s", job_id, problem or "")
+    why = problem or "it was changed, or another worker has claimed it"
+    logger.warning("job %d is no longer held here, so its result is discarded: %s", job_id, why)
 
 
 def text_of(output: Output) -> str:

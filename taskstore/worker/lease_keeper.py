@@ -203,6 +203,7 @@ class Keeper:
                 self._expected[held] = time.monotonic() + EXPECTED_S
                 return
         if is_kept:
+            held.is_cancelled = bool(end and end.how is Ending.CANCELLED)
             held.lose()
 
     def _lose_unexpected(self) -> None:

@@ -256,7 +256,10 @@ def test_who_waits_for_a_transaction_that_changes_limits_is_refused_in_time(serv
     time.sleep(0.1)
     took_s = []
     with open_transaction(lambda: Task.objects.set_limits("tiny", running=1)):
-        operations = [Commit(owner=ANN, adds=(NewTask(group="other"),)), replace(CLAIM, wait_ms=3_000)]
+        operations: list[Commit | Claim] = [
+            Commit(owner=ANN, adds=(NewTask(group="other"),)),
+            replace(CLAIM, wait_ms=3_000),
+        ]
         asked = []
         for number in range(30):  # One after the other: each comes while the others' batch waits.
             begun_s = time.monotonic()

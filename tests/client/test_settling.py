@@ -172,6 +172,17 @@ def test_what_waits_for_the_next_commit_has_its_lease_renewed(store, held):
     assert [step.ended.how for step in steps[1:]] == ["renewed", "deleted"]
 
 
+def test_a_renewal_tells_what_was_cancelled_and_what_was_changed(store, held):
+    """Before the news of cancelled tasks comes."""
+    keeper = Keeper(store, 60_000)
+    cancelled, changed = Held(held[0]), Held(held[1])
+    keeper.keep(cancelled, changed)
+    store.cancel([held[0].id])
+    store.commit(deletes=[held[1].id])
+    keeper._renew_all()
+    assert [(each.is_lost, each.is_cancelled) for each in (cancelled, changed)] == [(True, True), (True, False)]
+
+
 def test_a_worker_claims_no_more_while_it_can_not_write_what_it_has_done(store):
     """Once a thousand results wait, and goes on when the store takes them."""
     may_write = threading.Event()
