@@ -56,7 +56,7 @@ ENDS = {
     How.GIVEN_BACK: ("quiet", "Given back"),
     How.SNOOZED: ("quiet", "Snoozed"),
     How.NOT_STARTED: ("quiet", "Not started"),
-    How.AWAY: ("quiet", "Store was away"),
+    How.AWAY: ("quiet", "Lost the store"),
     How.CANCELLED: ("quiet", "Cancelled"),
 }
 # The meaning of the time that a list shows.
