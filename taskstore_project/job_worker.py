@@ -34,6 +34,9 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--memory-mb", type=AT_LEAST_ONE, metavar="N", help="Memory limit of a job that sets none itself.")
 @click.option("--start", type=click.Choice(["fork", "spawn"]), default="fork", show_default=True,
               help="Use spawn for modules that start threads when imported.")  # fmt: skip
+@click.option("--output", type=click.Choice(["copy", "store", "raw"]), default="copy", show_default=True,
+              help="Where what jobs write goes beside the store: to standard error, each line with the id of its job "
+                   "(copy) or without (raw), or nowhere (store).")  # fmt: skip
 @click.option("--burst", "until_empty", is_flag=True, help="Stop when no job is due.")
 @click.option("--name", default="", metavar="TEXT", help="Name shown in the console [default: host and process].")
 @click.pass_obj

@@ -41,6 +41,9 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
               metavar="TIME", help="Minimum time limit of a command.")  # fmt: skip
 @click.option("--output-limit", "output_bytes", type=parameter_types.size_bytes, default="10MiB", show_default=True,
               metavar="SIZE", help="How much of each output to keep; of a longer one half from each end.")  # fmt: skip
+@click.option("--output", type=click.Choice(["copy", "store", "raw"]), default="store", show_default=True,
+              help="Where outputs go beside the store: nowhere (store), or to standard error, each line with the id of "
+                   "its command (copy) or without (raw).")  # fmt: skip
 @click.option("--allow-stderr", is_flag=True, help="Don't count what is written to standard error as a failure.")
 @click.option("--lease-factor", type=FACTOR, default=2, show_default=True, metavar="N",
               help="With --no-renew, the lease of a list as a multiple of its expected duration.")  # fmt: skip

@@ -39,6 +39,7 @@ from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import AWAY, EXPECTED_S, SOON_S, named, renewal
 from ..worker.orphans import LOOK_EVERY_S, Orphans
+from ..worker.outputs import OutputTo, copied_after
 from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from .work import EXCUSED, QUICK_S, RENEWALS, Clock, Times, Work, Written, laid_aside
@@ -71,6 +72,7 @@ class Setup:
     env: Mapping[str, str]
     memory_bytes: int | None  # Of a command with all its child processes. None: no limit.
     output_bytes: int  # Kept of each output.
+    output: OutputTo
     allow_stderr: bool  # Whether what is written to standard error is no failure.
 
 
@@ -286,6 +288,7 @@ class Lists:
             linger_s=LINGER_S,
             head_bytes=half,
             tail_bytes=half,
+            copied_after=copied_after(self._setup.output, f"command {command.id}: "),
         )
 
     def _wait(self, work: Work, child: Child, number: int) -> Over | None:

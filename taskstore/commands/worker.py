@@ -17,6 +17,7 @@ from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_
 from ..types.tasks import Order
 from ..worker.engine import Engine
 from ..worker.lease_keeper import AWAY
+from ..worker.outputs import OutputTo
 from ..worker.store import Store
 from .executor import Lists, Setup
 from .work import Times, Work
@@ -41,6 +42,7 @@ class CommandWorker(Engine[Work, None]):
     * `timeout_factor`, `least_timeout_s`: a command may take its expected duration times the factor, and at least
       that many seconds. Then it is killed and counts as failed.
     * `output_bytes`: how much of each output is kept; of a longer one half from its beginning, half from its end.
+    * `output`: "copy" also copies each line to standard error, after the id of its command, and "raw" without that.
     * `allow_stderr`: a command that writes to standard error has not failed for that reason.
     * `lease_factor`, `least_lease_s`: without `renew`, a list is leased for the expected duration of all its commands
       times the factor, and at least that many seconds; the lease doubles with each further claim.
@@ -72,6 +74,7 @@ class CommandWorker(Engine[Work, None]):
         renew: bool = True,
         grace_s: float = 8,  # Docker kills after ten.
         wait_ms: int = 20_000,
+        output: OutputTo = "store",
     ) -> None:
         self.projects = tuple(dict.fromkeys(projects))
         setup = Setup(
@@ -81,6 +84,7 @@ class CommandWorker(Engine[Work, None]):
             env={**{name: value for name, value in os.environ.items() if name != WITHHELD}, **(env or {})},
             memory_bytes=memory_bytes,
             output_bytes=output_bytes,
+            output=output,
             allow_stderr=allow_stderr,
         )
         checks = {

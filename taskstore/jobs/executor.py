@@ -38,6 +38,7 @@ from ..worker.handlers import Result
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import AWAY
 from ..worker.orphans import LOOK_EVERY_S, Orphans
+from ..worker.outputs import OutputTo, copied_after
 from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from ..worker.store import Store
@@ -78,6 +79,7 @@ class Setup(NamedTuple):
     spawn: bool
     kill_after_s: float
     memory_bytes: int | None  # The limit of jobs that don't set one.
+    output: OutputTo
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -201,6 +203,7 @@ class Jobs:
             memory_bytes=self._memory_of(work),
             kill_after_s=self._setup.kill_after_s,
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
+            copied_after=copied_after(self._setup.output, _said_by(work)),
         )
         return limits, (
             packed(assigned(work.record, work.job_id, self._place.worker, work.task.labels.get(AFTER_BATCH, ""))),
@@ -289,7 +292,7 @@ class Jobs:
 
     def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
         def written(tasks: Sequence[Task]) -> None:
-            _say_ended(work, verdict)
+            _say_ended(work, verdict, self._setup.output)
 
         more: dict[str, Any] = {
             "written": written,
@@ -413,14 +416,19 @@ def is_recorded_first(work: Work) -> bool:
     return work.record.options.filled().on_lost is OnLost.FAIL
 
 
-def _say_ended(work: Work, verdict: Verdict) -> None:
+def _said_by(work: Work) -> str:
+    return f"job {work.job_id} {work.record.function}: "
+
+
+def _say_ended(work: Work, verdict: Verdict, output: OutputTo) -> None:
     """Log the outcome of a job, how long it took, and its error."""
     attempt = verdict.record.attempts[-1]
+    traceback = attempt.error.traceback if attempt.error and output != "store" else ""
     error = f": {attempt.error.line}" if attempt.error else ""
     again = f"; again in {verdict.in_ms / 1_000:g} s" if verdict.in_ms else ""
     logger.log(
         logging.INFO if attempt.how in (How.SUCCEEDED, *UNCOUNTED) else logging.WARNING,
-        "job %d of %s, %s: %s after %.3g s%s%s",
+        "job %d of %s, %s: %s after %.3g s%s%s%s",
         work.job_id,
         work.queue,
         work.record.function,
@@ -428,6 +436,7 @@ def _say_ended(work: Work, verdict: Verdict) -> None:
         max(0, attempt.ended - attempt.started) / 1_000 if attempt.started else 0,
         error,
         again,
+        "".join(f"\n{_said_by(work)}{line}" for line in traceback.splitlines()),
     )
 
 

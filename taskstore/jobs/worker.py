@@ -13,6 +13,7 @@ from ..client.client import Client
 from ..types.job_record import DEFAULT_QUEUE, queue_group
 from ..types.tasks import Order
 from ..worker.engine import Engine
+from ..worker.outputs import OutputTo
 from ..worker.store import Store
 from .executor import Jobs, Setup, Work
 from .process import prepare
@@ -39,6 +40,8 @@ class JobWorker(Engine[Work, Outcome]):
       unavailable at that time, their leases have to end first.
     * `kill_after_ms`: how long a job may take to end after SIGTERM.
     * `wait_ms`: how long the server holds a claim when no job is due.
+    * `output`: what jobs write is kept in the store ("store"), and copied to standard error: each line after the id and
+      the function of its job ("copy"), or as it is ("raw").
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class JobWorker(Engine[Work, Outcome]):
         grace_s: float = 8,  # Docker kills after ten.
         kill_after_ms: int = KILL_AFTER_MS,
         wait_ms: int = 20_000,
+        output: OutputTo = "copy",
     ) -> None:
         setup = Setup(
             prepare=partial(prepare, runner, jobs_per_process),
@@ -64,6 +68,7 @@ class JobWorker(Engine[Work, Outcome]):
             spawn=start == "spawn",
             kill_after_s=kill_after_ms / 1_000,
             memory_bytes=memory_bytes,
+            output=output,
         )
         groups = [queue_group(queue) for queue in queues]
         super().__init__(

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from ..errors import TaskStoreError
 from ..types.command_record import Output
 from . import process_tree as tree
-from .process_tree import AT_ONCE
+from .outputs import AT_ONCE
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class Work(NamedTuple):
     linger_s: float = 0  # For the processes that it leaves behind.
     head_bytes: int = 0  # Kept from the beginning of each output.
     tail_bytes: int = 2**16  # Kept from its end.
+    copied_after: bytes | None = None  # Begins each line that is copied to standard error. None: none is copied.
 
 
 class Why(StrEnum):

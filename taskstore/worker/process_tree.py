@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import ctypes
 import os
-import re
 import resource
 import signal
 import socket
@@ -15,9 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from ..types.command_record import Output
-from ..types.progress import TEXT_LENGTH, problems_of
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 OOM_SCORE = 1000  # When memory runs out, Linux kills the process with the highest score first.
@@ -185,130 +180,3 @@ def _text(path: str) -> str:
     with suppress(OSError):
         return Path(path).read_text(errors="replace").strip()
     return ""
-
-
-# ---- The outputs of a process: what is kept of them, and the progress that they report
-
-
-AT_ONCE = 2**16  # Bytes of a read from a pipe.
-READS = 32  # A process that writes without end must not block everything else.
-
-
-class Capture:
-    """The output of a process. Keeps the first `head` bytes and the last `tail` ones.
-
-    `progress` is shown all that is read. `has_news`: whether there is more than at the last call of `end`.
-    """
-
-    def __init__(self, descriptor: int, head: int, tail: int, progress: ProgressLines | None = None) -> None:
-        os.set_blocking(descriptor, False)
-        self.descriptor = descriptor
-        self._most_head, self._most_tail, self._progress = head, tail, progress
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop what was read, because other work begins."""
-        self.written = 0  # All bytes so far, kept or not.
-        self.has_news = False
-        self._head, self._tail = bytearray(), bytearray()
-
-    def read(self) -> bool:
-        """Read what is available. Returns False once every writer has closed the pipe."""
-        for _ in range(READS):
-            try:
-                some = os.read(self.descriptor, AT_ONCE)
-            except BlockingIOError:
-                return True
-            if not some:
-                return False
-            self._take(some)
-        return True
-
-    def output(self) -> Output:
-        head, tail = bytes(self._head), bytes(self._tail[max(0, len(self._tail) - self._most_tail) :])
-        if self.written == len(head) + len(tail):
-            return Output.of(head + tail)
-        head, tail = without_cut_end(head), without_cut_start(tail)
-        return Output.of(head + tail, cut_at=len(head), missing=self.written - len(head) - len(tail))
-
-    def end(self, most_bytes: int) -> Output:
-        """Return the last bytes, for the live output."""
-        self.has_news = False
-        is_whole = self.written == len(self._head) + len(self._tail)
-        end = bytes(self._head + self._tail if is_whole else self._tail)[-most_bytes:]
-        end = without_cut_start(without_cut_end(end) if self.written > len(end) else end)
-        return Output.of(end, missing=self.written - len(end))
-
-    def _take(self, some: bytes) -> None:
-        if self._progress:
-            self._progress.take(some)
-        self.has_news = True
-        self.written += len(some)
-        room = self._most_head - len(self._head)
-        self._head += some[:room]
-        self._tail += some[room:] if room else some
-        if len(self._tail) > 2 * self._most_tail + AT_ONCE:  # Rarely, because it moves the rest in memory.
-            del self._tail[: -self._most_tail]
-
-
-LONGEST_LINE = 2_048  # Bytes of a line with progress.
-MARK = b"::progress"
-PROGRESS_LINE = re.compile(rb"::progress[ \t]+(\S+)(?:[ \t]+(.*))?")
-
-
-class ProgressLines:
-    """Finds lines such as `::progress 0.42 page 7 of 20` in an output. `latest`: the last one that is valid."""
-
-    def __init__(self) -> None:
-        self.latest: tuple[float, str] | None = None
-        self._rest = b""  # The line that has not ended.
-
-    def take(self, some: bytes) -> None:
-        text = self._rest + some
-        end = text.rfind(b"\n") + 1
-        # Outputs may be large, so most are only searched for the mark. The last valid line counts.
-        place = text.rfind(MARK, 0, end)
-        while place >= 0:
-            if place == 0 or text[place - 1 : place] == b"\n":
-                found = progress_in(text[place : text.index(b"\n", place)])
-                if found:
-                    self.latest = found
-                    break
-            place = text.rfind(MARK, 0, place)
-        rest = text[end:]
-        # A longer line has no progress: what follows is not the beginning of a line.
-        self._rest = rest if len(rest) <= LONGEST_LINE else b"-"
-
-
-def progress_in(line: bytes) -> tuple[float, str] | None:
-    """Return the progress that a line reports; None if it is invalid. A text that is too long is cut."""
-    match = PROGRESS_LINE.fullmatch(line.rstrip())
-    if not match or len(line) > LONGEST_LINE:
-        return None
-    try:
-        done = float(match[1])
-    except ValueError:
-        return None
-    text = (match[2] or b"").decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")[:TEXT_LENGTH]
-    return None if any(problems_of(done, text)) else (done, text)
-
-
-def without_cut_end(some: bytes) -> bytes:
-    """Drop an incomplete UTF-8 character at the end. Bytes that are not UTF-8 stay unchanged."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        decoder.decode(some)
-    except UnicodeDecodeError:
-        return some
-    begun = len(decoder.getstate()[0])
-    return some[:-begun] if begun else some
-
-
-def without_cut_start(some: bytes) -> bytes:
-    """Drop an incomplete UTF-8 character at the beginning. Bytes that are not UTF-8 stay unchanged."""
-    start = next((place for place, byte in enumerate(some[:4]) if byte & 0xC0 != 0x80), 0)
-    try:
-        some[start:].decode()
-    except UnicodeDecodeError:
-        return some
-    return some[start:]

@@ -47,7 +47,7 @@ from .children import (
     cause_of_death,
     interpreter,
 )
-from .process_tree import AT_ONCE, Capture, ProgressLines
+from .outputs import AT_ONCE, STANDARD_ERROR, Capture, CopiedLines, ProgressLines, StandardError
 
 LIVE_BYTES = 8 * 2**10  # The size of a live output.
 FIRST_NEWS_S, NEWS_S = 0.2, 1.0
@@ -227,6 +227,7 @@ class Runner:
         self._waiting: deque[tuple[Work, list[bytes]]] = deque()  # With the messages for the process.
         self._untold: list[bytes] = []  # Ends of work, to be told with the next ones, while more waits.
         self._tell_at = 0.0
+        self._copies = StandardError()
         self._signalled_at = -1.0  # When this process received SIGTERM or SIGINT.
         tree.adopt_orphans()
         for number in STOPS:
@@ -240,6 +241,8 @@ class Runner:
             ready = dict(self._poller.poll(self._patience_ms()))
             if self._process:
                 self._read(self._process, ready)
+            if self._copies.is_behind:
+                self._copies.flush()
             if self._owner.fileno() in ready:
                 self._owner.flush()
                 for message in self._owner.receive():
@@ -259,6 +262,11 @@ class Runner:
     def _await_channels(self) -> None:
         """Poll for what may be read, and for room where something is unsent."""
         self._poller.modify(self._owner, self._owner.awaited)
+        if self._copies.is_behind:
+            self._poller.register(STANDARD_ERROR, select.POLLOUT)
+        else:
+            with suppress(KeyError):
+                self._poller.unregister(STANDARD_ERROR)
         channel = self._process.channel if self._process else None
         if channel and channel.is_open:
             # While the owner reads too little, the process waits with what it says.
@@ -331,11 +339,18 @@ class Runner:
                     output.forget()
             else:
                 self._process = self._python(work)
+            self._copy(work, self._process)
         except (OSError, ValueError) as problem:  # A NUL in the line is a ValueError.
             self._why = Why.NOT_STARTED
             file = getattr(problem, "filename", None)
             self._finish(f"{file}: {problem.strerror}" if isinstance(problem, OSError) and file else str(problem))
             return
+
+    def _copy(self, work: Work, process: Process) -> None:
+        """Have what a work writes copied to standard error, if it wants that."""
+        if work.copied_after is not None:
+            for output in process.outputs:
+                output.copied = CopiedLines(work.copied_after, self._copies)
 
     def _shell(self, work: Work, shell: Shell) -> Process:
         if self._setup.cwd:  # It may have been removed, or be another one by now.
@@ -549,6 +564,7 @@ class Runner:
         captures = process.outputs if process else ()
         for capture in captures:
             capture.read()
+            capture.end_line()
         over = Over(
             number=self._work.number if self._work else 0,
             answer=self._answer,

@@ -80,6 +80,20 @@ def test_people_see_who_runs_a_job_and_what_it_has_written(queue):
     assert [(attempt.how, attempt.pid) for attempt in record.attempts] == [(How.SUCCEEDED, under_way.pid)]
 
 
+@pytest.mark.parametrize(
+    ("output", "before", "times"), [("copy", "job {job} tests.jobs.sample.fail: ", 1), ("raw", "", 1), ("store", "", 0)]
+)
+def test_what_a_job_writes_is_in_the_log_of_its_worker_with_its_traceback(queue, capfd, caplog, output, before, times):
+    job = queue.enqueue("fail", "too late", max_attempts=1)
+    with queue.worker(output=output):
+        assert queue.finished(job).log == "about to fail\n"
+        eventually(lambda: "too late" in caplog.text)
+    assert capfd.readouterr().err.splitlines().count(f"{before.format(job=job)}about to fail") == times
+    [told] = [message for message in caplog.messages if "too late" in message]
+    traceback = [line for line in told.splitlines() if line.startswith(f"job {job} tests.jobs.sample.fail:   File")]
+    assert len(traceback) == times
+
+
 def test_a_job_that_kills_its_parent_goes_no_further_than_its_limit(queue):
     job = queue.enqueue("kill_its_parent", max_lost=2)
     with queue.worker(lease_ms=600_000):

@@ -6,7 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from taskstore.worker.process_tree import Capture, ProgressLines
+from taskstore.worker import outputs
+from taskstore.worker.outputs import Capture, CopiedLines, ProgressLines, StandardError
 
 pytestmark = pytest.mark.once
 
@@ -71,3 +72,43 @@ def test_lines_with_progress_are_found_however_they_arrive(written, found, size)
     for start in range(0, len(written), size):
         lines.take(written[start : start + size])
     assert lines.latest == found
+
+
+def copied(prefix, *pieces):
+    """What is on standard error, a pipe that is read in the end."""
+    ours, theirs = os.pipe()
+    to = StandardError(theirs)
+    lines = CopiedLines(prefix, to)
+    for piece in pieces:
+        lines.take(piece)
+    lines.end()
+    written = b""
+    while to.is_behind:
+        written += os.read(ours, 2**20)
+        to.flush()
+    os.close(theirs)
+    with open(ours, "rb") as rest:
+        return written + rest.read()
+
+
+def test_lines_are_copied_whole_and_in_order_after_their_prefix():
+    assert copied(b"job 1: ", b"one\ntw", b"o\n\nthr", b"ee") == b"job 1: one\njob 1: two\njob 1: \njob 1: three\n"
+    many = [f"line {number}\n".encode() for number in range(50_000)]
+    assert copied(b"1 ", *many) == b"".join(b"1 " + line for line in many)
+
+
+def test_a_long_line_is_cut_so_that_others_can_not_come_between():
+    line = copied(b"job 1: ", "€".encode() * 30_000 + b"\n")
+    assert len(line) <= 4_096
+    assert line.startswith("job 1: €€€".encode())
+    assert line.endswith("€ ... (90000 bytes in all)\n".encode())
+    assert copied(b"", b"x" * 100_000) == b"x" * 100_000 + b"\n"
+
+
+def test_nobody_waits_for_a_standard_error_that_is_not_read(monkeypatch):
+    monkeypatch.setattr(outputs, "MOST_UNWRITTEN", 200_000)
+    written = copied(b"1 ", *[b"x" * 98 + b"\n"] * 5_000).splitlines()
+    assert 1_900 < len(written) < 3_000
+    assert written[-1] == b"taskstore: %d lines are left out: standard error was read too slowly" % (
+        5_000 - len(written) + 1
+    )

@@ -55,6 +55,13 @@ class Command(BaseCommand):
             action="store_true",
             help="first put the schedules that tasks declare, and delete those that none declares any more",
         )
+        add(
+            "--output",
+            choices=["copy", "store", "raw"],
+            default="copy",
+            help="where what tasks write goes beside the store: to standard error, each line with the id of its task "
+            "(copy) or without (raw), or nowhere (store) (default: copy)",
+        )
         add("--burst", action="store_true", help="stop when no task is due")
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
@@ -82,6 +89,7 @@ class Command(BaseCommand):
                 jobs_per_process=options["jobs_per_process"],
                 start="spawn" if options["spawn"] else "fork",
                 name=options["name"],
+                output=options["output"],
             )
             if options["verbosity"]:
                 show_log()
