@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from taskstore.cli import parameter_types
-from taskstore.cli.base import Mistake, Scope, Session, StoreCommand
+from taskstore.cli.base import Left, Mistake, Scope, Session, StoreCommand
 from taskstore.client.client import Client
 from taskstore.jobs.worker import run_worker
 from taskstore.types.job_record import DEFAULT_QUEUE
 from taskstore.worker.children import NotPrepared
+from taskstore.worker.engine import left_over
 
 AT_LEAST_ONE = click.IntRange(min=1)
 
@@ -38,9 +39,20 @@ AT_LEAST_ONE = click.IntRange(min=1)
               help="Where what jobs write goes beside the store: to standard error, each line with the id of its job "
                    "(copy) or without (raw), or nowhere (store).")  # fmt: skip
 @click.option("--burst", "until_empty", is_flag=True, help="Stop when no job is due.")
+@click.option("--burst-wait", "burst_wait_ms", type=parameter_types.duration_ms, default="1min", show_default=True,
+              metavar="TIME", help="With --burst, how long to wait for jobs that run again, or whose worker is gone. "
+                                   "If some come later, the exit code is 3.")  # fmt: skip
 @click.option("--name", default="", metavar="TEXT", help="Name shown in the console [default: host and process].")
 @click.pass_obj
-def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: int | None, **options: Any) -> None:
+def work(
+    session: Session,
+    /,
+    modules: Sequence[str],
+    grace_ms: int,
+    burst_wait_ms: int,
+    memory_mb: int | None,
+    **options: Any,
+) -> None:
     """Run the jobs of MODULEs, the functions with @job, each in its own process, until Ctrl-C.
 
     taskstore work reports.jobs --queue default --queue slow --processes 4
@@ -52,6 +64,15 @@ def work(session: Session, /, modules: Sequence[str], grace_ms: int, memory_mb: 
     memory_bytes = None if memory_mb is None else memory_mb * 2**20
     try:
         with Client(**session.where) as store:
-            run_worker(modules, store=store, grace_s=grace_ms / 1_000, memory_bytes=memory_bytes, **options)
+            left = run_worker(
+                modules,
+                store=store,
+                grace_s=grace_ms / 1_000,
+                burst_wait_s=burst_wait_ms / 1_000,
+                memory_bytes=memory_bytes,
+                **options,
+            )
     except NotPrepared as problem:
         raise Mistake(str(problem)) from None
+    if left:
+        raise Left(left_over(left))

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from taskstore.cli import parameter_types
-from taskstore.cli.base import Mistake, Scope, Session, command
+from taskstore.cli.base import Left, Mistake, Scope, Session, command
 from taskstore.cli.commands_read import commands
 from taskstore.client.client import Client
 from taskstore.errors import InvalidInput
@@ -52,6 +52,9 @@ FACTOR = click.FloatRange(min=0.1, max=1_000)
 @click.option("--renew/--no-renew", default=True, show_default=True,
               help="Renew the lease of a list while it runs, or lease it for its expected duration.")  # fmt: skip
 @click.option("--burst", "until_empty", is_flag=True, help="Stop when no list is open and no command is new.")
+@click.option("--burst-wait", "burst_wait_ms", type=parameter_types.duration_ms, default="1min", show_default=True,
+              metavar="TIME", help="With --burst, how long to wait for commands that run again, or whose worker "
+                                   "is gone. If some come later, the exit code is 3.")  # fmt: skip
 @click.option("--grace", "grace_ms", type=parameter_types.duration_ms, default="8s", show_default=True, metavar="TIME",
               help="Time for a command to finish after SIGTERM or Ctrl-C; then its list is given back.")  # fmt: skip
 def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None:
@@ -63,12 +66,13 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
     """
     # Only this command needs it.
     from taskstore.commands.worker import CommandWorker
+    from taskstore.worker.engine import left_over
 
-    for name in ("least_timeout", "least_lease", "grace"):
+    for name in ("least_timeout", "least_lease", "grace", "burst_wait"):
         options[f"{name}_s"] = options.pop(f"{name}_ms") / 1_000
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("taskstore").setLevel(logging.INFO)
-    until_empty = options.pop("until_empty")
+    how = {name: options.pop(name) for name in ("until_empty", "burst_wait_s")}
     with Client(**session.where) as store:
         try:
             made = CommandWorker(store, projects, **{**options, "env": dict(options["env"])})
@@ -78,7 +82,9 @@ def worker(session: Session, /, projects: Sequence[str], **options: Any) -> None
                 str(InvalidInput({typed.get(name, name): why for name, why in problem.fields.items()}))
             ) from None
         session.note(warning(made.projects))
-        made.run(until_empty=until_empty)
+        made.run(**how)
+    if made.left:
+        raise Left(left_over(made.left))
 
 
 def warning(projects: Sequence[str]) -> str:

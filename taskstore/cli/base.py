@@ -151,6 +151,10 @@ class Away(Failure):
     exit_code = 3
 
 
+class Left(Failure):
+    exit_code = 3
+
+
 class Denied(Failure):
     exit_code = 4
 

@@ -95,7 +95,7 @@ class Lists:
         self._are_quick = False  # The last commands were.
 
     def start(self, engine: Engine[Work, None]) -> Sequence[Chore]:
-        self._engine, self.claimed_at = engine, time.monotonic()
+        self._engine = engine
         self._children = Children(cwd=self._setup.cwd)
         self._children.start()
         orphans = Orphans(engine.store, engine.groups, engine.settling, "lists", given_back)
@@ -111,7 +111,7 @@ class Lists:
         return max(0, self.at_once - in_work)
 
     def attempts(self, tasks: Sequence[Task], own: Mapping[int, Work]) -> Iterator[Work]:
-        self.claimed_at = claimed_at = time.monotonic()
+        claimed_at = time.monotonic()
         claimed_ms = self._engine.keeper.duration_ms
         for task in tasks:
             project, _ = place_of(task.group) or ("", "")

@@ -7,8 +7,7 @@ import os
 import re
 import socket
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import refuse
@@ -16,7 +15,6 @@ from ..types import sentences
 from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
 from ..worker.engine import Engine
-from ..worker.lease_keeper import AWAY
 from ..worker.outputs import OutputTo
 from ..worker.store import Store
 from .executor import Lists, Setup
@@ -27,7 +25,6 @@ logger = logging.getLogger(__name__)
 OUTPUT_BYTES = 10 * 2**20
 OUTPUT_RANGE = range(2**10, LARGEST_OUTPUT + 1)
 WITHHELD = "TASKSTORE_TOKEN"  # Commands must not inherit the worker's access to the store.
-MADE_S = 5.0  # For a server to make a list of new commands.
 NAME = re.compile(r"[^/\x00-\x1f\x7f]{1,100}")
 
 
@@ -53,6 +50,8 @@ class CommandWorker(Engine[Work, None]):
 
     Raises InvalidInput, which names every invalid argument.
     """
+
+    burst_wait_s = 60.0
 
     def __init__(
         self,
@@ -119,19 +118,11 @@ class CommandWorker(Engine[Work, None]):
             grace_s=grace_s,
         )
 
-    def _expects_more(self) -> bool:
-        """Whether lists will be open soon: a server makes them of new commands, also of those that run again."""
-        coming = (
-            f'group:"{group_of(project, status)}" -state:claimed'
-            for project in self.projects
-            for status in (CommandStatus.CLOSED, CommandStatus.NEW)
-        )
-        try:
-            if not any(self.store.search(each, limit=1).tasks for each in coming):
-                return False
-        except AWAY:  # The claim that follows tells of it.
-            return True
-        if time.monotonic() < self._lists.claimed_at + MADE_S:
-            return True
-        logger.warning("commands are new, but no server makes lists of them: start one with --commands")
-        return False
+    def _coming(self) -> Iterator[tuple[float, str]]:
+        yield from super()._coming()
+        for project in self.projects:
+            for status in (CommandStatus.CLOSED, CommandStatus.NEW):  # A closed list may have commands that run again.
+                if self.store.search(f'group:"{group_of(project, status)}" -state:claimed', limit=1).tasks:
+                    what = "no server makes lists of its new commands yet: one has to run with --commands"
+                    yield 0, f"project {project}: {what}"
+                    break

@@ -44,6 +44,8 @@ class JobWorker(Engine[Work, Outcome]):
       the function of its job ("copy"), or as it is ("raw").
     """
 
+    burst_wait_s = 60.0
+
     def __init__(
         self,
         store: Store,
@@ -89,9 +91,12 @@ def run_worker(
     queues: Sequence[str] = (),
     store: Client | None = None,
     until_empty: bool = False,
+    burst_wait_s: float | None = None,
     **options: Any,
-) -> None:
+) -> Sequence[str]:
     """Run the jobs of these modules until SIGTERM or SIGINT, or until no job is due. Options: those of JobWorker.
+
+    Returns what was left because it comes later than in `burst_wait_s`; see Engine.run.
 
     Raises NotPrepared, which names the module that can't be imported or contains no jobs, and the errors of a Client.
     """
@@ -99,4 +104,6 @@ def run_worker(
         # Python puts the directory of the installed command on the path, but users expect the current one.
         sys.path.insert(0, os.getcwd())
     runner = [REGISTERED, *modules]
-    JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options).run(until_empty=until_empty)
+    worker = JobWorker(store or Client(), queues or [DEFAULT_QUEUE], runner=runner, **options)
+    worker.run(until_empty=until_empty, burst_wait_s=burst_wait_s)
+    return worker.left

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -26,6 +27,7 @@ from ..client.errors import UnexpectedAnswer
 from ..types.tasks import Order
 from .heartbeat import SEND_EVERY_S, Chore, Heartbeat, Reports
 from .lease_keeper import AWAY, SOON_S, Held, Keeper
+from .orphans import is_dead
 from .settling import LOOK_S, Entry, Settling
 from .store import Store
 
@@ -39,11 +41,14 @@ LATE_S = 5.0  # After this an unanswered request is logged, because the client r
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 LOOK_AGAIN_S = 0.05  # Whether the leases are renewed.
 AFTER_OTHERS_S = 2.0  # The pause before the first claim after an outage, for the renewals of other workers.
-COMES_S = 0.2  # Until the next look for tasks that will be available soon.
+COMES_S, COMES_LATER_S = 0.2, 1.0  # Until the next look for tasks that will be available soon, or later.
+HEARD_MS = 30_000  # The age of a heartbeat, from which on its worker counts as gone.
+MOST_LOOKED_AT = 200
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
 AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
 MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
+MOST_NAMED = 3
 LONG_S, WATCH_MS = 0.5, 10_000  # Tasks that take longer can be cancelled meanwhile; how long to wait for the news.
 
 
@@ -178,7 +183,10 @@ class Engine(Generic[A, R]):
     """The base of all workers.
 
     `groups`: the groups to claim from. `grace_s`: how long running tasks may continue when the worker stops.
+    `left`: with `until_empty`, what was left because it comes later; empty otherwise.
     """
+
+    burst_wait_s = 0.0  # By default.
 
     def __init__(
         self,
@@ -219,19 +227,23 @@ class Engine(Generic[A, R]):
         self._calls: SimpleQueue[None] = SimpleQueue()  # Calls of `stop`. Safe to use in a signal handler.
         self._problem: BaseException | None = None
         self._has_claimed_all = False  # By a claim ahead.
+        self._idle_since = math.inf  # Since then nothing was available.
+        self.left: Sequence[str] = ()
         self._expected_at = math.inf  # When the claim under way should have been answered.
         self._away_since = math.inf  # When the first claim was sent that was not answered.
         # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
 
-    def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False, burst_wait_s: float | None = None) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
-        `until_empty`: work only until no task is available, without waiting for those that are due later or that other
-        workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
+        `until_empty`: work only until no task is available. Wait up to `burst_wait_s` for tasks that run again later,
+        or whose worker is gone; what comes even later is in `left`. Don't wait for tasks that are due later, or that
+        other workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
         NotAllowed if the token is not valid or not sufficient.
         """
         self._until_empty = until_empty
+        self._burst_wait_s = self.burst_wait_s if burst_wait_s is None else burst_wait_s
         if until_empty:
             self._wait_ms = 0
         chores = [*self._executor.start(self), (SEND_EVERY_S, self.reports.send)]
@@ -340,15 +352,19 @@ class Engine(Generic[A, R]):
                     return
                 # Before the claim: what is coming may be there by then.
                 was_idle = not self.works and self.settling.is_idle
+                self._idle_since = min(self._idle_since, time.monotonic()) if was_idle else math.inf
                 was_done = self._until_empty and was_idle and not self._expects_more()
                 claimed = self._claim(room, 0 if is_ahead else self._wait_ms)
                 self._has_claimed_all = is_ahead and claimed != room
+                if claimed:
+                    self.left, self._idle_since = (), math.inf
                 if claimed == 0 and self._until_empty:
                     if was_done:
                         self.stop()
                         return
                     if was_idle:
-                        self.stopping.wait(COMES_S)
+                        is_soon = time.monotonic() < self._idle_since + COMES_LATER_S
+                        self.stopping.wait(COMES_S if is_soon else COMES_LATER_S)
                     else:
                         with self.change:  # What ends may add tasks.
                             self.change.wait_for(lambda: self.stopping.is_set() or not self.works, SOON_S)
@@ -356,8 +372,36 @@ class Engine(Generic[A, R]):
             self.fail(problem)
 
     def _expects_more(self) -> bool:
-        """Whether tasks that are not available yet will be soon, also if the store can't say so now."""
+        """Whether tasks that are not available yet will be in time, also if the store can't say so now."""
+        left_s = self._idle_since + self._burst_wait_s - time.monotonic()
+        try:
+            coming = list(self._coming()) if self._burst_wait_s else []
+        except AWAY:  # The claim that follows tells of it.
+            return True
+        if left_s > 0 and any(due_ms < (time.time() + left_s) * 1_000 for due_ms, _ in coming):
+            if not self.left and time.monotonic() > self._idle_since + COMES_LATER_S:
+                self.left = [what for _, what in coming]
+                logger.info("waiting up to %.3g s: %s", left_s, "; ".join(self.left[:MOST_NAMED]))
+            return True
+        self.left = [what for _, what in coming]
         return False
+
+    def _coming(self) -> Iterator[tuple[float, str]]:
+        """Yield what may be available later: when, in ms since the Epoch, 0 for soon, and what it is."""
+        heard = {each.client_id: each for each in self.store.clients()}
+        for group in self.groups:
+            for task in self.store.search(f'group:"{group}" state:claimed', limit=MOST_LOOKED_AT).tasks:
+                owner = heard.get(task.owner)
+                if owner and is_dead(owner):
+                    yield 0, f"task {task.origin} of {group} was leased to {owner.name}, which is dead"
+                elif not owner or owner.age_ms > HEARD_MS:
+                    name = owner.name if owner else f"client {task.owner}"
+                    until = clock_time(task.available_at_ms)
+                    yield task.available_at_ms, f"task {task.origin} of {group} is leased to {name} until {until}"
+            for task in self.store.search(f'group:"{group}" state:scheduled', limit=MOST_LOOKED_AT).tasks:
+                if task.claims:
+                    due = clock_time(task.available_at_ms)
+                    yield task.available_at_ms, f"task {task.origin} of {group} runs again at {due}"
 
     def _room(self) -> int:
         """Return how many tasks to claim. Claims ahead don't wait, and end when nothing more is available."""
@@ -537,6 +581,16 @@ class Engine(Generic[A, R]):
     def _is_patient(self) -> bool:
         """Whether to wait for an unavailable store."""
         return time.monotonic() < self._grace_ends_at + PATIENCE_S
+
+
+def left_over(left: Sequence[str]) -> str:
+    """Return the sentence for what a worker has left."""
+    more = len(left) - MOST_NAMED
+    return f"left for later: {'; '.join(left[:MOST_NAMED])}{f'; and {more} more' if more > 0 else ''}"
+
+
+def clock_time(at_ms: float) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @contextmanager

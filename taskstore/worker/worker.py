@@ -101,17 +101,18 @@ class Worker(Engine[FunctionAttempt, Outcome]):
 
         return keep
 
-    def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False, burst_wait_s: float | None = None) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
         `until_empty`: work only until no task is available, without waiting for those that are due later or that other
-        workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
-        NotAllowed if the token is not valid or not sufficient; ValueError without a registered function.
+        workers have, but up to `burst_wait_s` (default 0) for those that run again, or whose worker is gone. Signals
+        are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the token is
+        not valid or not sufficient; ValueError without a registered function.
         """
         if not self._handlers:
             raise ValueError("no function handles any group: decorate one with worker.handle(GROUP)")
         refuse_in_children()
-        super().run(until_empty=until_empty)
+        super().run(until_empty=until_empty, burst_wait_s=burst_wait_s)
 
     @property
     def ended(self) -> Mapping[str, int]:

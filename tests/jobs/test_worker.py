@@ -1,6 +1,7 @@
 """A worker of jobs: real processes, a real server."""
 
 import re
+import time
 
 import pytest
 
@@ -119,6 +120,31 @@ def test_jobs_of_a_worker_that_was_killed_are_taken_over_at_once(queue):
     assert [(each.how, each.worker) for each in taken_over.attempts] == [(How.LOST, "ann"), (How.SUCCEEDED, "bob")]
     assert [(each.how, each.worker) for each in given_up.attempts] == [(How.LOST, "ann")]
     assert "its worker ann" in given_up.error.message
+
+
+def test_a_worker_that_may_end_waits_for_what_runs_again_and_for_the_dead(queue):
+    again = queue.enqueue("fail", "x", max_attempts=2, backoff_ms=1_500)
+    with queue.worker_process(processes=1, name="ann") as ann:
+        held = queue.enqueue("hang_with", "ann")
+        assert eventually(lambda: queue.record(held).under_way)
+        ann.kill()
+        ann.wait()
+        bob = queue.new_worker(processes=1, name="bob")
+        bob.run(until_empty=True)
+    assert (queue.status(again), queue.status(held)) == (JobStatus.FAILED, JobStatus.SUCCEEDED)
+    assert len(queue.record(again).attempts) == 2
+    assert not bob.left
+
+
+def test_a_worker_that_may_end_says_what_comes_later(queue):
+    later, planned = queue.enqueue("fail", "x", max_attempts=2, backoff_ms=3_600_000), queue.enqueue("add", 1, 2)
+    ann = queue.new_worker(processes=1)
+    began_s = time.monotonic()
+    ann.run(until_empty=True)
+    assert time.monotonic() - began_s < 20
+    assert queue.record(planned).result == 3
+    [left] = ann.left
+    assert left.startswith(f"task {later} of jobs/default runs again at 20")
 
 
 def test_what_left_no_trace_counts_as_lost(queue):

@@ -167,3 +167,9 @@ def test_it_says_what_is_wrong_with_how_it_is_started(settings, options, why):
     settings.TASKS = {**settings.TASKS, "dummy": {"BACKEND": dummy}}
     with pytest.raises(CommandError, match=why):
         call_command("work", *options)
+
+
+def test_without_tables_a_worker_says_so_and_ends(monkeypatch):
+    monkeypatch.setattr(Task._meta, "db_table", "tasks_app_missing")
+    with pytest.raises(CommandError, match="lacks tables until `python manage.py migrate` has run"):
+        call_command("work", "--burst")

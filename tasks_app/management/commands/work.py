@@ -8,7 +8,9 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections, router
 
+from tasks_app.models import Task
 from tasks_app.tasks_backend.backend import of_alias
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
 from tasks_app.tasks_backend.schedules import put_declared
@@ -17,6 +19,7 @@ from taskstore.jobs.worker import JobWorker
 from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
 from taskstore.types.scalars import whole
 from taskstore.worker.children import NotPrepared
+from taskstore.worker.engine import left_over
 
 RESOLVER = "tasks_app.tasks_backend.functions:prepared"
 
@@ -63,6 +66,14 @@ class Command(BaseCommand):
             "(copy) or without (raw), or nowhere (store) (default: copy)",
         )
         add("--burst", action="store_true", help="stop when no task is due")
+        add(
+            "--burst-wait",
+            type=float,
+            default=60.0,
+            metavar="SECONDS",
+            help="with --burst, seconds to wait for tasks that run again, or whose worker is gone; if some come "
+            "later, the exit code is 3 (default: 60)",
+        )
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
 
@@ -71,6 +82,7 @@ class Command(BaseCommand):
             backend = of_alias(options["backend"])
         except ImproperlyConfigured as problem:
             raise CommandError(str(problem)) from None
+        check_tables()
         queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
         if options["schedules"]:
             try:
@@ -96,9 +108,18 @@ class Command(BaseCommand):
                 self.stdout.write(f"{worker.name} works for {', '.join(queues)}")
                 self.stdout.flush()
             try:
-                worker.run(until_empty=options["burst"])
+                worker.run(until_empty=options["burst"], burst_wait_s=options["burst_wait"])
             except NotPrepared as problem:
                 raise CommandError(str(problem)) from None
+        if worker.left:
+            raise CommandError(left_over(worker.left), returncode=3)
+
+
+def check_tables() -> None:
+    """Raise CommandError without the tables of the store, instead of waiting for them."""
+    alias = router.db_for_write(Task)
+    if Task._meta.db_table not in connections[alias].introspection.table_names():
+        raise CommandError(f'the database "{alias}" lacks tables until `python manage.py migrate` has run')
 
 
 def show_log() -> None:
