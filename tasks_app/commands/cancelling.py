@@ -19,6 +19,7 @@ from .changes import must_change, record
 from .looking import command
 from .summaries import decoded
 
+PAUSE_S = 0.01  # Before another look.
 ALONE = {CommandStatus.NEW, CommandStatus.NEW_STASHED}
 IN_LISTS = {CommandStatus.OPEN, CommandStatus.OPEN_STASHED, CommandStatus.RUNNING}
 
@@ -48,21 +49,23 @@ def _cancel(project: str, command_id: str, actor: Actor) -> bool:
             return False
         try:
             with atomic():
-                return _take_out(project, found.newest, actor)
+                if _take_out(project, found.newest, actor):
+                    return True
         except CommitRefused:
             pass  # Its worker has just written the list.
+        time.sleep(PAUSE_S)
     raise StoreBusy("workers keep changing these commands: try again later")
 
 
 def _take_out(project: str, seen: CommandSeen, actor: Actor) -> bool:
+    """Cancel a command where it was seen. Returns False if it is no longer there."""
     [task] = Task.objects.find([seen.task], actor.scope)
     made = decoded(task, CommandList.decode) if task and seen.status in IN_LISTS else None
     left = tuple(each for each in made.commands if each.first_id != seen.first_id) if made else ()
-    if made and len(left) == len(made.commands):
+    if task is None or (seen.status in IN_LISTS and (not made or len(left) == len(made.commands))):
         return False
-    if task is None or not made or not left:
-        cancelled = Task.objects.cancel([seen.task], by=actor.name, reason=actor.reason, scope=actor.scope)
-        return bool(cancelled)
+    if not made or not left:
+        return bool(Task.objects.cancel([task.id], by=actor.name, reason=actor.reason, scope=actor.scope))
     taken = [each for each in made.commands if each not in left]
     rest = made.with_only(left)
     # It stays leased to its worker, which learns that the id was cancelled.

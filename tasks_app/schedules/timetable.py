@@ -45,6 +45,7 @@ FIRST_WIDTH_MS = 60 * SECOND_MS
 NO_TIME = timedelta(0)
 NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
 
+STEPS_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/[1-9]\d*")
 INTERVAL = re.compile(r"every ([1-9][0-9]{0,7}) ?(s|min|h|d)")
 
 
@@ -191,7 +192,7 @@ def zone_of(name: str) -> ZoneInfo:
 def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
         raise NotATimetable(sentences.at_most(LONGEST, "characters", len(cron)))
-    return ALIASES.get(cron, cron)
+    return ALIASES.get(cron, STEPS_OF_ONE.sub(r"\1", cron))  # CronSim goes on to the end of the field.
 
 
 def _missing_date(cron: str) -> str:

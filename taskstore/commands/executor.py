@@ -45,6 +45,7 @@ from ..worker.settling import Entry
 from .work import EXCUSED, QUICK_S, RENEWALS, Clock, Times, Work, Written, laid_aside
 
 if TYPE_CHECKING:
+    from ..types.history import End
     from ..types.tasks import Task
     from ..worker.engine import Engine
     from ..worker.store import ClientStatus
@@ -143,7 +144,15 @@ class Lists:
 
     def entry(self, attempt: Work, outcome: None) -> Entry | None:
         """Return what gives back a list that was not begun. Others are written by their threads."""
-        return None if attempt.is_begun else Entry(commit=attempt.given_back().commit, refused=self._not_settled)
+        if not attempt.is_begun:
+            return Entry(commit=attempt.given_back().commit, refused=self._not_settled)
+        if not (attempt.is_closed or attempt.is_lost):
+            logger.warning(
+                "list %s of %s can't be written: other workers get it when its lease ends",
+                attempt.made.name,
+                attempt.project,
+            )
+        return None
 
     def end(self) -> None:
         self._children.end()
@@ -191,7 +200,7 @@ class Lists:
             self._run_all(work)
             self._idle.append(work.child)
             self._troubles = 0 if work.made.done else self._troubles
-            self._write(work, work.given_back)
+            self._close(work, work.given_back)
         except Trouble as trouble:
             if work.child:
                 self._children.discard(work.child)
@@ -273,7 +282,7 @@ class Lists:
         logger.error("list %s of %s is given back: %s", work.made.name, work.project, said)
         if work.made.begun:
             work.excuse()
-        self._write(work, partial(work.given_back, said))
+        self._close(work, partial(work.given_back, said))
         self._troubles += 1
         if self._troubles >= TROUBLES:
             self._engine.fail(NotPrepared(f"{said} ({TROUBLES} times in a row)"))
@@ -401,6 +410,10 @@ class Lists:
             work.output = 0
         return work.current is not before
 
+    def _close(self, work: Work, plan: Callable[[], Written]) -> None:
+        """Write a list for the last time, unless all of it is written."""
+        work.is_closed = not (work.made.commands or work.ended or work.lost) or self._write(work, plan)
+
     def _entry(self, work: Work, plan: Callable[[], Written]) -> Entry:
         planned = plan()
 
@@ -430,8 +443,9 @@ class Lists:
         if isinstance(problem, InvalidInput):
             logger.error("list %s of %s can't be written: %s", work.made.name, work.project, problem)
             work.is_lost = True
-        elif not self._not_done(work, problem) and work.made.commands:
-            return self._entry(work, plan)
+        elif not self._not_done(work, problem):
+            # All other commands may have been cancelled. What has ended is still to be written.
+            return self._entry(work, plan if work.made.commands else work.given_back)
         return None
 
     def _renew(self, work: Work) -> bool:
@@ -488,13 +502,11 @@ class Lists:
         try:
             if self._goes_on(work):
                 return False
-            found = self._engine.store.history(work.current.id)
-            [task] = self._engine.store.tasks([found.steps[-1].id]) if found and found.steps else [None]
+            task, end = self._found(work.current)
             if task and work.adopt(task):
                 logger.info("list %s of %s: commands were cancelled", work.made.name, work.project)
                 return False
-            ends = [step.ended for step in found.steps if step.id == work.current.id] if found else []
-            if any(ended and ended.how is Ending.CANCELLED for ended in ends):
+            if end and end.how is Ending.CANCELLED and (task is None or task.group != work.current.group):
                 why = None
         except (*AWAY, NotACommand) as problem:
             logger.debug("can't look after list %s: %s", work.made.name, problem)
@@ -504,6 +516,18 @@ class Lists:
             _say_lost(work, why)
         work.is_lost = True
         return True
+
+    def _found(self, task: Task) -> tuple[Task | None, End | None]:
+        """Return the present successor of a task, if there is one, and how the task ended."""
+        while True:
+            found = self._engine.store.history(task.id)
+            if not found or not found.steps:
+                return None, None
+            end = next((step.ended for step in found.steps if step.id == task.id), None)
+            last = found.steps[-1]
+            [present] = [None] if last.ended else self._engine.store.tasks([last.id])
+            if present or last.ended:  # Otherwise it has changed meanwhile.
+                return present, end
 
     def _goes_on(self, work: Work) -> bool:
         """Whether this worker has renewed the lease, or claimed the list again after its end. Waits for the answer."""

@@ -113,6 +113,7 @@ class Work(Attempt):
     output: int = 0  # The id of the task that shows the output; 0: there is none.
     shown: object = None  # What it shows.
     is_begun: bool = False  # Its own thread writes it.
+    is_closed: bool = False  # It is written for the last time.
     was_lost: bool = False  # With another worker.
     is_quick: bool = False  # The last commands were, and no worker has been lost with this list.
     is_recorded: bool = False  # That the first command has been started.

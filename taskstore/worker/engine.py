@@ -229,7 +229,8 @@ class Engine(Generic[A, R]):
         self._has_claimed_all = False  # By a claim ahead.
         self._idle_since = math.inf  # Since then nothing was available.
         self.left: Sequence[str] = ()
-        self._expected_at = math.inf  # When the claim under way should have been answered.
+        self._asked_wait_s = 0.0  # Of the claim under way.
+        self._expected_at = math.inf  # When it should have been answered.
         self._away_since = math.inf  # When the first claim was sent that was not answered.
         # Errors to retry. Until a task store has answered, an unexpected answer means a wrong address.
         self._passing: tuple[type[Exception], ...] = AWAY
@@ -415,8 +416,7 @@ class Engine(Generic[A, R]):
 
     def _claim(self, limit: int, wait_ms: int) -> int | None:
         """Return how many tasks were claimed; None: the store is unavailable."""
-        asked_at = time.monotonic()
-        self._expected_at = asked_at + wait_ms / 1_000 + LATE_S
+        asked_at, self._asked_wait_s = time.monotonic(), wait_ms / 1_000
         self._renewals_first()
         self._away_since = min(self._away_since, asked_at)
         try:
@@ -440,9 +440,9 @@ class Engine(Generic[A, R]):
             return None
 
     def _renewals_first(self) -> None:
-        """After an outage, or when this process was stopped, wait until the leases are renewed that may have ended.
+        """Before each try of a claim: after an outage, or when this process was stopped, wait for renewals of leases.
 
-        Otherwise this worker would claim its own tasks, or those of others who had no more luck.
+        They may have ended. Otherwise this worker would claim its own tasks, or those of others who had no more luck.
         """
         while self._is_behind() and not self.stopping.wait(LOOK_AGAIN_S):
             pass
@@ -450,6 +450,7 @@ class Engine(Generic[A, R]):
             while not self._heartbeat.is_answered() and not self.stopping.wait(SOON_S):
                 pass
             self.stopping.wait(AFTER_OTHERS_S)
+        self._expected_at = time.monotonic() + self._asked_wait_s + LATE_S
 
     def _is_behind(self) -> bool:
         """Whether leases of this worker may have ended."""

@@ -5,9 +5,10 @@ import time
 
 import pytest
 
-from tasks_app.commands import cancel
+from tasks_app.commands import cancel, cancelling, looking
 from tasks_app.core.actors import Actor
-from taskstore.types.command_record import Command, CommandStatus
+from taskstore.commands.executor import Lists
+from taskstore.types.command_record import Command, CommandStatus, group_of
 from tests.jobs.workers import eventually
 
 from .projects import NAME
@@ -85,3 +86,40 @@ def test_a_worker_says_of_a_list_with_nothing_left_that_it_was_cancelled(project
         assert eventually(lambda: is_gone(pid))
         assert eventually(lambda: "was cancelled" in caplog.text)
     assert "another worker" not in caplog.text
+
+
+def test_only_what_is_named_is_cancelled_though_a_worker_claims_its_list_meanwhile(project, monkeypatch):
+    project.add_list("first", "second", "third")
+    look, claimed = looking.command, []
+
+    def claiming(*asked):
+        found = look(*asked)
+        claimed.extend(project.store.claim(group_of(NAME, CommandStatus.OPEN)))
+        return found
+
+    _, second, _ = ids(project)
+    monkeypatch.setattr(cancelling, "command", claiming)
+    assert cancel(NAME, [second], ANN) == 1
+    assert len(claimed) == 1
+    assert [name for name, _ in cancelled(project)] == ["second"]
+    assert [[command.cmd for command in each.commands] for each in project.lists(CommandStatus.OPEN)] == [
+        ["first", "third"]
+    ]
+
+
+def test_what_has_ended_is_written_though_the_others_of_its_list_are_cancelled_meanwhile(project, monkeypatch):
+    """All of them have ended at the worker, which has not written its list for the last time."""
+    project.add_list("echo a", "echo b", "echo c")  # After the first one, the next two are written together.
+    *_, third = ids(project)
+    close = Lists._close
+
+    def after_a_cancel(self, work, plan):
+        assert not work.made.commands
+        assert project.store.commands.cancel(NAME, [third]).changed == 1
+        close(self, work, plan)
+
+    monkeypatch.setattr(Lists, "_close", after_a_cancel)
+    with project.worker():
+        assert eventually(lambda: [command.cmd for command in project.ended()] == ["echo a", "echo b"])
+    assert [name for name, _ in cancelled(project)] == ["echo c"]
+    assert project.lists(CommandStatus.OPEN) == []

@@ -272,6 +272,24 @@ def test_a_worker_with_all_places_taken_says_so_too(executor, proxy, caplog, mon
     ]
 
 
+@pytest.mark.parametrize("executor", ["thread"], indirect=True)
+def test_a_claim_that_waits_anew_after_an_outage_is_not_late(executor, proxy, caplog, monkeypatch):
+    """Between two heartbeats, which tell that the store is back."""
+    monkeypatch.setattr(engine, "LATE_S", 0.5)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 1.5)
+    with Client(proxy.url, token=executor.token) as store, executor.worker(store, wait_s=4):
+        time.sleep(0.5)
+        with cut(proxy):
+            wait_for(lambda: caplog.messages, "the first message")
+            time.sleep(4)  # The answer to the claim is lost.
+        wait_for(lambda: len(caplog.messages) > 1, "the second message")
+        time.sleep(4)
+    assert [message.split(";")[0] for message in caplog.messages] == [
+        "the store is unreachable",
+        "the store is reachable again",
+    ]
+
+
 def test_work_goes_on_after_an_outage_that_was_longer_than_its_lease(executor, proxy):
     """The worker has room for another task, and so would its own."""
     executor.add("long", awaits="go")
