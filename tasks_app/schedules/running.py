@@ -22,6 +22,7 @@ from taskstore.errors import CommitRefused, Forbidden, InvalidInput
 from taskstore.types.scalars import LATEST_MS, MOST_WAIT_MS
 from taskstore.types.schedules import RIGHTS_OF, SCHEDULE_LABEL, SCHEDULES, LastRun, Overlap
 from taskstore.types.tasks import Change, Order, holds_results
+from taskstore.types.texts import clean
 
 from ..access.rights import Holders, refresh
 from ..core.operations import Claim, Operator
@@ -207,7 +208,7 @@ def settle(task: Task) -> None:
     except CommitRefused:
         return  # The schedule was changed, or another process has it since the lease ran out.
     except (NotASchedule, InvalidInput, UnicodeError, RecursionError) as problem:  # It may be too deep to write.
-        change = Change(id=task.id, error=str(problem)[:1_000], timespec_ms=LATEST_MS, release=True)
+        change = Change(id=task.id, error=clean(str(problem)), timespec_ms=LATEST_MS, release=True)
         with suppress(CommitRefused):  # Somebody else has changed it already.
             Task.objects.commit(owner=task.owner, updates=[change])
 

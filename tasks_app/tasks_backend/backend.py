@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections, router
 
 from taskstore.errors import InvalidInput
 from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options
@@ -47,6 +48,7 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     memory_bytes: int | None = None
     on_lost: OnLost | str | None = None
     max_lost: int | None = None
+    ignore_result: bool | None = None
     unique: str | None = None  # A key: while an unfinished job of the queue has it, `enqueue` returns that job.
     unique_for: timedelta | float | None = None  # How long the key stays reserved even if the job finishes.
     schedule: str | None = None  # When it is added, in the project's time zone; see schedules.py.
@@ -74,11 +76,20 @@ def of_alias(alias: str) -> TaskStoreBackend:
     return found
 
 
+def without_tables() -> str:
+    """Return the alias of the store's database if that has no tables yet; otherwise empty."""
+    from ..models import Task as StoredTask  # Models can be imported only when the apps are ready.
+
+    alias = router.db_for_write(StoredTask)
+    has_tables = StoredTask._meta.db_table in connections[alias].introspection.table_names()
+    return "" if has_tables else str(alias)
+
+
 class TaskStoreBackend(BaseTaskBackend):
     """A backend whose tasks are jobs: `manage.py work` runs them, and their results are read from the store.
 
-    OPTIONS: `max_attempts`, `backoff`, `timeout`, `memory_bytes`, `on_lost`, `max_lost`; `queues` with the same
-    for single queues; `modules` with tasks outside of the installed apps; `schedules`, see schedules.py.
+    OPTIONS: `max_attempts`, `backoff`, `timeout`, `memory_bytes`, `on_lost`, `max_lost`, `ignore_result`; `queues` with
+    the same for single queues; `modules` with tasks outside of the installed apps; `schedules`, see schedules.py.
     """
 
     task_class = StoreTask

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,7 +14,7 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
-from taskstore.jobs.registry import JobContext, Runnable, UnknownFunction
+from taskstore.jobs.registry import JobContext, ResultNotJson, Runnable, UnknownFunction, result_of
 from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
 from taskstore.worker.handlers import DEFAULT, Retries, Then
@@ -83,12 +82,12 @@ class Functions:
             result = self._runs.begin(task, context, args, kwargs)
             try:
                 first = [TaskContext(task_result=result)] if result.task.takes_context else []
-                returned = normalize_json(result.task.call(*first, *result.args, **result.kwargs))
-                json.dumps(returned, allow_nan=False)  # Raises before a success is reported.
+                called = result.task.call(*first, *result.args, **result.kwargs)
+                returned = result_of(context, called, normalize_json)  # Raises before a success is reported.
             except Stopped:
                 raise  # The worker that stopped the task reports it.
             except BaseException as problem:
-                then = DEFAULT.after(problem)
+                then = Then.FAIL if isinstance(problem, ResultNotJson) else DEFAULT.after(problem)
                 if then is Then.FAIL or (then is Then.RETRY and context.is_last):
                     self._runs.fail(result, problem)
                 raise

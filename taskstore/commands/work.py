@@ -23,6 +23,7 @@ from ..types.command_record import (
     new_list_task,
 )
 from ..types.tasks import Change, NewTask
+from ..types.texts import clean
 from ..worker.children import Child, News
 from ..worker.engine import Attempt
 from ..worker.handlers import Result
@@ -274,7 +275,9 @@ class Work(Attempt):
         made = self.made.reopened(self.current.claims)
         deletes = [self.output] if self.output else []
         if made.commands:
-            change = Change(id=self.current.id, data=made.encode(), labels=list_labels(made), error=error, release=True)
+            change = Change(
+                id=self.current.id, data=made.encode(), labels=list_labels(made), error=clean(error), release=True
+            )
             return Written(Result(adds=self._closed(), updates=[change], deletes=deletes), made)
         *others, last = self._closed()
         successor = NewTask.successor_of(
@@ -327,7 +330,7 @@ def counted(command: Command) -> Command:
 
 def laid_aside(task: Task, project: str, why: str) -> Result:
     """Return the commit that parks a task that is not a list, so that no worker claims it again."""
-    aside = NewTask.successor_of(task, group=group_of(project, CommandStatus.OPEN_STASHED), error=why)
+    aside = NewTask.successor_of(task, group=group_of(project, CommandStatus.OPEN_STASHED), error=clean(why))
     return Result(adds=[aside], deletes=[task.id])
 
 

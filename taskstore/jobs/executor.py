@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import os
@@ -30,11 +31,11 @@ from ..types.job_record import (
     queue_of,
 )
 from ..types.job_record import Attempt as Attempted
-from ..types.tasks import Change
+from ..types.tasks import Change, Ending
 from ..worker import children
 from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
 from ..worker.engine import Attempt
-from ..worker.handlers import Result
+from ..worker.handlers import Result, Then
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import AWAY
 from ..worker.orphans import LOOK_EVERY_S, Orphans
@@ -55,6 +56,7 @@ from .verdicts import (
     now_ms,
     outcome_of,
     without_attempt,
+    without_texts,
 )
 
 if TYPE_CHECKING:
@@ -275,10 +277,7 @@ class Jobs:
         """Return the result of a job, unless its lease is lost."""
         work, task = attempt, self._engine.keeper.let_go(attempt)
         if work.is_lost:
-            if work.is_cancelled:
-                logger.info("job %d: cancelled", work.job_id)
-            else:
-                _say_lost(work.job_id)
+            self._say_not_kept(work)
             return None
         tried = replace(
             self._place,
@@ -289,6 +288,12 @@ class Jobs:
             error=outcome.error,
         )
         return self._entry(work, task, after(work.record, tried, outcome))
+
+    def _say_not_kept(self, work: Work, problem: Exception | None = None) -> None:
+        if work.is_cancelled:
+            logger.info("job %d: cancelled", work.job_id)
+        else:
+            _say_lost(work.job_id, problem)
 
     def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
         def written(tasks: Sequence[Task]) -> None:
@@ -311,17 +316,22 @@ class Jobs:
 
     def _not_written(self, work: Work, task: Task, verdict: Verdict, problem: Exception) -> Entry | None:
         if isinstance(problem, CommitRefused):
-            _say_lost(work.job_id, problem)
+            with suppress(*AWAY):
+                _, end = self._engine.keeper.led_to(task)
+                work.is_cancelled = bool(end and end.how is Ending.CANCELLED)
+            self._say_not_kept(work, problem)
         elif not isinstance(problem, InvalidInput | TypeError | ValueError):
             logger.error("job %d: its result can't be written, so another worker will get it: %s", work.job_id, problem)
-        elif verdict.record.result is None:
-            # Even the record without a result is rejected.
+        elif verdict.record == (bare := without_texts(verdict.record)):
             return Entry.of(no_job(task, work.queue, problem), refused=partial(_say_lost, task.origin))
+        elif verdict.record.result is None:
+            return self._entry(work, task, dataclasses.replace(verdict, record=bare))
         else:
             # The store rejects the result as too large, so the job fails with that error.
             error = JobError(type=type(problem).__name__, message=f"its result can't be kept: {problem}")
             attempt = replace(verdict.record.attempts[-1], how=How.FAILED, error=error, final=False)
-            return self._entry(work, task, after(work.record, attempt))
+            failed = Outcome(How.FAILED, log=verdict.record.log, then=Then.FAIL)
+            return self._entry(work, task, after(work.record, attempt, failed))
         return None
 
 

@@ -19,9 +19,10 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How, JobOptions
+from ..types.texts import LONGEST_MESSAGE, clean
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
-from ..worker.handlers import Report, unreported
-from .registry import Functions, JobContext, enter, resolve, why_not
+from ..worker.handlers import Report, Then, unreported
+from .registry import Functions, JobContext, ResultNotJson, enter, resolve, result_of, why_not
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
@@ -41,11 +42,8 @@ class Assignment:
     after_batch: int | None = None
     worker: str = ""
     backoff_ms: int = 0
+    ignore_result: bool = False
     has_limit: bool = False  # Of time: otherwise what it leaves running has EXIT_S.
-
-
-class ResultNotJson(Exception):
-    """A function returned a value that JSON can't represent."""
 
 
 class ThreadsLeft(Exception):
@@ -94,17 +92,14 @@ def answer_to(
                 is_last=assigned.is_last,
                 worker=assigned.worker,
                 after_batch=assigned.after_batch,
+                ignore_result=assigned.ignore_result,
                 report=report,
             )
             enter(context)
             result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)
             if is_alone:
                 join_threads(math.inf if assigned.has_limit else EXIT_S)
-        try:
-            json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
-        except (TypeError, ValueError, RecursionError) as problem:
-            raise ResultNotJson(f"the result must be JSON: {problem}") from None
-        return {"how": How.SUCCEEDED, "result": result}
+        return {"how": How.SUCCEEDED, "result": result_of(context, result)}
     except BaseException as problem:
         return {"how": How.FAILED, "error": described(problem), **then(problem, assigned, functions)}
 
@@ -113,6 +108,8 @@ def then(problem: BaseException, assigned: Assignment, functions: Functions) -> 
     """Return what follows when the function raised this, by the rules that it declares."""
     if isinstance(problem, Stopped):
         return {}
+    if isinstance(problem, ResultNotJson):
+        return {"then": Then.FAIL}
     try:
         retries = functions.retries(assigned.function)
         if isinstance(retries.backoff, timedelta):  # The job may have been enqueued with another one.
@@ -164,7 +161,11 @@ def described(problem: BaseException) -> Mapping[str, str]:
         message = str(problem)
     except Exception as worse:
         message = f"(it has no text: {type(worse).__name__})"
-    return {"type": name, "message": _readable(message), "traceback": _readable(_traceback(problem))}
+    return {
+        "type": clean(name),
+        "message": clean(message, LONGEST_MESSAGE),
+        "traceback": clean(_traceback(problem), LONGEST_LOG),
+    }
 
 
 def _traceback(problem: BaseException) -> str:
@@ -177,11 +178,6 @@ def _traceback(problem: BaseException) -> str:
         return "".join(traceback.format_exception(type(problem), problem, frames))
     except Exception:
         return "".join(traceback.format_tb(frames))
-
-
-def _readable(text: str) -> str:
-    """Return the end of the text, with what UTF-8 can't encode escaped."""
-    return text[-LONGEST_LOG:].encode(errors="backslashreplace").decode()
 
 
 def packed(message: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ OPTIONS: Mapping[str, str] = {
     "memory_bytes": "memory_bytes",
     "on_lost": "on_lost",
     "max_lost": "max_lost",
+    "ignore_result": "ignore_result",
 }
 
 
@@ -86,6 +88,7 @@ class JobContext:
     is_last: bool  # Whether the job fails for good if this attempt fails.
     worker: str  # The worker's name.
     after_batch: int | None = None  # The id of the batch that has added the job at its end; None: none did.
+    ignore_result: bool = field(default=False, repr=False)
     report: Report = field(default=unreported, repr=False, compare=False)
 
     def progress(self, done: float, text: str = "") -> None:
@@ -95,6 +98,22 @@ class JobContext:
         """
         refuse(problems_of(done, text))
         self.report(done, text)
+
+
+class ResultNotJson(Exception):
+    """A function returned a value that JSON can't represent. It is not called again."""
+
+
+def result_of(context: JobContext, returned: Any, convert: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return what is kept of a returned value. Raises ResultNotJson."""
+    if context.ignore_result:
+        return None
+    try:
+        result = convert(returned)
+        json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise ResultNotJson(f"the result must be JSON: {problem}") from None
+    return result
 
 
 _current: ContextVar[JobContext] = ContextVar("taskstore_job")
@@ -172,6 +191,7 @@ class Options(TypedDict, total=False):
     memory_bytes: int | None
     on_lost: Literal["retry", "fail"] | None
     max_lost: int | None
+    ignore_result: bool | None
 
 
 class GivenOptions(Options, total=False):
@@ -276,8 +296,8 @@ def job(
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
-    Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail") and `max_lost`; see
-    RunOptions. They hold for all jobs that are enqueued without these options.
+    Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
+    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options.
 
     Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
     that a worker could not find by its name, and for a name that another function has.

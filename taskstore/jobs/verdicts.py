@@ -23,6 +23,7 @@ from ..types.job_record import (
     queue_of,
 )
 from ..types.tasks import Change, NewTask
+from ..types.texts import clean
 from ..worker.children import Over, Why, cause_of_death
 from ..worker.handlers import LONGEST_BACKOFF_MS, Then
 
@@ -126,6 +127,7 @@ def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "")
         "worker": worker,
         "after_batch": int(after_batch) if after_batch.isdecimal() else None,
         "backoff_ms": options.backoff_ms,
+        "ignore_result": options.ignore_result,
         "has_limit": options.timeout_ms is not None,
     }
 
@@ -199,9 +201,19 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
     return NewTask.successor_of(task, group=group, data=data, error=error.line if error else "")
 
 
+def without_texts(record: JobRecord) -> JobRecord:
+    """Return a record that the store has rejected without its output, tracebacks and all but the types of errors."""
+
+    def bare(error: JobError | None) -> JobError | None:
+        return error and JobError(type=error.type)
+
+    attempts = tuple(replace(attempt, error=bare(attempt.error)) for attempt in record.attempts)
+    return replace(record, log="", result=None, error=bare(record.error), attempts=attempts)
+
+
 def no_job(task: Task, queue: str, why: Exception) -> NewTask:
     """Move a task that is not a job to the failed group, with its data unchanged."""
-    return NewTask.successor_of(task, group=finished_group(queue, JobStatus.FAILED), error=str(why))
+    return NewTask.successor_of(task, group=finished_group(queue, JobStatus.FAILED), error=clean(str(why)))
 
 
 def _finished(status: JobStatus, record: JobRecord, attempt: Attempt, **members: Any) -> Verdict:

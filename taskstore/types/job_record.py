@@ -22,6 +22,7 @@ from .checks import MOST, Name, Number, Record
 from .scalars import ONE_PART, prepare
 from .sentences import text, why_no_json
 from .tasks import NewTask, Problem, State
+from .texts import clean
 
 DEFAULT_QUEUE = "default"
 PREFIX = "jobs/"
@@ -90,7 +91,7 @@ class JobError(Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """The error in one line, as the error of the task."""
         first = self.message.strip().partition("\n")[0]
-        return f"{self.type}: {first}" if first else self.type
+        return clean(f"{self.type}: {first}" if first else self.type)
 
 
 class Attempt(Struct, frozen=True, kw_only=True):
@@ -135,6 +136,7 @@ class JobOptions(Struct, frozen=True, kw_only=True):
         Annotated[Times, Meta(description="The number of times its worker may die before the job fails; default 3.")]
         | None
     ) = None
+    ignore_result: Annotated[bool, Meta(description="Keep null as its result; default false.")] | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -159,6 +161,7 @@ class RunOptions(JobOptions, frozen=True, kw_only=True):
     backoff_ms: int = 1_000
     on_lost: OnLost = OnLost.RETRY
     max_lost: int = 3
+    ignore_result: bool = False
 
 
 GIVEN_NONE, DEFAULTS = JobOptions(), RunOptions()

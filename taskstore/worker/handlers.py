@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 from ..errors import TaskStoreError, refuse
 from ..types.progress import problems_of
 from ..types.tasks import Change, NewTask
+from ..types.texts import clean
 
 MILLISECOND = timedelta(milliseconds=1)
 FIRST = timedelta(seconds=1)
@@ -243,7 +244,7 @@ class Context:
 Returned = NewTask | Change | Result | Iterable[NewTask | Change] | None
 Function = Callable[..., Returned | Awaitable[Returned]]
 
-LONGEST_ERROR = 2_000  # Characters.
+LONGEST_TRACEBACK = 2**14  # Characters.
 
 
 class How(StrEnum):
@@ -279,12 +280,12 @@ class Outcome:
             case Then.SNOOZE:
                 return cls(how=How.SNOOZED, in_ms=retries.pause_ms(attempt, problem))
             case Then.DISCARD:
-                error = str(problem) if isinstance(problem, Discard) else error_text(problem)
+                error = clean(str(problem)) if isinstance(problem, Discard) else error_text(problem)
                 return cls(how=How.DISCARDED, error=error)
             case Then.FAIL if isinstance(problem, Save):
                 return cls(how=How.SAVED, error=reason_of(problem) or "saved for review", group=problem.group)
             case then:
-                text = "".join(traceback.format_exception(problem))
+                text = clean("".join(traceback.format_exception(problem)), LONGEST_TRACEBACK)
                 error = (reason_of(problem) if isinstance(problem, Retry) else "") or error_text(problem)
                 how = How.SAVED if then is Then.FAIL else How.FAILED
                 return cls(how=how, error=error, traceback=text, in_ms=retries.pause_ms(attempt, problem))
@@ -369,10 +370,9 @@ def as_result(returned: Returned) -> Result:
 
 def reason_of(problem: Save | Retry) -> str:
     """Return the error that was given, or else the text of the exception that caused this one."""
-    return problem.error or (error_text(problem.__cause__) if problem.__cause__ else "")
+    return clean(problem.error) or (error_text(problem.__cause__) if problem.__cause__ else "")
 
 
 def error_text(problem: BaseException) -> str:
-    """Return class and message of an exception, without characters that the store rejects in an error."""
-    text = "".join(traceback.format_exception_only(problem)).strip()[:LONGEST_ERROR]
-    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """Return class and message of an exception."""
+    return clean("".join(traceback.format_exception_only(problem)).strip())

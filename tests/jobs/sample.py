@@ -222,3 +222,11 @@ def under_way_of(url, token):
     with Client(url, token=token) as store:
         seen = store.jobs.get(current_job().job_id)
         return seen and [seen.id, seen.worker]
+
+
+@job(max_attempts=3)
+def leave_a_set(folder):
+    """It is no JSON."""
+    with open(Path(folder, "calls"), "a") as calls:
+        calls.write("x")
+    return {1, 2}

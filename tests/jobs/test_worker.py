@@ -210,10 +210,19 @@ def test_what_comes_while_a_slow_job_runs_is_not_claimed_before_its_turn(queue):
 
 def test_a_result_that_the_store_does_not_take_is_a_failure(queue, settings):
     settings.TASKSTORE_MAX_DATA_BYTES = 10_000
-    job = queue.enqueue("say_much", 20_000)
+    job = queue.enqueue("say_much", 20_000, max_attempts=3)
     with queue.worker():
         record = queue.finished(job)
-    assert (record.result, record.error.type) == (None, "LimitExceeded")
+    assert (record.result, record.error.type, len(record.attempts)) == (None, "LimitExceeded", 1)
+
+
+def test_a_result_that_is_no_json_fails_the_job_for_good_unless_it_is_ignored(queue, tmp_path):
+    jobs = [queue.enqueue("leave_a_set", str(tmp_path), ignore_result=ignore) for ignore in (None, True)]
+    with queue.worker():
+        failed, succeeded = map(queue.finished, jobs)
+    assert (failed.error.type, len(failed.attempts)) == ("ResultNotJson", 1)
+    assert (succeeded.error, succeeded.result, succeeded.attempts[0].how) == (None, None, How.SUCCEEDED)
+    assert (tmp_path / "calls").read_text() == "xx"
 
 
 def test_a_job_in_a_new_interpreter_says_how_far_it_is(queue):

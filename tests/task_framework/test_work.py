@@ -81,7 +81,8 @@ def test_tasks_run_in_processes_of_a_worker_and_it_is_known_what_came_of_them(sh
             [(kind, text)] = results[name][3]
             assert kind == "JobEnded"
             assert why in text
-        assert results["no JSON"][3][0][0] == "TypeError"
+        assert results["no JSON"][3][0][0] == "JobEnded"
+        assert "the result must be JSON: " in results["no JSON"][3][0][1]
         assert len(job_queues.list_jobs(Wanted()).jobs) == len(ids) + 1  # Not the one that was rolled back.
         assert job(foreign.id).status == JobStatus.FAILED
         assert "os.getpid" in Task.objects.get(id=job(foreign.id).task).error

@@ -8,10 +8,8 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import connections, router
 
-from tasks_app.models import Task
-from tasks_app.tasks_backend.backend import of_alias
+from tasks_app.tasks_backend.backend import of_alias, without_tables
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
 from tasks_app.tasks_backend.schedules import put_declared
 from tasks_app.tasks_backend.watched_store import WatchedStore
@@ -82,7 +80,8 @@ class Command(BaseCommand):
             backend = of_alias(options["backend"])
         except ImproperlyConfigured as problem:
             raise CommandError(str(problem)) from None
-        check_tables()
+        if alias := without_tables():  # Otherwise it would wait for them for ever.
+            raise CommandError(f'the database "{alias}" lacks tables until `python manage.py migrate` has run')
         queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
         if options["schedules"]:
             try:
@@ -113,13 +112,6 @@ class Command(BaseCommand):
                 raise CommandError(str(problem)) from None
         if worker.left:
             raise CommandError(left_over(worker.left), returncode=3)
-
-
-def check_tables() -> None:
-    """Raise CommandError without the tables of the store, instead of waiting for them."""
-    alias = router.db_for_write(Task)
-    if Task._meta.db_table not in connections[alias].introspection.table_names():
-        raise CommandError(f'the database "{alias}" lacks tables until `python manage.py migrate` has run')
 
 
 def show_log() -> None:
