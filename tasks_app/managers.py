@@ -335,7 +335,7 @@ class TaskManager(models.Manager["Task"]):
         new = NewBatch(
             name=name,
             then=plan_of(then),
-            on_failure=plan_of(on_failure),
+            on_failure=plan_of(on_failure, "on_failure"),
             parent=parent,
             hold=hold,
             failed_ends=failed_ends,

@@ -237,8 +237,11 @@ def _own(check: Check, item: NewTask | Change) -> Any:
     return value
 
 
-def _integer(path: str, number: int) -> Iterator[Problem]:
-    if not INT64_MIN <= number <= INT64_MAX:
+def _integer(path: str, number: object) -> Iterator[Problem]:
+    if not isinstance(number, int):
+        hint = f": use int({number!r:.30})" if isinstance(number, str) and number.isdecimal() else ""
+        yield path, f"must be an integer, not {number!r:.30}{hint}"
+    elif not INT64_MIN <= number <= INT64_MAX:
         yield path, sentences.int64(number)
 
 

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 
 from taskstore.errors import InvalidInput
-from taskstore.jobs.registry import MILLISECOND, OPTIONS, job_options
+from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, new_task, why_no_queue
 from taskstore.types.jobs import Job
 from taskstore.types.tasks import NewTask
@@ -21,6 +21,7 @@ from taskstore.types.tasks import NewTask
 from . import results
 from .batches import current_batch
 from .framework import (
+    JSON_DEFAULT,
     BaseTaskBackend,
     InvalidTask,
     Task,
@@ -146,8 +147,8 @@ class TaskStoreBackend(BaseTaskBackend):
         self.validate_task(task)
         record = JobRecord(
             function=task.module_path,
-            args=[normalize_json(each) for each in args],
-            kwargs={name: normalize_json(each) for name, each in kwargs.items()},
+            args=[self._as_json(f"args[{place}]", each) for place, each in enumerate(args)],
+            kwargs={name: self._as_json(name, each) for name, each in kwargs.items()},
             options=self.job_options(task),
         )
         unique_for = getattr(task, "unique_for", None) or 0
@@ -160,6 +161,14 @@ class TaskStoreBackend(BaseTaskBackend):
             unique_for_ms=length // MILLISECOND,
         )
         return record, where
+
+    def _as_json(self, name: str, value: Any) -> Any:
+        """Return an argument as JSON. Raises TypeError or ValueError, which names it."""
+        try:
+            return normalize_json(as_json(value, self.options.get(JSON_DEFAULT)))
+        except (TypeError, ValueError) as problem:
+            hint = 'convert it, or set OPTIONS["json_default"] to a function such as str'
+            raise type(problem)(f"{name} must be JSON: {problem}: {hint}") from None
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
         # In the thread of the caller's connection, and thus in its transaction.

@@ -59,7 +59,8 @@ __all__ = [
 # ---- The settings of a backend, and what is wrong with them
 
 
-MODULES, QUEUES, SCHEDULES = "modules", "queues", "schedules"  # OPTIONS that are not job options.
+# OPTIONS that are not job options.
+MODULES, QUEUES, SCHEDULES, JSON_DEFAULT = "modules", "queues", "schedules", "json_default"
 
 
 def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
@@ -90,7 +91,7 @@ def of_backend(alias: str, queues: Collection[str], options: Mapping[str, Any]) 
 
 def for_all(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the job options in the OPTIONS of a backend."""
-    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES, SCHEDULES)}
+    return {name: value for name, value in options.items() if name not in (MODULES, QUEUES, SCHEDULES, JSON_DEFAULT)}
 
 
 def by_queue(options: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
@@ -117,3 +118,5 @@ def misshapen(options: Mapping[str, Any]) -> Iterator[str]:
     ):
         if name in options and not isinstance(options[name], kind):
             yield f"{name} must be {right}, not {options[name]!r}"
+    if not callable(options.get(JSON_DEFAULT, str)):
+        yield f"{JSON_DEFAULT} must be a function such as str, not {options[JSON_DEFAULT]!r}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Protocol, Self, cast
 
 from msgspec import Struct
 
 from .. import endpoints
-from ..types.batches import Batch, BatchMade, BatchRequest, Planned, PlanOnTheWire, Then, plan_of
+from ..types.batches import Batch, BatchMade, BatchRequest, Plan, Planned, PlanOnTheWire, Then, plan_of
 from ..types.job_record import JobCall
 from ..types.requests import ReasonById
 from ..types.tasks import NewTask, Task
@@ -21,7 +21,16 @@ from .verbs import CommitOnTheWire, add_on_the_wire, committing, outcome_in, tas
 AT_ONCE, BYTES_AT_ONCE = 1_000, 4 * 2**20  # Of the tasks of a batch that are sent together.
 
 Adds = NewTask | JobCall
-Later = Planned | JobCall | Iterable[Adds]
+
+
+class Planning(Protocol):
+    """A group of jobs, or a chain."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+
+Later = Planned | JobCall | Planning | Iterable[Adds]
 
 
 class WithBatch(Struct, frozen=True):
@@ -34,14 +43,14 @@ def made_in(answer: bytes) -> BatchMade:
     return BatchMade(batch=decoder(WithBatch)(answer).batch, tasks=tuple(tasks))
 
 
-def wired(later: Later) -> Then:
-    """Return what programs give as a plan as requests have it."""
+def wired(later: Later, name: str = "then") -> Then:
+    """Return what programs give as a plan as requests have it. Raises TypeError, which names the part that is none."""
+    later = getattr(later, "plan", later)  # Of a group of jobs.
     if isinstance(later, JobCall):
         later = [later]
-    if isinstance(later, Iterable):
-        plan = plan_of([as_task(place, add) for place, add in enumerate(later)])
-    else:
-        plan = plan_of(later)
+    if isinstance(later, Iterable) and not isinstance(later, str | bytes):
+        later = [as_task(place, add) for place, add in enumerate(later)]
+    plan = plan_of(cast(Planned, later), name)
     if plan is None:
         return None
     adds = tuple(map(add_on_the_wire, plan.adds))
@@ -100,7 +109,7 @@ def creation(
         name=name,
         adds=tuple(add_on_the_wire(as_task(place, add)) for place, add in enumerate(adds)),
         then=wired(then),
-        on_failure=wired(on_failure),
+        on_failure=wired(on_failure, "on_failure"),
         **options,
     )
     return Call.of(endpoints.CREATE_BATCH, asked, read=made_in, key=key)

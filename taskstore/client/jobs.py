@@ -15,6 +15,7 @@ from ..errors import InvalidInput, refuse
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, new_task, problems_of
 from ..types.jobs import Job, JobRequest, OptionsRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
+from ..types.sentences import no_json
 from ..types.tasks import NewTask
 from .calls import AnyPart, AsyncPart, Call, Part, calls, verb, verb_or_none
 from .errors import NotFound
@@ -55,6 +56,7 @@ class JobVerbs(AnyPart):
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
+        refuse([*no_json("args", args), *no_json("kwargs", kwargs or {})])
         asked = JobRequest(
             clientid=self.id,
             function=function,

@@ -30,7 +30,10 @@ class JobGroup:
             raise InvalidInput({"then": [sentences.at_most(MOST_DEPTH, "steps one after the other", len(steps) + 1)]})
         if not steps:
             return self
-        following = as_group(steps[0]).then(*steps[1:])
+        first = as_group(steps[0])
+        if not first.calls:  # Nothing runs there, and so nothing can fail.
+            return self.then(*([first.next] if first.next else []), *steps[1:])
+        following = first.then(*steps[1:])
         return replace(self, next=self.next.then(following) if self.next else following)
 
     def on_failure(self, *calls: JobCall) -> JobGroup:
@@ -64,6 +67,8 @@ def group(*calls: JobCall) -> JobGroup:
     return JobGroup(calls=calls)
 
 
-def chain(first: JobCall | JobGroup, *steps: JobCall | JobGroup) -> JobGroup:
+def chain(*steps: JobCall | JobGroup) -> JobGroup:
     """Return jobs, or groups of jobs, that run one after the other: `chain(fetch.s(1), publish.s())`."""
-    return as_group(first).then(*steps)
+    if not steps:
+        raise TypeError("chain needs at least one job, such as chain(fetch.s(1), publish.s())")
+    return as_group(steps[0]).then(*steps[1:])

@@ -204,6 +204,17 @@ class FunctionOptions(Options, Rules):
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+JsonDefault = Callable[[Any], Any] | None  # As of `json.dumps`.
+
+
+def as_json(value: T, default: JsonDefault) -> T:
+    """Return arguments with what `default` makes of those that are not JSON. None: they are left as they are."""
+    if default is None:
+        return value
+    made: T = json.loads(json.dumps(value, default=default))
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +230,7 @@ class JobFunction(Generic[P, R]):
     at_ms: int = 0  # 0: now.
     unique: str | None = None  # As in `Jobs.enqueue`.
     unique_for_ms: int = 0
+    json_default: JsonDefault = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -255,8 +267,8 @@ class JobFunction(Generic[P, R]):
         """Return a job that calls the function with these arguments, for `client.jobs.enqueue_many`."""
         return JobCall(
             function=self.path,
-            args=args,
-            kwargs=kwargs,
+            args=as_json(args, self.json_default),
+            kwargs=as_json(kwargs, self.json_default),
             queue=self.queue,
             at_ms=self.at_ms,
             priority=self.priority,
@@ -281,7 +293,11 @@ def job(function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 @overload
 def job(
-    *, queue: str = DEFAULT_QUEUE, priority: int = 0, **options: Unpack[FunctionOptions]
+    *,
+    queue: str = DEFAULT_QUEUE,
+    priority: int = 0,
+    json_default: JsonDefault = None,
+    **options: Unpack[FunctionOptions],
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
 
 
@@ -291,13 +307,16 @@ def job(
     *,
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
+    json_default: JsonDefault = None,
     **options: Unpack[FunctionOptions],
 ) -> Any:
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
     Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
-    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options.
+    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options. `json_default`
+    converts arguments that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates, decimal
+    numbers and UUIDs.
 
     Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
     that a worker could not find by its name, and for a name that another function has.
@@ -311,7 +330,15 @@ def job(
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)
-        made = JobFunction(path=path, function=function, queue=queue, priority=priority, options=given, retries=retries)
+        made = JobFunction(
+            path=path,
+            function=function,
+            queue=queue,
+            priority=priority,
+            options=given,
+            retries=retries,
+            json_default=json_default,
+        )
         functions[made.path] = made
         return made
 

@@ -26,6 +26,10 @@ AFTER_BATCH = "after_batch"  # The label of a task that a batch has added, with 
 BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
 
 
+# Each way of the product to call a task later.
+TASKS_TO_ADD = "a task to add: NewTask(...), a job such as resize.s(1), or planned(task, 1) for one of Django's"
+
+
 @dataclass(frozen=True)
 class Plan:
     """The tasks to add when a batch has closed, or failed.
@@ -125,11 +129,16 @@ class PackedPlan(Plan):
 Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
 
 
-def plan_of(planned: Planned) -> Plan | None:
-    """Return the plan; None if there is nothing to add."""
+def plan_of(planned: Planned, name: str = "then") -> Plan | None:
+    """Return the plan; None if there is nothing to add. Raises TypeError, which names the part that is no task."""
     if planned is None or isinstance(planned, Plan):
         return planned
+    if isinstance(planned, str | bytes) or not isinstance(planned, NewTask | Iterable):
+        raise TypeError(f"{name} must be {TASKS_TO_ADD}, or a Plan, not {planned!r:.100}")
     adds = (planned,) if isinstance(planned, NewTask) else tuple(planned)
+    for place, add in enumerate(adds):
+        if not isinstance(add, NewTask):
+            raise TypeError(f"{name}[{place}] must be {TASKS_TO_ADD}, not {add!r:.100}")
     return Plan(adds) if adds else None
 
 

@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 from . import sentences
 from .checks import MOST, Name, Number, Record
 from .scalars import ONE_PART, prepare
-from .sentences import text, why_no_json
+from .sentences import no_json, text
 from .tasks import NewTask, Problem, State
 from .texts import clean
 
@@ -290,8 +290,7 @@ def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
         yield "function", sentences.DOTTED_PATH
     yield from text("function", record.function, LONGEST_FUNCTION)
     for name, value in (("args", record.args), ("kwargs", record.kwargs)):
-        if why := why_no_json(value):
-            yield name, why
+        yield from no_json(name, value)
 
 
 def new_task(

@@ -6,7 +6,7 @@ Each sentence continues the name of the field: `limit: must be between 1 and 100
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .scalars import GROUP_LENGTH, KEY_LENGTH, MOST_UNIQUE_FOR_MS
@@ -123,6 +123,17 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def no_json(name: str, value: Mapping[str, Any] | Iterable[Any]) -> Iterator[Problem]:
+    """Yield the problems of arguments that can't be sent as JSON, each with its place."""
+    each = value.items() if isinstance(value, Mapping) else enumerate(value)
+    if why_no_json(value):
+        found = [(place, why) for place, item in each if (why := why_no_json(item))]
+        for place, why in found:
+            yield f"{name}.{place}" if isinstance(value, Mapping) else f"{name}[{place}]", why
+        if not found:
+            yield name, why_no_json(value) or ""
 
 
 def why_no_json(value: Any) -> str | None:

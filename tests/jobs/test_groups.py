@@ -1,10 +1,14 @@
 """Jobs that follow other jobs."""
 
-from typing import Any
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from typing import Any, cast
 
 import pytest
 
-from taskstore import InvalidInput, Plan, chain, group
+from tasks_app.models import Task
+from taskstore import InvalidInput, NewTask, Plan, chain, group
 
 from . import sample
 from .workers import eventually
@@ -44,6 +48,56 @@ def test_a_job_that_fails_for_good_calls_what_was_said_and_nothing_else(queue):
         eventually(lambda: len(jobs(queue, status="succeeded")) == 2, 60)
     assert sorted(job.result for job in jobs(queue, status="succeeded")) == [1, 3]
     assert queue.store.batches.get(batch.id).state == "failed"
+
+
+@pytest.mark.once
+def test_an_empty_group_within_a_chain_holds_nothing_up():
+    steps = chain(sample.add.s(1), group(), group().then(sample.add.s(2)), group(), sample.add.s(3), group())
+    assert [len(plan.adds) for _, plan in steps.plan.levels] == [1, 1, 1]
+
+
+def test_a_chain_that_begins_with_an_empty_group_goes_on(queue):
+    chain(group(), sample.add.s(3)).enqueue(queue.store)
+    assert [list(job.args) for job in jobs(queue)] == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [
+        ("x", "then must be a task to add: .*, or a Plan, not 'x'"),
+        (5, "then must be a task to add: .*, or a Plan, not 5"),
+        ([sample.add.s(1), sample.add], r"then\[1\] must be a task to add: .*, a job such as resize.s\(1\)"),
+    ],
+)
+def test_what_can_not_follow_is_named(queue, then, told):
+    with pytest.raises(TypeError, match=told):
+        queue.store.batches.create("x", then=then)
+    then = then if isinstance(then, str | int) else [NewTask(group="a"), then[1]]
+    with pytest.raises(TypeError, match=told):
+        Task.objects.create_batch(owner=1, then=cast(Any, then))
+
+
+@pytest.mark.once
+def test_a_chain_needs_a_job():
+    with pytest.raises(TypeError, match="chain needs at least one job"):
+        chain()
+
+
+def test_a_batch_may_be_followed_by_a_group(queue):
+    queue.store.batches.create("x", then=group(sample.add.s(1), sample.add.s(2)).then(sample.add.s(3)))
+    assert sorted(list(job.args) for job in jobs(queue)) == [[1], [2]]
+
+
+def test_arguments_that_are_no_json_are_named_or_converted(queue):
+    day = date(2026, 11, 29)
+    with pytest.raises(InvalidInput, match=r"args\[1\]: must be valid JSON: .*date"):
+        queue.store.jobs.enqueue("tests.jobs.sample.add", [1, day])
+    with pytest.raises(InvalidInput, match=r"kwargs.b: must be valid JSON: .*Decimal"):
+        queue.store.jobs.enqueue("tests.jobs.sample.add", [1], {"b": Decimal(1)})
+    with pytest.raises(InvalidInput, match=r"jobs\[0\].args\[0\]: must be valid JSON: .*date"):
+        queue.store.jobs.enqueue_many([sample.add.s(day)])
+    made = replace(sample.add, json_default=str).enqueue(queue.store, day, b=Decimal("1.5"))
+    assert (list(made.args), made.kwargs) == (["2026-11-29"], {"b": "1.5"})
 
 
 @pytest.mark.once

@@ -35,7 +35,7 @@ def test_a_job_is_enqueued_and_found(api):
         ({}, ["function"]),
         ({"function": "", "queue": "a/b"}, ["function", "queue"]),
         ({"function": "a", "args": {}, "kwargs": []}, ["args", "kwargs"]),
-        ({"function": "a", "args": ["\ud800"]}, ["args"]),
+        ({"function": "a", "args": ["\ud800"]}, ["args[0]"]),
         ({"function": "a", "options": {"max_attempts": 0, "on_lost": "cry", "x": 1}},
          ["options.max_attempts", "options.on_lost", "options.x"]),
         ({"function": "a", "priority": 101, "timespec": "now"}, ["priority", "timespec"]),

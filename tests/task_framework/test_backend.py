@@ -1,8 +1,9 @@
 """Tasks of Django's framework that are enqueued, and what is known of them; who runs them is in test_work.py."""
 
 import sys
-from datetime import UTC, datetime, timedelta
-from decimal import Overflow
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, Overflow
+from functools import partial
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -153,9 +154,23 @@ def test_a_job_of_a_queue_that_is_no_longer_there_is_none_of_the_project(setting
 
 @pytest.mark.parametrize("argument", [datetime.now(UTC), {1, 2}, float("nan")], ids=["time", "set", "nan"])
 def test_parameters_that_are_no_json_are_refused(argument):
-    with pytest.raises((TypeError, InvalidInput)):
-        send.enqueue(argument)
+    for told, enqueue in {
+        r"args\[1\]:? must be ": partial(send.enqueue, "ann", argument),
+        "copies:? must be ": partial(send.enqueue, "ann", copies=argument),
+    }.items():
+        with pytest.raises((TypeError, InvalidInput), match=told):
+            enqueue()
     assert not Task.objects.exists()
+
+
+def test_a_function_of_the_settings_makes_json_of_parameters(settings):
+    settings.TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"json_default": str}}}
+    result = send.enqueue(Decimal("1.5"), copies={"day": date(2026, 11, 29)})
+    assert (result.args, result.kwargs) == (["1.5"], {"copies": {"day": "2026-11-29"}})
+    with pytest.raises(
+        InvalidInput, match=rf"ids\[0\]: must be an integer, not '{result.id}': use int\('{result.id}'\)"
+    ):
+        Task.objects.cancel([result.id])
 
 
 def test_options_come_from_the_backend_the_queue_and_the_task(settings):
