@@ -50,6 +50,14 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="seconds until other workers get the tasks of a dead machine (default: 30)",
         )
+        add(
+            "--grace",
+            type=float,
+            default=8.0,
+            metavar="SECONDS",
+            help="seconds for running tasks to finish after SIGTERM or Ctrl-C; then they are given back (default: 8)",
+        )
+        add("--memory-mb", type=_count, metavar="N", help="memory limit of a task that sets none itself")
         add("--spawn", action="store_true", help="start each process as a new interpreter, not as a copy")
         add(
             "--schedules",
@@ -100,6 +108,8 @@ class Command(BaseCommand):
                 jobs_per_process=options["jobs_per_process"],
                 start="spawn" if options["spawn"] else "fork",
                 name=options["name"],
+                grace_s=options["grace"],
+                memory_bytes=options["memory_mb"] and options["memory_mb"] * 2**20,
                 output=options["output"],
             )
             if options["verbosity"]:
