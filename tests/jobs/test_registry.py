@@ -130,7 +130,7 @@ def test_many_are_enqueued_in_one_commit(queue):
     with queue.worker():
         assert queue.store.jobs.wait(first, timeout_s=30).result == 3
     before = len(queue.store.jobs.list().jobs)
-    with pytest.raises(InvalidInput, match=r"jobs\[1\].args: must be valid JSON"):
+    with pytest.raises(InvalidInput, match=r"jobs\[1\].args\[0\]: must be valid JSON"):
         queue.store.jobs.enqueue_many([sample.add.call(1), sample.add.call({1})])
     assert len(queue.store.jobs.list().jobs) == before
 

@@ -53,9 +53,9 @@ def test_enqueue_joins_the_callers_transaction():
     [
         ({"function": ""}, "function"),
         ({"function": "a" * 256}, "function"),
-        ({"function": "a", "args": [float("nan")]}, "args"),
-        ({"function": "a", "kwargs": {"b": object()}}, "kwargs"),
-        ({"function": "a", "kwargs": {"b": "\ud800"}}, "kwargs"),
+        ({"function": "a", "args": [float("nan")]}, "args[0]"),
+        ({"function": "a", "kwargs": {"b": object()}}, "kwargs.b"),
+        ({"function": "a", "kwargs": {"b": "\ud800"}}, "kwargs.b"),
     ],
 )
 def test_what_can_be_no_job_is_refused_by_the_field(asked, field):

@@ -255,6 +255,7 @@ def test_a_worker_says_once_that_the_store_is_away_and_once_that_it_is_back(exec
     assert ended == "the store is reachable again"
 
 
+@pytest.mark.parametrize("executor", ["thread", "shell"], indirect=True)  # Which write by different threads.
 def test_a_worker_with_all_places_taken_says_so_too(executor, proxy, caplog, monkeypatch):
     monkeypatch.setattr(engine, "LATE_S", 0.3)
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.2)
