@@ -30,7 +30,7 @@ from .children import is_alive
 from .executors import KINDS, Executor, executor_of
 
 # They speak HTTP alone. The stress tests have workers on each database.
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.servers]  # It takes minutes, and mostly waits.
 
 SOON_S = 5
 
