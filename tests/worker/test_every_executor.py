@@ -30,7 +30,7 @@ from .children import is_alive
 from .executors import KINDS, Executor, executor_of
 
 # They speak HTTP alone. The stress tests have workers on each database.
-pytestmark = [pytest.mark.once, pytest.mark.servers]  # It takes minutes, and mostly waits.
+pytestmark = pytest.mark.once
 
 SOON_S = 5
 
@@ -159,11 +159,12 @@ def test_sigterm_lets_work_end(executor):
 def test_a_signal_to_all_processes_is_a_stop_of_the_worker(executor, number):
     """As by systemd's default, by Heroku, and by Ctrl-C. What fails by it is given back, the rest has its grace."""
     executor.add("program", seconds=60, program=True)
-    executor.add("short", seconds=1)
+    executor.add("short", awaits="go")
     executor.add("long", seconds=60)
     with executor.process(at_once=3, grace_s=2) as stopped:
         executor.begins("program", "short", "long")
         signal_all(stopped.pid, number)
+        executor.touch("go")
         assert stopped.wait(PATIENCE_S) == 0
     assert executor.is_done("short") is (executor.kind != "shell")  # All shells were signalled.
     assert executor.is_given_back("program")
