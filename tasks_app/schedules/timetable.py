@@ -120,8 +120,8 @@ class Timetable:
             if nowhere := _missing_date(self.cron):
                 raise NotATimetable(nowhere) from None
             raise NotATimetable(f"{RIGHT}: {problem}" if isinstance(problem, CronSimError) else RIGHT) from None
-        minutes, hours = expression.split()[-5:-3]
-        is_fixed = not (expression.count(" ") > 4 or minutes.startswith("*") or hours.startswith("*"))
+        minutes, hours, *others = expression.split()
+        is_fixed = len(others) == 3 and not minutes.startswith("*") and not hours.startswith("*")
         return _moments(shows, zone, is_fixed=is_fixed)
 
 

@@ -168,7 +168,8 @@ class TaskStoreBackend(BaseTaskBackend):
             return normalize_json(as_json(value, self.options.get(JSON_DEFAULT)))
         except (TypeError, ValueError) as problem:
             hint = 'convert it, or set OPTIONS["json_default"] to a function such as str'
-            raise type(problem)(f"{name} must be JSON: {problem}: {hint}") from None
+            kind = TypeError if isinstance(problem, TypeError) else ValueError  # Subclasses take other arguments.
+            raise kind(f"{name} must be JSON: {problem}: {hint}") from None
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
         # In the thread of the caller's connection, and thus in its transaction.

@@ -145,22 +145,28 @@ class CopiedLines:
         self._prefix, self._to = prefix, to
         self._most = MOST_COPIED - len(prefix) - 100
         self._rest = b""  # The line that has not ended.
+        self._left_out = 0  # Bytes of that line before it.
 
     def take(self, some: bytes) -> None:
         *lines, self._rest = (self._rest + some).split(b"\n")
-        if len(self._rest) > AT_ONCE:
-            lines.append(self._rest)
-            self._rest = b""
-        self._to.add([self._prefix + self._cut(line) + b"\n" for line in lines])
+        copies = [self._prefix + self._cut(line) + b"\n" for line in lines]
+        if len(self._rest) > AT_ONCE and self._prefix:
+            self._left_out += len(self._rest) - MOST_COPIED
+            self._rest = self._rest[:MOST_COPIED]
+        elif len(self._rest) > AT_ONCE:
+            copies.append(self._rest)  # Unchanged, so without an end.
+            self._left_out, self._rest = self._left_out + len(self._rest), b""
+        self._to.add(copies)
 
     def end(self) -> None:
-        if self._rest:
+        if self._rest or self._left_out:
             self.take(b"\n")
 
     def _cut(self, line: bytes) -> bytes:
-        if len(line) <= self._most or not self._prefix:
+        size, self._left_out = len(line) + self._left_out, 0
+        if size <= self._most or not self._prefix:
             return line
-        return without_cut_end(line[: self._most]) + b" ... (%d bytes in all)" % len(line)
+        return without_cut_end(line[: self._most]) + b" ... (%d bytes in all)" % size
 
 
 LONGEST_LINE = 2_048  # Bytes of a line with progress.

@@ -40,8 +40,9 @@ def test_the_next_due_time_comes_after_the_moment_that_is_asked_about(cron, sinc
     assert next_times(cron, since, 1) == [ms(due)]
 
 
-def test_what_falls_into_the_hour_that_is_left_out_is_due_at_its_end():
-    assert next_times("30 2 * * *", "2026-03-28T12:00:00+01:00", 2) == [
+@pytest.mark.parametrize("cron", ["30 2 * * *", " 30  2 *\t* * "])
+def test_what_falls_into_the_hour_that_is_left_out_is_due_at_its_end(cron):
+    assert next_times(cron, "2026-03-28T12:00:00+01:00", 2) == [
         ms("2026-03-29T03:00:00+02:00"),
         ms("2026-03-30T02:30:00+02:00"),
     ]

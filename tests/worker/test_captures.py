@@ -105,6 +105,15 @@ def test_a_long_line_is_cut_so_that_others_can_not_come_between():
     assert copied(b"", b"x" * 100_000) == b"x" * 100_000 + b"\n"
 
 
+def test_a_long_line_that_comes_in_pieces_is_one_line():
+    pieces = [b"x" * 50_000] * 20 + [b"\nlast"]
+    first, last = copied(b"job 1: ", *pieces).splitlines()
+    assert len(first) <= 4_096
+    assert first.endswith(b"x ... (1000000 bytes in all)")
+    assert last == b"job 1: last"
+    assert copied(b"", *pieces) == b"x" * 1_000_000 + b"\nlast\n"
+
+
 def test_nobody_waits_for_a_standard_error_that_is_not_read(monkeypatch):
     monkeypatch.setattr(outputs, "MOST_UNWRITTEN", 200_000)
     written = copied(b"1 ", *[b"x" * 98 + b"\n"] * 5_000).splitlines()
