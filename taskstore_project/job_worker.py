@@ -15,6 +15,7 @@ from taskstore.jobs.worker import run_worker
 from taskstore.types.job_record import DEFAULT_QUEUE
 from taskstore.worker.children import NotPrepared
 from taskstore.worker.engine import left_over
+from taskstore.worker.reload import NotReloaded, reload_on_change
 
 AT_LEAST_ONE = click.IntRange(min=1)
 
@@ -42,6 +43,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--burst-wait", "burst_wait_ms", type=parameter_types.duration_ms, default="1min", show_default=True,
               metavar="TIME", help="With --burst, how long to wait for jobs that run again, or whose worker is gone. "
                                    "If some come later, the exit code is 3.")  # fmt: skip
+@click.option("--reload", is_flag=True, help="Start again when Python code below the current directory changes.")
 @click.option("--name", default="", metavar="TEXT", help="Name shown in the console [default: host and process].")
 @click.pass_obj
 def work(
@@ -51,6 +53,7 @@ def work(
     grace_ms: int,
     burst_wait_ms: int,
     memory_mb: int | None,
+    reload: bool,
     **options: Any,
 ) -> None:
     """Run the jobs of MODULEs, the functions with @job, each in its own process, until Ctrl-C.
@@ -61,6 +64,13 @@ def work(
         raise Mistake(f"{files[0]} is a file: name its module, such as reports.jobs for reports/jobs.py")
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("taskstore").setLevel(logging.INFO)
+    if reload:
+        if options["until_empty"]:
+            raise click.UsageError("give either --reload or --burst")
+        try:
+            reload_on_change()
+        except NotReloaded as problem:
+            raise Mistake(str(problem)) from None
     memory_bytes = None if memory_mb is None else memory_mb * 2**20
     try:
         with Client(**session.where) as store:

@@ -89,7 +89,7 @@ USES = {
     "taskstore.whole_files": set(),
     "taskstore.endpoints": {"msgspec"},
     "taskstore.client": {"httpx", "msgspec"},
-    "taskstore.worker": set(),
+    "taskstore.worker": {"watchfiles"},
     "taskstore.jobs": {"msgspec"},
     "taskstore.commands": {"msgspec"},
     "taskstore.cli": {"click", "httpx", "msgspec", "rich"},

@@ -143,6 +143,16 @@ def test_a_task_whose_worker_is_killed_is_run_by_another_one(shop):
     assert [(each.worker, each.how) for each in job(job_id).attempts] == [("ann", "lost"), ("bob", "succeeded")]
 
 
+def test_it_starts_again_when_code_changes(shop):
+    code = shop.folder / "shop" / "tasks.py"
+    with shop.worker("--reload", "--processes", "1") as worker:
+        code.write_text(code.read_text().replace("return a + b", "return [a, b]"))
+        assert worker.stdout.readline().endswith("works for default, mail\n")
+        job_id = int(shop.run("from shop.tasks import add; print(add.enqueue(1, 2).id)"))
+        wait_until(lambda: job(job_id).is_finished)
+    assert job(job_id).result == [1, 2]
+
+
 def said(result):
     return result[:3]
 
@@ -161,6 +171,7 @@ def job(job_id):
         (["--backend", "dummy"], "must be a backend of Task Store, not DummyBackend"),
         (["--queue", "a/b"], "must not be empty or contain /"),
         (["--processes", "0"], "above 0"),
+        (["--reload", "--burst"], "either --reload or --burst"),
     ],
 )
 def test_it_says_what_is_wrong_with_how_it_is_started(settings, options, why):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+from pathlib import Path
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -18,6 +20,7 @@ from taskstore.types.job_record import DEFAULT_QUEUE, why_no_queue
 from taskstore.types.scalars import whole
 from taskstore.worker.children import NotPrepared
 from taskstore.worker.engine import left_over
+from taskstore.worker.reload import NotReloaded, reload_on_change
 
 RESOLVER = "tasks_app.tasks_backend.functions:prepared"
 
@@ -58,7 +61,12 @@ class Command(BaseCommand):
             help="seconds for running tasks to finish after SIGTERM or Ctrl-C; then they are given back (default: 8)",
         )
         add("--memory-mb", type=_count, metavar="N", help="memory limit of a task that sets none itself")
-        add("--spawn", action="store_true", help="start each process as a new interpreter, not as a copy")
+        add(
+            "--start",
+            choices=["fork", "spawn"],
+            default="fork",
+            help="start each process as a copy, or as a new interpreter (spawn) (default: fork)",
+        )
         add(
             "--schedules",
             action="store_true",
@@ -80,10 +88,20 @@ class Command(BaseCommand):
             help="with --burst, seconds to wait for tasks that run again, or whose worker is gone; if some come "
             "later, the exit code is 3 (default: 60)",
         )
+        add("--reload", action="store_true", help="start again when the Python code of the project changes")
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
 
     def handle(self, **options: Any) -> None:
+        if options["verbosity"]:
+            show_log()
+        if options["reload"]:
+            if options["burst"]:
+                raise CommandError("give either --reload or --burst")
+            try:
+                reload_on_change(config.path for config in apps.get_app_configs() if not is_installed(config.path))
+            except NotReloaded as problem:
+                raise CommandError(str(problem)) from None
         try:
             backend = of_alias(options["backend"])
         except ImproperlyConfigured as problem:
@@ -106,14 +124,13 @@ class Command(BaseCommand):
                 processes=options["processes"],
                 lease_ms=options["lease"] * 1_000,
                 jobs_per_process=options["jobs_per_process"],
-                start="spawn" if options["spawn"] else "fork",
+                start=options["start"],
                 name=options["name"],
                 grace_s=options["grace"],
                 memory_bytes=options["memory_mb"] and options["memory_mb"] * 2**20,
                 output=options["output"],
             )
             if options["verbosity"]:
-                show_log()
                 self.stdout.write(f"{worker.name} works for {', '.join(queues)}")
                 self.stdout.flush()
             try:
@@ -131,6 +148,11 @@ def show_log() -> None:
         logger.setLevel(logging.INFO)
     if not logger.hasHandlers():
         logging.basicConfig(format="%(levelname)s %(message)s")
+
+
+def is_installed(path: str) -> bool:
+    """Whether it is the code of a package that pip has installed, which changes only with a new version."""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(path).parts)
 
 
 def _queue(text: str) -> str:

@@ -1,0 +1,89 @@
+"""Start a worker again when the code of its project changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import TaskStoreError
+from .process_tree import die_with
+
+logger = logging.getLogger(__name__)
+
+WATCHED_BY = "WORKER_WATCHED_BY"  # Tells a worker which process watches and has started it.
+LOOK_MS = 500  # How often to look whether the worker has ended.
+
+
+class NotReloaded(TaskStoreError):
+    """The code can't be watched."""
+
+
+def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
+    """Return in a child process, which runs this program again, and in a new one after each change of Python code.
+
+    This process watches the current directory and `folders` until SIGTERM or SIGINT, and exits as the child does. A
+    child that is to be replaced gets SIGTERM. If one ends by itself, as with code that can't be imported, a new one
+    starts at the next change.
+
+    Raises NotReloaded if watchfiles is not installed, or the system watches no more files.
+    """
+    if parent := os.environ.pop(WATCHED_BY, ""):
+        die_with(int(parent))
+        return
+    try:
+        from watchfiles import PythonFilter, watch
+    except ImportError:
+        raise NotReloaded("--reload needs watchfiles: pip install 'taskstore[reload]'") from None
+    here, stopping = Path.cwd(), threading.Event()
+    others = {path for folder in folders if not (path := Path(folder).resolve()).is_relative_to(here)}
+    child: subprocess.Popen[bytes] | None = None
+
+    def on_signal(number: int, _frame: object) -> None:
+        if stopping.is_set() and child:
+            child.send_signal(number)  # A second one ends it at once.
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    try:
+        for changes in watch(
+            here,
+            *others,
+            watch_filter=PythonFilter(),
+            stop_event=stopping,
+            rust_timeout=LOOK_MS,
+            yield_on_timeout=True,
+            ignore_permission_denied=True,
+        ):
+            if changes and child:
+                logger.info("%s has changed: the worker starts again", min(path for _, path in changes))
+                end(child)
+            if child is None or (changes and not stopping.is_set()):
+                child, is_told = start(), False
+            elif child.poll() is not None and not is_told:
+                logger.warning("the worker has ended; it starts again when code changes")
+                is_told = True
+    except (OSError, RuntimeError) as problem:  # Those of watchfiles.
+        raise NotReloaded(f"the code can't be watched: {problem}") from None
+    finally:
+        code = end(child) if child else 0
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def start() -> subprocess.Popen[bytes]:
+    """Run this program again. The signals of a terminal reach this process only, so that the worker gets each once."""
+    environment = {**os.environ, WATCHED_BY: str(os.getpid())}
+    return subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env=environment, process_group=0)
+
+
+def end(child: subprocess.Popen[bytes]) -> int:
+    """Have it stop, unless it has, and return its exit code."""
+    if child.poll() is None:
+        child.terminate()
+    return child.wait()
