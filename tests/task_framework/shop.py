@@ -117,7 +117,7 @@ class Shop:
         worker = self.start("-m", "django", "work", *options)
         try:
             assert worker.stdout
-            assert "works for" in worker.stdout.readline()
+            assert any("works for" in line for line in worker.stdout)
             yield worker
             worker.terminate()
             assert worker.wait(timeout=30) in (0, -signal.SIGKILL)
