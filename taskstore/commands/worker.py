@@ -123,6 +123,6 @@ class CommandWorker(Engine[Work, None]):
         for project in self.projects:
             for status in (CommandStatus.CLOSED, CommandStatus.NEW):  # A closed list may have commands that run again.
                 if self.store.search(f'group:"{group_of(project, status)}" -state:claimed', limit=1).tasks:
-                    what = "no server makes lists of its new commands yet: one has to run with --commands"
-                    yield 0, f"project {project}: {what}"
+                    what = "has new commands in no list yet: a server that runs with --commands makes lists"
+                    yield 0, f"project {project} {what}"
                     break

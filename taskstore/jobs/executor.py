@@ -70,6 +70,7 @@ AT_ONCE, INSTANT_MS = 16, 5  # To hand over before their turn, if the recent ave
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 UNDECLARED = JobOptions()
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
+FRAME = '  File "'  # Begins each of a traceback.
 
 
 class Setup(NamedTuple):
@@ -434,6 +435,8 @@ def _say_ended(work: Work, verdict: Verdict, output: OutputTo) -> None:
     """Log the outcome of a job, how long it took, and its error."""
     attempt = verdict.record.attempts[-1]
     traceback = attempt.error.traceback if attempt.error and output != "store" else ""
+    if traceback[traceback.rfind(FRAME) :] in verdict.record.log:  # The job has written it, or a logger of its own.
+        traceback = ""
     error = f": {attempt.error.line}" if attempt.error else ""
     again = f"; again in {verdict.in_ms / 1_000:g} s" if verdict.in_ms else ""
     logger.log(

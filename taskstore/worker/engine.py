@@ -186,7 +186,7 @@ class Engine(Generic[A, R]):
     `left`: with `until_empty`, what was left because it comes later; empty otherwise.
     """
 
-    burst_wait_s = 0.0  # By default.
+    burst_wait_s: float | None = None  # By default; None: not to look for what comes later.
 
     def __init__(
         self,
@@ -374,9 +374,11 @@ class Engine(Generic[A, R]):
 
     def _expects_more(self) -> bool:
         """Whether tasks that are not available yet will be in time, also if the store can't say so now."""
+        if self._burst_wait_s is None:
+            return False
         left_s = self._idle_since + self._burst_wait_s - time.monotonic()
         try:
-            coming = list(self._coming()) if self._burst_wait_s else []
+            coming = list(self._coming())
         except AWAY:  # The claim that follows tells of it.
             return True
         if left_s > 0 and any(due_ms < (time.time() + left_s) * 1_000 for due_ms, _ in coming):

@@ -327,7 +327,7 @@ def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(proje
         running.result()
     [command] = project.ended()
     assert command.run.out.text == "a\n"
-    assert ["no server makes lists of its new commands yet" in left for left in ann.left] == [True]
+    assert ["has new commands in no list yet" in left for left in ann.left] == [True]
     assert len(asked) < 120  # It rests between two looks.
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import logging
 import multiprocessing
 import os
 import signal
@@ -44,6 +45,15 @@ async def add_later(a, b):
 def fail(text):
     print("about to fail")
     raise ValueError(text)
+
+
+@job
+def log_and_fail(text):
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logging.getLogger("sample").exception("it has failed")
+        raise
 
 
 @job

@@ -95,6 +95,16 @@ def test_what_a_job_writes_is_in_the_log_of_its_worker_with_its_traceback(queue,
     assert len(traceback) == times
 
 
+def test_a_traceback_that_a_job_has_written_is_not_repeated(queue, capfd, caplog):
+    job = queue.enqueue("log_and_fail", "too late")
+    with queue.worker():
+        assert "Traceback" in queue.finished(job).log
+        eventually(lambda: "too late" in caplog.text)
+    assert capfd.readouterr().err.count(f"job {job} {SAMPLE}.log_and_fail: ValueError: too late") == 1
+    [told] = [message for message in caplog.messages if "too late" in message]
+    assert "\n" not in told
+
+
 def test_a_job_that_kills_its_parent_goes_no_further_than_its_limit(queue):
     job = queue.enqueue("kill_its_parent", max_lost=2)
     with queue.worker(lease_ms=600_000):

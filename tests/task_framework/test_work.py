@@ -171,6 +171,8 @@ def job(job_id):
         (["--backend", "dummy"], "must be a backend of Task Store, not DummyBackend"),
         (["--queue", "a/b"], "must not be empty or contain /"),
         (["--processes", "0"], "above 0"),
+        (["--grace", "nan"], "number of seconds"),
+        (["--burst-wait", "-1"], "number of seconds"),
         (["--reload", "--burst"], "either --reload or --burst"),
     ],
 )

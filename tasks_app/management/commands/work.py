@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,7 @@ class Command(BaseCommand):
         )
         add(
             "--grace",
-            type=float,
+            type=_seconds,
             default=8.0,
             metavar="SECONDS",
             help="seconds for running tasks to finish after SIGTERM or Ctrl-C; then they are given back (default: 8)",
@@ -82,7 +84,7 @@ class Command(BaseCommand):
         add("--burst", action="store_true", help="stop when no task is due")
         add(
             "--burst-wait",
-            type=float,
+            type=_seconds,
             default=60.0,
             metavar="SECONDS",
             help="with --burst, seconds to wait for tasks that run again, or whose worker is gone; if some come "
@@ -93,11 +95,10 @@ class Command(BaseCommand):
         add("--name", default="", help="name of this worker (default: its machine and process)")
 
     def handle(self, **options: Any) -> None:
-        if options["verbosity"]:
-            show_log()
+        if options["reload"] and options["burst"]:
+            raise CommandError("give either --reload or --burst")
         if options["reload"]:
-            if options["burst"]:
-                raise CommandError("give either --reload or --burst")
+            show_log()
             try:
                 reload_on_change(config.path for config in apps.get_app_configs() if not is_installed(config.path))
             except NotReloaded as problem:
@@ -131,6 +132,7 @@ class Command(BaseCommand):
                 output=options["output"],
             )
             if options["verbosity"]:
+                show_log()
                 self.stdout.write(f"{worker.name} works for {', '.join(queues)}")
                 self.stdout.flush()
             try:
@@ -159,6 +161,13 @@ def _queue(text: str) -> str:
     if why := why_no_queue(text):
         raise argparse.ArgumentTypeError(f"the queue {text!r} {why}")
     return text
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (seconds := float(text)) < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text}")
 
 
 def _count(text: str) -> int:
