@@ -9,9 +9,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import connections
 
@@ -57,6 +57,8 @@ KEPT_BYTES = 4 * 2**20
 KEPT_S = 30.0
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class WriterConnection(ABC):
@@ -280,7 +282,7 @@ class SQLiteConnection(WriterConnection):
             self._last_locked_s = time.monotonic()
             raise StoreBusy("the database is busy with other transactions: try again later")
         try:
-            connection = self._connected()
+            connection = await self._connected()
             await self._execute(connection, "BEGIN IMMEDIATE")
             yield connection
         except BaseException as error:
@@ -295,7 +297,7 @@ class SQLiteConnection(WriterConnection):
     async def read(self, steps: Steps[T]) -> T:
         async with self._turn:
             try:
-                result, *_ = _drive(self._connected(), steps)
+                result, *_ = _drive(await self._connected(), steps)
             except sqlite3.OperationalError as error:  # Without a write-ahead log each commit locks readers out, too.
                 if told := translated(error):
                     raise told from error
@@ -303,12 +305,15 @@ class SQLiteConnection(WriterConnection):
         return result
 
     async def _execute(self, connection: sqlite3.Connection, statement: str, *, is_large: bool = False) -> None:
-        """Again while others lock the file. They are short: sessions, the audit log, and without WAL readers, too."""
+        await self._patiently(partial(connection.execute, statement), is_large=is_large)
+
+    async def _patiently(self, do: Callable[[], R], *, is_large: bool = False) -> R:
+        """Do it again while others lock the file: for the audit log, after a crash, and without WAL for reading."""
         while True:
             try:
-                _ = await by_the_writer(connection.execute, statement) if is_large else connection.execute(statement)
+                done = await by_the_writer(do) if is_large else do()
                 self._last_locked_s = float("-inf")
-                return
+                return done
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error):
                     if told := translated(error):
@@ -329,23 +334,31 @@ class SQLiteConnection(WriterConnection):
         self._last_locked_s = now_s
         return now_s - self._locked_since_s
 
-    def _connected(self) -> sqlite3.Connection:
+    async def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            django = connections[self.using]
-            parameters = django.get_connection_params()
-            self._connection = sqlite3.connect(
-                parameters["database"],
-                uri=parameters.get("uri", False),
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=0,
-            )
-            self._opened_s = time.monotonic()
-            self._connection.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
+            return await self._patiently(self._open)  # After a crash another connection may be recovering the file.
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        django = connections[self.using]
+        parameters = django.get_connection_params()
+        opened = sqlite3.connect(
+            parameters["database"],
+            uri=parameters.get("uri", False),
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=0,
+        )
+        try:
+            opened.executescript(str(django.settings_dict["OPTIONS"].get("init_command", "")))
             if not self.is_durable:
                 # A crash may cost its newest transactions, each of them whole: WAL keeps the order.
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-        return self._connection
+                opened.execute("PRAGMA synchronous = NORMAL")
+        except BaseException:
+            opened.close()
+            raise
+        self._connection, self._opened_s = opened, time.monotonic()
+        return opened
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -356,7 +369,7 @@ class SQLiteConnection(WriterConnection):
         """Open a new connection, then close the old one: the last one to close would write back the whole log."""
         old, self._connection = self._connection, None
         try:
-            self._connected()
+            self._open()
         except sqlite3.Error:  # The batch is committed: it has to be answered.
             log.warning(
                 "the connection to the database could not be replaced; its memory is not released", exc_info=True

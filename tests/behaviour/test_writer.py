@@ -145,7 +145,7 @@ def test_a_full_disk_is_told_and_survived(served):
 
 def limit_pages(served, most):
     async def limit():
-        served.writer._connection._connected().execute(f"PRAGMA max_page_count = {most}")
+        (await served.writer._connection._connected()).execute(f"PRAGMA max_page_count = {most}")
 
     served.run(limit())
 

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
 from tasks_app.core.operations import Claim, Commit, Effect, Removal
-from tasks_app.database import PostgreSQL, batches, claim_pools, transact
+from tasks_app.database import PostgreSQL, Statement, batches, claim_pools, transact
 from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
@@ -351,13 +351,40 @@ def test_a_reader_without_a_write_ahead_log_holds_a_commit_up_and_no_more(rollba
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM tasks_app_task").fetchone()
             adds = asyncio.ensure_future(alone.run(transact([adding(b"1")], alone.dialect)))
-            while not alone._connected().in_transaction:  # noqa: ASYNC110 - It is SQLite's.
+            while not (alone._connection and alone._connection.in_transaction):  # noqa: ASYNC110 - It is SQLite's.
                 await asyncio.sleep(0.001)
             reader.execute("COMMIT")
             [decision] = (await adds).decisions
             await alone.close()
         assert isinstance(decision, list)
         assert [task.data for task in decision] == [b"1"]
+
+    asyncio.run(asyncio.wait_for(scenario(), timeout=30))
+
+
+@only_sqlite
+@pytest.mark.parametrize("way", ["run", "change", "read"])
+def test_a_connection_is_opened_once_nobody_recovers_the_file(way, monkeypatch, tmp_path):
+    """The first connection after a crash has the file to itself for a while."""
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "store.sqlite3"))
+
+    def looking():
+        [[row]] = yield [Statement("SELECT 1")]
+        return row
+
+    async def scenario():
+        alone = SQLiteConnection("default")
+        with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as first:
+            first.execute("PRAGMA locking_mode = EXCLUSIVE")
+            first.execute("PRAGMA journal_mode = WAL")
+            first.execute("BEGIN EXCLUSIVE")
+            first.execute("CREATE TABLE one (id)")
+            asked = asyncio.ensure_future(getattr(alone, way)(looking()))
+            await asyncio.sleep(0.2)
+            assert (asked.done(), alone._connection) == (False, None)
+            first.execute("COMMIT")
+        assert await asked == (1,)
+        await alone.close()
 
     asyncio.run(asyncio.wait_for(scenario(), timeout=30))
 
