@@ -42,6 +42,7 @@ LENGTH = struct.Struct("<Q")
 START_S = 60.0  # Includes the imports of the program.
 # How long the end of a process without work may take, that of all runners, and that of the fork server.
 RETIRE_S, LEAVE_S, END_S = 3.0, 4.0, 5.0
+REST_S = 3.0  # How long to write the rest of a copy at the end.
 LOOK_S = 1.0
 EXIT_S = 60.0  # For the threads and exit handlers of work without a time limit.
 
@@ -402,7 +403,7 @@ class Children:
             return
         self._control.close()
         try:
-            server.wait(END_S)
+            server.wait(END_S + REST_S)
         except subprocess.TimeoutExpired:  # For example, because it is stopped: then nobody else ends the others.
             for pid in [server.pid, *tree.descendants(server.pid)]:
                 tree.send(pid, signal.SIGKILL)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SAME_S = 0.5  # A second signal within this time is the first one, passed on.
 LATE_S = 5.0  # After this an unanswered request is logged, because the client retries silently.
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 LOOK_AGAIN_S = 0.05  # Whether the leases are renewed.
@@ -612,16 +613,21 @@ def without_looking_at_old_objects() -> Iterator[None]:
 
 @contextmanager
 def stopping_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first SIGTERM or SIGINT, and end the process at the second. Only in the main thread."""
+    """Call `stop` at the first SIGTERM or SIGINT, and end the process at the second. Only in the main thread.
+
+    Those that follow at once are the same one: a terminal or a service manager has sent it to all processes, and one of
+    these has passed it on.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    received: list[int] = []
+    first_at = math.inf
 
     def on_signal(number: int, _frame: object) -> None:
-        received.append(number)
-        if len(received) > 1:
+        nonlocal first_at
+        if time.monotonic() > first_at + SAME_S:
             os._exit(128 + number)
+        first_at = min(first_at, time.monotonic())
         stop()
 
     before = [signal.signal(number, on_signal) for number in SIGNALS]

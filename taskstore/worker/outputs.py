@@ -6,6 +6,7 @@ import codecs
 import os
 import re
 import select
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -96,6 +97,7 @@ class Capture:
 
 MOST_COPIED = 4_096  # Bytes of a line with its prefix. So much is written to a pipe at once, or not at all.
 MOST_UNWRITTEN = 4 * 2**20
+UNREAD_MS = 1_000  # A standard error of which nothing is read for so long is given up at the end.
 
 
 class StandardError:
@@ -134,8 +136,22 @@ class StandardError:
             with suppress(OSError):  # Nobody reads it any more.
                 os.write(self._descriptor, some)
             if self._dropped and not self._lines:
-                left_out, self._dropped = self._dropped, 0
-                self.add([b"taskstore: %d lines are left out: standard error was read too slowly\n" % left_out])
+                self._say_dropped()
+
+    def end(self, most_s: float) -> None:
+        """Write what is left, as long as somebody reads it, but no longer than so many seconds."""
+        until = time.monotonic() + most_s
+        while self._lines and time.monotonic() < until and self._poller.poll(UNREAD_MS):
+            self.flush()
+        if self._lines:
+            self._dropped += len(self._lines)
+            self._lines.clear()
+            self._size = 0
+            self._say_dropped()
+
+    def _say_dropped(self) -> None:
+        left_out, self._dropped = self._dropped, 0
+        self.add([b"taskstore: %d lines are left out: standard error was read too slowly\n" % left_out])
 
 
 class CopiedLines:

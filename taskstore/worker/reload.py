@@ -40,13 +40,13 @@ def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
         from watchfiles import PythonFilter, watch
     except ImportError:
         raise NotReloaded("--reload needs watchfiles: pip install 'taskstore[reload]'") from None
-    here, stopping = Path.cwd(), threading.Event()
+    here, stopping, is_code = Path.cwd(), threading.Event(), PythonFilter()
     others = {path for folder in folders if not (path := Path(folder).resolve()).is_relative_to(here)}
-    child: subprocess.Popen[bytes] | None = None
+    child, is_told = start(), False
 
     def on_signal(number: int, _frame: object) -> None:
-        if stopping.is_set() and child:
-            child.send_signal(number)  # A second one ends it at once.
+        if stopping.is_set():
+            child.send_signal(number)  # Another one ends it at once.
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,25 +55,25 @@ def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
         for changes in watch(
             here,
             *others,
-            watch_filter=PythonFilter(),
+            watch_filter=None,  # What a filter leaves out delays the next look, too.
             stop_event=stopping,
             rust_timeout=LOOK_MS,
             yield_on_timeout=True,
             ignore_permission_denied=True,
         ):
-            if changes and child:
-                logger.info("%s has changed: the worker starts again", min(path for _, path in changes))
+            if code := sorted(path for change, path in changes if is_code(change, path)):
+                logger.info("%s has changed: the worker starts again", code[0])
                 end(child)
-            if child is None or (changes and not stopping.is_set()):
-                child, is_told = start(), False
+                if not stopping.is_set():
+                    child, is_told = start(), False
             elif child.poll() is not None and not is_told:
                 logger.warning("the worker has ended; it starts again when code changes")
                 is_told = True
     except (OSError, RuntimeError) as problem:  # Those of watchfiles.
         raise NotReloaded(f"the code can't be watched: {problem}") from None
     finally:
-        code = end(child) if child else 0
-    sys.exit(code if code >= 0 else 128 - code)
+        exit_code = end(child)
+    sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
 
 
 def start() -> subprocess.Popen[bytes]:

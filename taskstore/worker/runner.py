@@ -29,6 +29,7 @@ from .children import (
     LEAVES,
     NO_OUTPUT,
     REPORTS,
+    REST_S,
     RETIRE_S,
     SAYS,
     STOPS,
@@ -170,7 +171,7 @@ def fork_runners(control: Channel, setup: Setup, serve: Serve | None) -> None:
                     if not pid:
                         run_as_runner(control, Channel(owner), setup, serve, (wakeups, wake))
                     runners.add(pid)
-    until = time.monotonic() + LEAVE_S
+    until = time.monotonic() + LEAVE_S + REST_S
     while runners and time.monotonic() < until:
         reap()
         time.sleep(tree.PAUSE_S)
@@ -258,6 +259,7 @@ class Runner:
         if self._process and self._process.channel and not self._work:
             self._retire(self._process.channel)
         tree.kill_all()
+        self._copies.end(REST_S)
 
     def _await_channels(self) -> None:
         """Poll for what may be read, and for room where something is unsent."""

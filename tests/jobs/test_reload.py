@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
 
 from lab.testing import PROJECT
 from taskstore.types.job_record import JobRecord, new_task
+from taskstore.worker.engine import SAME_S
 from taskstore_project.command_table import program
 
 from .workers import eventually
@@ -83,6 +85,20 @@ def test_a_change_has_new_code_run_and_what_runs_end_first(worker):
     assert worker.log.read_text().count("starts again when") == 1
 
 
+def test_it_starts_and_restarts_in_a_folder_that_is_never_quiet(tmp_path, queue):
+    script = "import time\nwhile True:\n open('noise', 'a').write('x')\n time.sleep(0.05)"
+    noise = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path)
+    worker = Worker(tmp_path, queue)
+    try:
+        worker.change("the first", "the second one")
+        worker.sees("is processing", times=2)
+        assert worker.result(worker.enqueue()) == "the second one"
+    finally:
+        for process in (noise, worker.process):
+            process.kill()
+            process.wait()
+
+
 def test_what_is_no_code_changes_nothing(worker):
     for name in ("notes.txt", "__pycache__/shop.py", ".venv/shop.py"):
         (worker.folder / name).parent.mkdir(exist_ok=True)
@@ -98,9 +114,22 @@ def test_a_second_signal_ends_it_at_once(worker):
     assert eventually((worker.folder / "begun").exists)
     worker.process.send_signal(signal.SIGINT)
     worker.sees("1 running, 8 s to finish")
+    time.sleep(SAME_S + 1)
     worker.process.send_signal(signal.SIGINT)
     assert worker.process.wait(5) == 128 + signal.SIGINT
     assert worker.store.jobs.get(running).status == "started"
+
+
+def test_a_signal_to_all_processes_is_one(worker):
+    running = worker.enqueue(True)
+    assert eventually((worker.folder / "begun").exists)
+    for pid in (*children(worker.process.pid), worker.process.pid):
+        os.kill(pid, signal.SIGTERM)
+    worker.sees("1 running, 8 s to finish")
+    (worker.folder / "go").touch()
+    assert worker.process.wait(30) == 0
+    assert worker.result(running) == "the first"
+    assert "has ended" not in worker.log.read_text()
 
 
 def test_a_worker_dies_with_the_process_that_watches(worker):

@@ -1,6 +1,8 @@
 """What is kept of an output."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import hypothesis
 import pytest
@@ -112,6 +114,33 @@ def test_a_long_line_that_comes_in_pieces_is_one_line():
     assert first.endswith(b"x ... (1000000 bytes in all)")
     assert last == b"job 1: last"
     assert copied(b"", *pieces) == b"x" * 1_000_000 + b"\nlast\n"
+
+
+def test_at_the_end_the_rest_is_written_for_who_reads_it_slowly(monkeypatch):
+    monkeypatch.setattr(outputs, "UNREAD_MS", 300)
+
+    def read_by(pause_s, number):
+        ours, theirs = os.pipe()
+        with ThreadPoolExecutor(1) as thread, open(ours, "rb") as reader:
+            to = StandardError(theirs)
+            to.add([b"%d\n" % line for line in range(100_000)])
+
+            def read():
+                some = b""
+                for _ in range(number):
+                    some += os.read(ours, 2**16)
+                    time.sleep(pause_s)
+                return some
+
+            reading = thread.submit(read)
+            to.end(5)
+            os.close(theirs)
+            return reading.result() + reader.read()
+
+    assert read_by(0.01, 10) == b"".join(b"%d\n" % line for line in range(100_000))
+    some = read_by(1, 1)  # It reads no more until this end is closed.
+    assert some == b"".join(b"%d\n" % line for line in range(100_000))[: len(some)]
+    assert len(some) < 200_000
 
 
 def test_nobody_waits_for_a_standard_error_that_is_not_read(monkeypatch):

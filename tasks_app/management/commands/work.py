@@ -12,6 +12,7 @@ from typing import Any
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections
 
 from tasks_app.tasks_backend.backend import of_alias, without_tables
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
@@ -99,6 +100,7 @@ class Command(BaseCommand):
             raise CommandError("give either --reload or --burst")
         if options["reload"]:
             show_log()
+            connections.close_all()
             try:
                 reload_on_change(config.path for config in apps.get_app_configs() if not is_installed(config.path))
             except NotReloaded as problem:
