@@ -47,7 +47,7 @@ from .core.operations import (
     TaskRecord,
     as_seen,
 )
-from .core.validation import refuse_forbidden, task_ids, validate
+from .core.validation import refuse_forbidden, refuse_wrong_kinds, task_ids, validate
 from .database.group_patterns import BEARS_SOME, bounds_of
 from .database.limit_changes import change_limits, finish_changes, limits_now
 from .writer import totals
@@ -258,10 +258,12 @@ class TaskManager(models.Manager["Task"]):
         reason when something is gone or leased to another client (drop the work, claim again),
         InvalidInput when a value makes no sense. Source: contract.md section 3, `/update`.
         """
+        added, updated = tuple(adds), tuple(updates)
+        refuse_wrong_kinds(added, updated)
         commit = Commit(
             owner=owner,
-            adds=tuple(adds),
-            updates=tuple(updates),
+            adds=added,
+            updates=updated,
             deletes=tuple(deletes),
             depends=tuple(depends),
             scope=scope,
@@ -289,6 +291,8 @@ class TaskManager(models.Manager["Task"]):
         """
         wanted = list(dict.fromkeys(ids))
         refuse(task_ids("ids", wanted))
+        if not isinstance(reason, str):
+            raise TypeError(f"reason must be text, not {reason!r:.100}")
         operator = Operator(name=by, ending=Ending.CANCELLED, reason=reason, overrides=ends_leases)
         end_s = time.monotonic() + PATIENCE_S
         while True:
@@ -332,6 +336,8 @@ class TaskManager(models.Manager["Task"]):
 
         Raises InvalidInput, and CommitRefused when the parent is not open. Source: contract.md section 9.
         """
+        added = tuple(adds)
+        refuse_wrong_kinds(added)
         new = NewBatch(
             name=name,
             then=plan_of(then),
@@ -341,7 +347,7 @@ class TaskManager(models.Manager["Task"]):
             failed_ends=failed_ends,
             mark=uuid4().hex,
         )
-        tasks = self._models(self.perform(Commit(owner=owner, adds=tuple(adds), scope=scope, batch=new)))
+        tasks = self._models(self.perform(Commit(owner=owner, adds=added, scope=scope, batch=new)))
         return self.batch_marked(new.mark), tasks
 
     def batch_marked(self, mark: str) -> BatchAnswer:
@@ -369,6 +375,8 @@ class TaskManager(models.Manager["Task"]):
         separately for each value of this label. Returns the limit. Raises InvalidInput, and StoreBusy when other
         transactions last for too long. Source: contract.md section 9.
         """
+        if not isinstance(rate, Rate | None):
+            raise TypeError(f"rate must be a Rate, such as Rate(100, 60_000) for 100 in a minute, not {rate!r:.100}")
         refuse(problems_of(LimitsRequest(name, running=running, rate=rate, by=by)))
         limit = GroupLimit(name, running, rate.claims if rate else None, rate.per_ms if rate else None, by)
         self._change_limits(name, limit, by_whom)

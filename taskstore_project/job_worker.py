@@ -25,7 +25,10 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--queue", "queues", multiple=True, default=[DEFAULT_QUEUE], show_default=True, metavar="NAME",
               help="Queue to process; may be repeated.")  # fmt: skip
 @click.option(
-    "--processes", type=AT_LEAST_ONE, metavar="N", help="Jobs to run at the same time [default: one per core]."
+    "--processes",
+    type=click.IntRange(1, 1_000),
+    metavar="N",
+    help="Jobs to run at the same time [default: one per core].",
 )
 @click.option("--jobs-per-process", type=AT_LEAST_ONE, default=1, show_default=True, metavar="N",
               help="Jobs that a process runs before it ends; these jobs share its state.")  # fmt: skip

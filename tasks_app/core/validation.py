@@ -49,6 +49,24 @@ def validate(operation: Operation, limits: Limits) -> None:
     refuse_wrong(operation, limits)
 
 
+def refuse_wrong_kinds(adds: Sequence[NewTask], updates: Sequence[Change] = ()) -> None:
+    """Raise InvalidInput for what a program has passed instead of tasks, bytes and texts. Requests can't do that."""
+    refuse(_wrong_kinds(adds, updates))
+
+
+def _wrong_kinds(adds: Sequence[NewTask], updates: Sequence[Change]) -> Iterator[Problem]:
+    for name, kind, items in (("adds", NewTask, adds), ("updates", Change, updates)):
+        for place, item in enumerate(items):
+            if not isinstance(item, kind):
+                yield f"{name}[{place}]", f"must be a {kind.__name__}, not {item!r:.100}"
+                continue
+            data, labels = item.data, item.labels
+            if not (isinstance(data, bytes) or (data is None and kind is Change)):
+                yield f"{name}[{place}].data", f"must be bytes, not {type(data).__name__}: encode it"
+            if labels and not all(isinstance(value, str) for value in labels.values()):
+                yield f"{name}[{place}].labels", "must be texts by name"
+
+
 def refuse_forbidden(operation: Operation) -> None:
     """Raise Forbidden when it is a claim of a group that may not be changed, or not for this owner."""
     if operation.scope.owners is not None and not _is_of_nobody(operation):

@@ -162,13 +162,17 @@ class TaskStoreBackend(BaseTaskBackend):
         )
         return record, where
 
+    def converted(self, value: Any) -> Any:
+        """Return an argument or a result as JSON. Raises TypeError, ValueError, or what the hook raises."""
+        return normalize_json(as_json(value, self.options.get(JSON_DEFAULT)))
+
     def _as_json(self, name: str, value: Any) -> Any:
         """Return an argument as JSON. Raises TypeError or ValueError, which names it."""
         try:
-            return normalize_json(as_json(value, self.options.get(JSON_DEFAULT)))
-        except (TypeError, ValueError) as problem:
+            return self.converted(value)
+        except Exception as problem:  # Also of the hook.
             hint = 'convert it, or set OPTIONS["json_default"] to a function such as str'
-            kind = TypeError if isinstance(problem, TypeError) else ValueError  # Subclasses take other arguments.
+            kind = ValueError if isinstance(problem, ValueError) else TypeError  # Subclasses take other arguments.
             raise kind(f"{name} must be JSON: {problem}: {hint}") from None
 
     async def aenqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:

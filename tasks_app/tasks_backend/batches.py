@@ -52,4 +52,6 @@ def planned(task: Task[..., Any], *args: Any, **kwargs: Any) -> NewTask:
     """Return a call of the task for `then` and `on_failure`. Raises InvalidTask as `enqueue` does."""
     from .backend import of_alias  # It imports this module.
 
+    if not isinstance(task, Task):
+        raise TypeError(f"planned needs a function with @task of Django's framework, not {task!r:.100}")
     return of_alias(task.backend).planned(task, args, kwargs)

@@ -27,7 +27,6 @@ from .framework import (
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
-    normalize_json,
     task_finished,
     task_started,
 )
@@ -83,7 +82,7 @@ class Functions:
             try:
                 first = [TaskContext(task_result=result)] if result.task.takes_context else []
                 called = result.task.call(*first, *result.args, **result.kwargs)
-                returned = result_of(context, called, normalize_json)  # Raises before a success is reported.
+                returned = result_of(context, called, self._backend.converted)  # Raises before a success is reported.
             except Stopped:
                 raise  # The worker that stopped the task reports it.
             except BaseException as problem:

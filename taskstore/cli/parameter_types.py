@@ -20,7 +20,7 @@ SIZE_TEXT = re.compile(r"([0-9]{1,9})(KiB|MiB|GiB)")
 UNITS_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 LARGEST = 2**63 - 1
-LEAST_LEASE_MS = 1_000
+LEAST_LEASE_MS, MOST_LEASE_MS = 1_000, 30 * 86_400_000
 COMPLETION_S = 2.0  # Short, because the shell waits for the completion.
 
 
@@ -43,8 +43,8 @@ def duration_ms(text: str) -> int:
 
 def lease_ms(text: str) -> int:
     """Parse the length of a lease, which would end before its first renewal if it were below a second."""
-    if (length_ms := duration_ms(text)) < LEAST_LEASE_MS:
-        raise click.BadParameter(f"must be at least 1s, not {text}")
+    if not LEAST_LEASE_MS <= (length_ms := duration_ms(text)) <= MOST_LEASE_MS:
+        raise click.BadParameter(f"must be between 1s and 30d, not {text}")
     return length_ms
 
 

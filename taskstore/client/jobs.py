@@ -82,8 +82,15 @@ class JobVerbs(AnyPart):
         return committing(sent, lambda tasks: [task.origin or task.id for task in tasks])
 
 
+def refuse_no_call(place: int, call: object) -> None:
+    """Raise TypeError if it is not a job with its arguments."""
+    if not isinstance(call, JobCall):
+        raise TypeError(f"jobs[{place}] must be a job with its arguments, such as resize.s(1), not {call!r:.100}")
+
+
 def task_of(place: int, call: JobCall) -> NewTask:
-    """Return the task of a job. Raises InvalidInput."""
+    """Return the task of a job. Raises InvalidInput; TypeError if it is no job."""
+    refuse_no_call(place, call)
     record = JobRecord(function=call.function, args=call.args, kwargs=call.kwargs, options=call.options)
     refuse((f"jobs[{place}].{name}", why) for name, why in problems_of(call.queue, record))
     return new_task(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..client.jobs import task_of
+from ..client.jobs import refuse_no_call, task_of
 from ..errors import InvalidInput
 from ..types import sentences
 from ..types.batches import MOST_DEPTH, Plan
 from ..types.job_record import JobCall
+from .registry import refuse_no_client
 
 if TYPE_CHECKING:
     from ..client.client import Client
@@ -42,6 +43,7 @@ class JobGroup:
 
     def enqueue(self, client: Client, name: str = "") -> Batch:
         """Enqueue the jobs as a batch, which enqueues what follows. Raises InvalidInput."""
+        refuse_no_client(client)
         plan = self.plan
         return client.batches.create(name, plan.adds, then=plan.then, on_failure=plan.on_failure).batch
 
@@ -61,9 +63,8 @@ def as_group(step: JobCall | JobGroup) -> JobGroup:
 
 def group(*calls: JobCall) -> JobGroup:
     """Return jobs that run at the same time: `group(resize.s(1), resize.s(2)).then(publish.s())`."""
-    for call in calls:
-        if not isinstance(call, JobCall):
-            raise TypeError(f"must be a job with its arguments, such as resize.s(1), not {call!r}")
+    for place, call in enumerate(calls):
+        refuse_no_call(place, call)
     return JobGroup(calls=calls)
 
 

@@ -22,7 +22,7 @@ from ..types.job_record import LONGEST_LOG, How, JobOptions
 from ..types.texts import LONGEST_MESSAGE, clean
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
 from ..worker.handlers import Report, Then, unreported
-from .registry import Functions, JobContext, ResultNotJson, enter, resolve, result_of, why_not
+from .registry import Functions, JobContext, ResultNotJson, enter, resolve, why_not
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
@@ -99,7 +99,7 @@ def answer_to(
             result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)
             if is_alone:
                 join_threads(math.inf if assigned.has_limit else EXIT_S)
-        return {"how": How.SUCCEEDED, "result": result_of(context, result)}
+        return {"how": How.SUCCEEDED, "result": result}
     except BaseException as problem:
         return {"how": How.FAILED, "error": described(problem), **then(problem, assigned, functions)}
 

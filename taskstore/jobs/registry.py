@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
@@ -22,6 +23,7 @@ from ..errors import refuse
 from ..types.checks import why_wrong
 from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
 from ..types.progress import problems_of
+from ..types.scalars import INT64_MAX
 from ..worker.handlers import DEFAULT, Report, Retries, Rules, unreported
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -57,17 +59,28 @@ def _taken(name: str, value: Any) -> Any:
     member = OPTIONS[name]
     [type_] = [each.type.types[0] for each in kinds.type_info(JobOptions).fields if each.name == member]  # type: ignore[attr-defined]
     if member != name:
-        try:
-            given_ms = (value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND
-        except (TypeError, ValueError, OverflowError):
-            given_ms = -1
-        if why_wrong(_plain(type_), given_ms):
-            least = "at least a millisecond" if name == "timeout" else "and not negative"
-            raise ValueError(f"{name} must be a timedelta or a number of seconds, {least}, not {value!r}")
-        return given_ms
+        return milliseconds(name, value, least_ms=1 if name == "timeout" else 0)
     if why := why_wrong(_plain(type_), value):
         raise ValueError(f"{name} {why}")
     return OnLost(value) if name == "on_lost" else value
+
+
+def milliseconds(name: str, value: Any, least_ms: int = 0) -> int:
+    """Return a duration that is a timedelta, or a number of seconds. Raises ValueError, which names it."""
+    try:
+        given_ms = (value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND
+    except (TypeError, ValueError, OverflowError):
+        given_ms = -1
+    if not least_ms <= given_ms <= INT64_MAX:
+        least = "at least a millisecond" if least_ms else "and not negative"
+        raise ValueError(f"{name} must be a timedelta or a number of seconds, {least}, not {value!r:.100}")
+    return given_ms
+
+
+def refuse_no_client(client: object) -> None:
+    """Raise TypeError if jobs can't be enqueued with it."""
+    if not hasattr(client, "jobs"):
+        raise TypeError(f"the first argument must be a Client of the store, not {client!r:.100}")
 
 
 def _plain(type_: kinds.Type) -> kinds.Type:
@@ -104,14 +117,14 @@ class ResultNotJson(Exception):
     """A function returned a value that JSON can't represent. It is not called again."""
 
 
-def result_of(context: JobContext, returned: Any, convert: Callable[[Any], Any] = lambda value: value) -> Any:
-    """Return what is kept of a returned value. Raises ResultNotJson."""
+def result_of(context: JobContext, returned: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return what is kept of a returned value, which `convert` makes JSON. Raises ResultNotJson."""
     if context.ignore_result:
         return None
     try:
         result = convert(returned)
         json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError) as problem:
+    except Exception as problem:  # Also of its own methods, and of the hook for what is not JSON.
         raise ResultNotJson(f"the result must be JSON: {problem}") from None
     return result
 
@@ -158,8 +171,13 @@ def why_not(problem: Exception) -> str:
         return str(problem)
     ours = str(Path(__file__).parent)
     frames = traceback.extract_tb(problem.__traceback__)
-    places = [frame for frame in frames if not frame.filename.startswith((ours, "<frozen", IMPORTING))]
-    where = f" ({places[-1].filename}, line {places[-1].lineno})" if places else ""
+    others = (ours, str(Path(ours).parent / "worker"), "<frozen", IMPORTING)
+    places = [(each.filename, each.lineno) for each in frames if not each.filename.startswith(others)]
+    # Those of the project, if there are any: Django's are in between. The place of a syntax error is in no frame.
+    places = [place for place in places if "site-packages" not in place[0]] or places
+    if isinstance(problem, SyntaxError) and problem.filename:
+        places.append((problem.filename, problem.lineno))
+    where = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     return f"{type(problem).__name__}: {problem}{where}"
 
 
@@ -174,7 +192,7 @@ class Functions(Protocol):
     """The lookup of functions for a worker."""
 
     def find(self, function: str) -> Runnable:
-        """Raises UnknownFunction."""
+        """Return what runs a function and returns its result as JSON. Raises UnknownFunction."""
 
     def retries(self, function: str) -> Retries:
         """Return what follows when the function fails."""
@@ -210,7 +228,7 @@ JsonDefault = Callable[[Any], Any] | None  # As of `json.dumps`.
 
 
 def as_json(value: T, default: JsonDefault) -> T:
-    """Return arguments with what `default` makes of those that are not JSON. None: they are left as they are."""
+    """Return the value with what `default` makes of parts that are not JSON. None: it is left as it is."""
     if default is None:
         return value
     made: T = json.loads(json.dumps(value, default=default))
@@ -242,7 +260,7 @@ class JobFunction(Generic[P, R]):
         priority: int | None = None,
         at: datetime | None = None,
         unique: str | None = None,
-        unique_for: timedelta | None = None,
+        unique_for: timedelta | float | None = None,
         **options: Unpack[GivenOptions],
     ) -> JobFunction[P, R]:
         """Return a copy that is enqueued with other settings.
@@ -251,6 +269,8 @@ class JobFunction(Generic[P, R]):
         the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays reserved even if the job
         finishes. The options are those of `job`.
         """
+        if at is not None and not isinstance(at, datetime):
+            raise TypeError(f"at must be a datetime with a time zone, not {at!r:.100}")
         if at is not None and at.tzinfo is None:
             raise ValueError(f"at must have a time zone, such as tzinfo=UTC; {at} has none")
         return replace(
@@ -259,7 +279,7 @@ class JobFunction(Generic[P, R]):
             priority=self.priority if priority is None else priority,
             at_ms=self.at_ms if at is None else round(at.timestamp() * 1000),
             unique=self.unique if unique is None else unique,
-            unique_for_ms=self.unique_for_ms if unique_for is None else round(unique_for / MILLISECOND),
+            unique_for_ms=self.unique_for_ms if unique_for is None else milliseconds("unique_for", unique_for),
             options=structs.replace(self.options, **taken(options)),
         )
 
@@ -267,8 +287,8 @@ class JobFunction(Generic[P, R]):
         """Return a job that calls the function with these arguments, for `client.jobs.enqueue_many`."""
         return JobCall(
             function=self.path,
-            args=as_json(args, self.json_default),
-            kwargs=as_json(kwargs, self.json_default),
+            args=[self._argument(f"args[{place}]", each) for place, each in enumerate(args)],
+            kwargs={name: self._argument(name, each) for name, each in kwargs.items()},
             queue=self.queue,
             at_ms=self.at_ms,
             priority=self.priority,
@@ -279,8 +299,15 @@ class JobFunction(Generic[P, R]):
 
     s = call  # As it is called in Celery.
 
+    def _argument(self, name: str, value: Any) -> Any:
+        try:
+            return as_json(value, self.json_default)
+        except Exception as problem:
+            raise TypeError(f"{name} must be JSON, and json_default can't convert it: {problem}") from problem
+
     def enqueue(self, client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a job that calls the function with these arguments, which must be JSON. Raises InvalidInput."""
+        refuse_no_client(client)
         return client.jobs.enqueue(**vars(self.call(*args, **kwargs)))
 
 
@@ -315,8 +342,8 @@ def job(
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
     Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
     `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options. `json_default`
-    converts arguments that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates, decimal
-    numbers and UUIDs.
+    converts arguments and results that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates,
+    decimal numbers and UUIDs.
 
     Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
     that a worker could not find by its name, and for a name that another function has.
@@ -403,4 +430,8 @@ class Registered:
         found = functions.get(function)
         if found is None:
             raise UnknownFunction(f"this worker does not run {function}, only {', '.join(sorted(functions))}")
-        return lambda context, args, kwargs: call(found.function, args, kwargs)
+
+        def run(context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return result_of(context, call(found.function, args, kwargs), partial(as_json, default=found.json_default))
+
+        return run

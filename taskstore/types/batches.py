@@ -42,6 +42,9 @@ class Plan:
     then: Plan | None = None
     on_failure: Plan | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adds", adds_of(self.adds, "adds"))
+
     @property
     def is_batch(self) -> bool:
         return bool(self.then or self.on_failure)
@@ -133,13 +136,19 @@ def plan_of(planned: Planned, name: str = "then") -> Plan | None:
     """Return the plan; None if there is nothing to add. Raises TypeError, which names the part that is no task."""
     if planned is None or isinstance(planned, Plan):
         return planned
+    adds = adds_of(planned, name)
+    return Plan(adds) if adds else None
+
+
+def adds_of(planned: NewTask | Iterable[NewTask], name: str) -> tuple[NewTask, ...]:
+    """Return the tasks. Raises TypeError, which names the part that is no task."""
     if isinstance(planned, str | bytes) or not isinstance(planned, NewTask | Iterable):
         raise TypeError(f"{name} must be {TASKS_TO_ADD}, or a Plan, not {planned!r:.100}")
     adds = (planned,) if isinstance(planned, NewTask) else tuple(planned)
     for place, add in enumerate(adds):
         if not isinstance(add, NewTask):
             raise TypeError(f"{name}[{place}] must be {TASKS_TO_ADD}, not {add!r:.100}")
-    return Plan(adds) if adds else None
+    return adds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

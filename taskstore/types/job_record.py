@@ -277,7 +277,7 @@ def status_of(group: str, state: State, *, is_later: bool = False) -> JobStatus:
 
 def why_no_queue(name: str) -> str | None:
     """Return the rule that this name of a queue violates; None if it is valid."""
-    if not name or "/" in name or "\0" in name:
+    if not isinstance(name, str) or not name or "/" in name or "\0" in name:
         return sentences.NO_SLASH
     return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 

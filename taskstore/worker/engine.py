@@ -240,9 +240,9 @@ class Engine(Generic[A, R]):
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
         `until_empty`: work only until no task is available. Wait up to `burst_wait_s` for tasks that run again later,
-        or whose worker is gone; what comes even later is in `left`. Don't wait for tasks that are due later, or that
-        other workers have. Signals are handled in the main thread only; a second one ends the process at once. Raises
-        NotAllowed if the token is not valid or not sufficient.
+        whose worker is gone, or whose group is paused or at its limit; what comes even later is in `left`. Don't wait
+        for tasks that are due later, or that other workers have. Signals are handled in the main thread only; a second
+        one ends the process at once. Raises NotAllowed if the token is not valid or not sufficient.
         """
         self._until_empty = until_empty
         self._burst_wait_s = self.burst_wait_s if burst_wait_s is None else burst_wait_s
@@ -402,6 +402,8 @@ class Engine(Generic[A, R]):
                     name = owner.name if owner else f"client {task.owner}"
                     until = clock_time(task.available_at_ms)
                     yield task.available_at_ms, f"task {task.origin} of {group} is leased to {name} until {until}"
+            if self.store.search(f'group:"{group}" state:ready', limit=1).tasks:
+                yield 0, f"{group} has tasks that may not be claimed now: it is paused, or at its limit"
             for task in self.store.search(f'group:"{group}" state:scheduled', limit=MOST_LOOKED_AT).tasks:
                 if task.claims:
                     due = clock_time(task.available_at_ms)

@@ -105,7 +105,8 @@ class Worker(Engine[FunctionAttempt, Outcome]):
         """Work until `stop` is called, or until SIGTERM or SIGINT. It can be called once.
 
         `until_empty`: work only until no task is available, without waiting for those that are due later or that other
-        workers have, but up to `burst_wait_s`, if given, for those that run again, or whose worker is gone. Signals
+        workers have, but up to `burst_wait_s`, if given, for those that run again, whose worker is gone, or
+        whose group is paused or at its limit. Signals
         are handled in the main thread only; a second one ends the process at once. Raises NotAllowed if the token is
         not valid or not sufficient; ValueError without a registered function.
         """

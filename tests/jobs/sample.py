@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 from taskstore import Client, Retry, Save, Snooze, current_job, job
@@ -232,6 +232,11 @@ def under_way_of(url, token):
     with Client(url, token=token) as store:
         seen = store.jobs.get(current_job().job_id)
         return seen and [seen.id, seen.worker]
+
+
+@job(json_default=str)
+def tomorrow(day):
+    return [date.fromisoformat(day) + timedelta(1)]
 
 
 @job(max_attempts=3)

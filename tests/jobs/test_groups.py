@@ -78,6 +78,26 @@ def test_what_can_not_follow_is_named(queue, then, told):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: sample.add.enqueue(cast(Any, 1), 2), "the first argument must be a Client of the store, not 1"),
+        (lambda: chain(sample.add.s(1)).enqueue(cast(Any, "film")), "must be a Client of the store, not 'film'"),
+        (lambda: group(sample.add.s(1), cast(Any, sample.add)), r"jobs\[1\] must be a job with its arguments"),
+        (lambda: sample.add.using(at=cast(Any, 5)), "at must be a datetime with a time zone, not 5"),
+        (lambda: sample.add.using(queue=cast(Any, 5)), "the queue 5 must"),
+        (lambda: sample.add.using(unique_for=cast(Any, "x")), "unique_for must be a timedelta or a number of seconds"),
+        (lambda: Plan(cast(Any, ["a"])), r"adds\[0\] must be a task to add"),
+    ],
+)
+def test_what_is_wrong_with_a_call_is_named(call, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        call()
+    assert sample.add.using(unique_for=1.5).unique_for_ms == 1_500
+    assert Plan(cast(Any, sample.add.s(1) and NewTask(group="a"))).adds == (NewTask(group="a"),)
+
+
+@pytest.mark.once
 def test_a_chain_needs_a_job():
     with pytest.raises(TypeError, match="chain needs at least one job"):
         chain()
@@ -98,6 +118,10 @@ def test_arguments_that_are_no_json_are_named_or_converted(queue):
         queue.store.jobs.enqueue_many([sample.add.s(day)])
     made = replace(sample.add, json_default=str).enqueue(queue.store, day, b=Decimal("1.5"))
     assert (list(made.args), made.kwargs) == (["2026-11-29"], {"b": "1.5"})
+    with pytest.raises(
+        TypeError, match=r"^args\[1\] must be JSON, and json_default can't convert it: unsupported operand"
+    ):
+        replace(sample.add, json_default=lambda value: value + "").s(1, day)
 
 
 @pytest.mark.once

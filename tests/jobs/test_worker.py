@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tasks_app.models import PausedGroup
 from taskstore import Client
 from taskstore.types.job_record import How, JobRecord, JobStatus, OnLost, queue_group
 from taskstore.worker.process_tree import born
@@ -79,6 +80,14 @@ def test_people_see_who_runs_a_job_and_what_it_has_written(queue):
         assert (under_way.worker, born(under_way.pid) is not None) == (worker.name, True)
         record = queue.finished(job)
     assert [(attempt.how, attempt.pid) for attempt in record.attempts] == [(How.SUCCEEDED, under_way.pid)]
+
+
+def test_a_worker_that_ends_with_the_work_tells_of_what_it_may_not_claim(queue):
+    PausedGroup.objects.create(group="jobs/default", by="ann")
+    queue.enqueue("add", 1, 2)
+    worker = queue.new_worker()
+    worker.run(until_empty=True, burst_wait_s=0)
+    assert worker.left == ["jobs/default has tasks that may not be claimed now: it is paused, or at its limit"]
 
 
 @pytest.mark.parametrize(
@@ -232,6 +241,9 @@ def test_a_result_that_is_no_json_fails_the_job_for_good_unless_it_is_ignored(qu
         failed, succeeded = map(queue.finished, jobs)
     assert (failed.error.type, len(failed.attempts)) == ("ResultNotJson", 1)
     assert (succeeded.error, succeeded.result, succeeded.attempts[0].how) == (None, None, How.SUCCEEDED)
+    job = queue.enqueue("tomorrow", "2026-11-29")
+    with queue.worker():
+        assert queue.finished(job).result == ["2026-11-30"]
     assert (tmp_path / "calls").read_text() == "xx"
 
 

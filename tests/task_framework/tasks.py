@@ -1,5 +1,7 @@
 """Tasks as a project has them."""
 
+from datetime import date
+
 from .framework import task
 
 
@@ -16,6 +18,11 @@ async def report(month):
 @task(takes_context=True)
 def which(context):
     return context.task_result.id
+
+
+@task
+def echo_a_day(text):
+    return date.fromisoformat(text)
 
 
 def not_a_task():

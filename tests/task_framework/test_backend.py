@@ -4,6 +4,7 @@ import sys
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, Overflow
 from functools import partial
+from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -12,18 +13,24 @@ from django.utils import timezone
 
 from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Task
+from tasks_app.tasks_backend import planned
 from tasks_app.tasks_backend.backend import TaskStoreBackend, of_alias
 from tasks_app.tasks_backend.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from tasks_app.tasks_backend.results import JobEnded
+from tasks_app.testing import drain_queue
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobError, JobOptions, JobStatus, OnLost
+from taskstore.types.tasks import NewTask
 from tests.jobs_store.jobs import enqueued, finished, started
 
-from .tasks import report, send, which
+from .tasks import echo_a_day, report, send, which
 
 pytestmark = pytest.mark.django_db
 
 BACKEND = "tasks_app.tasks_backend.TaskStoreBackend"
+OBJECTS: Any = Task.objects  # For what type checkers would refuse.
+NEW: Any = NewTask
+ANYTHING: Any = "x"
 
 
 @pytest.fixture
@@ -163,10 +170,34 @@ def test_parameters_that_are_no_json_are_refused(argument):
     assert not Task.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: OBJECTS.commit(owner=1, adds=[NEW(group="a", data="text")]), r"adds\[0\].data: must be bytes"),
+        (lambda: OBJECTS.create_batch(owner=1, adds=[NEW(group="a", data=None)]), "must be bytes, not None"),
+        (lambda: OBJECTS.commit(owner=1, adds=[{"group": "a"}]), r"adds\[0\]: must be a NewTask, not"),
+        (lambda: OBJECTS.commit(owner=1, adds=[NEW(group="a", labels={"a": 5})]), "labels: must be texts"),
+        (lambda: OBJECTS.commit(owner=1, updates=[NEW(group="a")]), r"updates\[0\]: must be a Change, not"),
+        (lambda: OBJECTS.cancel([1], reason=None), "reason must be text, not None"),
+        (lambda: OBJECTS.set_limits("a", rate=100), r"rate must be a Rate, such as Rate\(100"),
+        (lambda: planned(ANYTHING), "planned needs a function with @task"),
+    ],
+)
+def test_what_a_program_passes_wrongly_is_named(call, told):
+    with pytest.raises((InvalidInput, TypeError), match=told):
+        call()
+    assert not Task.objects.exists()
+
+
 def test_a_function_of_the_settings_makes_json_of_parameters(settings):
     settings.TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"json_default": str}}}
     result = send.enqueue(Decimal("1.5"), copies={"day": date(2026, 11, 29)})
     assert (result.args, result.kwargs) == (["1.5"], {"copies": {"day": "2026-11-29"}})
+    echoed = echo_a_day.enqueue("2026-11-29")
+    assert next(each for each in drain_queue() if each.id == echoed.id).return_value == "2026-11-29"
+    settings.TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"json_default": lambda value: value + ""}}}
+    with pytest.raises(TypeError, match=r"^args\[0\] must be JSON: unsupported operand"):
+        send.enqueue(Decimal("1.5"))
     with pytest.raises(
         InvalidInput, match=rf"ids\[0\]: must be an integer, not '{result.id}': use int\('{result.id}'\)"
     ):

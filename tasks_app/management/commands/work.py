@@ -6,6 +6,7 @@ import argparse
 import logging
 import math
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,12 @@ class Command(BaseCommand):
             metavar="NAME",
             help="run tasks of this queue; may be repeated (default: the QUEUES of the backend)",
         )
-        add("--processes", type=_count, metavar="N", help="number of tasks to run at once (default: one per processor)")
+        add(
+            "--processes",
+            type=partial(_count, most=1_000),
+            metavar="N",
+            help="number of tasks to run at once (default: one per processor)",
+        )
         add(
             "--jobs-per-process",
             type=_count,
@@ -51,7 +57,7 @@ class Command(BaseCommand):
         )
         add(
             "--lease",
-            type=_count,
+            type=partial(_count, most=30 * 86_400),
             default=30,
             metavar="SECONDS",
             help="seconds until other workers get the tasks of a dead machine (default: 30)",
@@ -108,7 +114,7 @@ class Command(BaseCommand):
         try:
             backend = of_alias(options["backend"])
         except ImproperlyConfigured as problem:
-            raise CommandError(str(problem)) from None
+            raise CommandError(f"--backend: {problem}") from None
         if alias := without_tables():  # Otherwise it would wait for them for ever.
             raise CommandError(f'the database "{alias}" lacks tables until `python manage.py migrate` has run')
         queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
@@ -172,7 +178,7 @@ def _seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text}")
 
 
-def _count(text: str) -> int:
-    if number := whole(text, 1):
+def _count(text: str, most: int = 2**31) -> int:
+    if number := whole(text, 1, most):
         return number
-    raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text}")
+    raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}, not {text}")
