@@ -220,7 +220,7 @@ class BatchQuerySet(models.QuerySet["Batch"]):
         )
         why = planned.annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
         counts = BatchCount.objects.filter(batch=OuterRef("pk")).order_by().values("batch")
-        names = {"is_open": "open", "failed": "failed", "ended": "ended"}
+        names = {"is_open": "open", "failed": "failed", "ended": "ended", "gone": "gone"}
         return self.annotate(
             lost=Coalesce(Subquery(why), Value(""), output_field=models.TextField()),
             **{
@@ -329,10 +329,10 @@ class TaskManager(models.Manager["Task"]):
     ) -> tuple[BatchAnswer, list[Task]]:
         """Create a batch with its first tasks. Returns it, and the tasks as `commit` does.
 
-        When its last task has ended, `then` is added once: a task, several, or a Plan; `on_failure` when the first one
-        has failed for good. `parent`: an open batch that stays open until this one closes. `hold`: it stays open until
-        it is released. `failed_ends`: what has failed for good counts as ended. A later commit may add tasks with
-        `batch=ID` while it is open.
+        When all its tasks have succeeded, `then` is added once: a task, several, or a Plan; `on_failure` when the first
+        one has failed. `parent`: an open batch that stays open until this one closes. `hold`: it stays open until it is
+        released. `failed_ends`: what has failed counts as succeeded. A later commit may add tasks with `batch=ID` while
+        it is open.
 
         Raises InvalidInput, and CommitRefused when the parent is not open. Source: contract.md section 9.
         """

@@ -12,9 +12,11 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from django.conf import settings
 from django.db import models
+from msgspec import structs
 
 from taskstore.errors import Immutable
 from taskstore.types.batches import Batch as BatchAnswer
+from taskstore.types.batches import state_of
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
@@ -489,6 +491,7 @@ class Batch(models.Model):
     refuses = models.SmallIntegerField(default=0)  # 1: it is being deleted, and takes no more tasks.
     has_failed = models.SmallIntegerField(default=0)  # 1: `on_failure` was added; 2: it is still to be added.
     children = models.BigIntegerField(default=0)  # How many open batches have it as their parent.
+    failed_children = models.BigIntegerField(default=0)  # How many of those that closed have failed, or were deleted.
     created_at_ms = models.BigIntegerField()
     closed_at_ms = models.BigIntegerField(default=0)  # 0: it is open.
     then = models.IntegerField(default=0)  # How many tasks it adds when it closes,
@@ -514,16 +517,17 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
-        is_open, failed, ended = (int(getattr(self, name)) for name in ("is_open", "failed", "ended"))
+        is_open, failed, ended, gone = (int(getattr(self, name)) for name in ("is_open", "failed", "ended", "gone"))
         lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
         # Narrower rights show only when something was to be added with them.
         has_lost = bool(lost) or (not self.closed_at_ms and self.problem != "" and self.lacking() != [])
-        return BatchAnswer(
+        told = BatchAnswer(
             id=self.pk,
             name=self.name,
-            total=is_open + failed + ended,
+            state="",
+            total=is_open + failed + ended + gone,
             open=is_open,
-            failed=failed,
+            failed=failed + gone,
             ended=ended,
             created_at_ms=self.created_at_ms,
             closed_at_ms=self.closed_at_ms or None,
@@ -531,10 +535,13 @@ class Batch(models.Model):
             children=self.children,
             hold=bool(self.hold),
             failed_ends=bool(self.failed_ends),
+            failed_children=self.failed_children,
+            gone=gone,
             deleted=bool(self.refuses),
             problem="" if self.closed_at_ms else lost or self.problem,
             lost_rights=has_lost,
         )
+        return structs.replace(told, state=state_of(told))
 
     def lacking(self) -> list[tuple[BatchPlan, str]]:
         """Return its plans, without their tasks, whose holders may not add them, each with the reason."""
@@ -557,7 +564,8 @@ class BatchCount(models.Model):
     part = models.SmallIntegerField()
     open = models.BigIntegerField()  # Members that have not ended.
     failed = models.BigIntegerField()  # Members that are dead letters, or jobs and commands that failed for good.
-    ended = models.BigIntegerField()
+    ended = models.BigIntegerField()  # Members that have succeeded.
+    gone = models.BigIntegerField(default=0)  # Members that were cancelled, purged or removed before they succeeded.
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["batch", "part"], name="count_of_batch")]

@@ -298,15 +298,18 @@ CLIENTS = Endpoint("clients", "GET /clients", Nothing, list[ClientStatus], Actio
 BATCHES = Endpoint("batches", "GET /batches", BatchesRequest, BatchPage, Action.SEE,
     says="Batches whose groups the token may access, newest first.")
 CREATE_BATCH = Endpoint("create_batch", "POST /batches", BatchRequest, BatchMade, Action.WORK,
-    says="Create a batch with its first tasks. When the last of its tasks has ended, the tasks of `then` are added "
-         "once; when the first has failed for good, those of `on_failure`.\n\n"
+    says="Create a batch with its first tasks. When all of its tasks have succeeded, the tasks of `then` are added "
+         "once; when the first has failed, was cancelled or purged, those of `on_failure`.\n\n"
          "While the batch is open, any commit may add tasks to it with `batch`.",
     also=KEY_REUSED, or_answer=Outcome, repeat=Repeat.BY_KEY)
 BATCH = Endpoint("batch", "GET /batches/{id}", ById, Batch, Action.SEE, missing=NO_BATCH,
-    says="A batch, and how many of its tasks are open, have failed and have ended.")
+    says="A batch, and how many of its tasks are open, have failed and have succeeded.")
 RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonById, Batch, Action.WORK,
     says="Let a batch close that was created with `hold`, or that has a `problem`. If the rights with which it was "
          "planned are lost, it goes on with those of an operator's token.", missing=NO_BATCH)
+COMPLETE_BATCH = Endpoint("complete_batch", "POST /batches/{id}/complete", ReasonById, Batch, Action.OPERATE,
+    says="Count the tasks of an open batch that have failed as succeeded, also those that fail later: it closes, and "
+         "adds the tasks of `then`, when no others are open. A closed batch stays as it is.", missing=NO_BATCH)
 DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonById, Operation, Action.OPERATE,
     says="Delete a batch: it takes no more tasks and adds none, and a bulk operation purges its tasks. The undo of the "
          "operation opens the batch again.", missing=NO_BATCH)

@@ -207,7 +207,7 @@ def test_what_a_revoked_token_has_planned_is_held_and_goes_on_with_a_new_token_o
     assert "token:Ann may not add commands" in told(batch).problem
     tokens.create("Ann", Scope.COMMANDS)
     housekeep()
-    assert (groups(), told(batch).state, told(batch).problem) == ([COMMANDS], "closed", "")
+    assert (groups(), told(batch).state, told(batch).problem) == ([COMMANDS], "succeeded", "")
 
 
 def test_a_rotation_of_the_token_changes_nothing():
@@ -216,7 +216,7 @@ def test_a_rotation_of_the_token_changes_nothing():
     tokens.create("Ann", Scope.COMMANDS)
     tokens.revoke(api.token)
     end(batch["task"])
-    assert (groups(), told(batch).state) == ([COMMANDS], "closed")
+    assert (groups(), told(batch).state) == ([COMMANDS], "succeeded")
 
 
 def test_what_comes_on_failure_waits_for_rights_too():
@@ -247,7 +247,7 @@ def test_an_operator_takes_a_batch_over_with_their_own_rights():
         control.release(batch["id"], actor("boss", Scope.OPERATE))
     assert (told(batch).hold, set(BatchPlan.objects.values_list("holder", flat=True))) == (True, {"token:Ann"})
     control.release(batch["id"], actor_of(make_user("ada", "admin")))
-    assert (groups(), told(batch).state) == ([COMMANDS], "closed")
+    assert (groups(), told(batch).state) == ([COMMANDS], "succeeded")
     assert set(BatchPlan.objects.values_list("holder", flat=True)) == {"ada"}
 
 
@@ -260,7 +260,7 @@ def test_an_operator_takes_over_what_a_narrower_token_of_the_name_may_not_add():
     assert told(batch).lost_rights
     assert control.batches_in(BatchesRequest()).batches[0].lost_rights
     control.release(batch["id"], actor("boss", Scope.OPERATE))
-    assert (groups(), told(batch).state, told(batch).lost_rights) == (["end"], "closed", False)
+    assert (groups(), told(batch).state, told(batch).lost_rights) == (["end"], "succeeded", False)
 
 
 def test_a_holder_of_whom_nothing_is_known_has_lost_the_rights_until_an_operator_takes_over():
@@ -269,7 +269,7 @@ def test_a_holder_of_whom_nothing_is_known_has_lost_the_rights_until_an_operator
     end(batch["task"])
     assert (told(batch).problem, told(batch).lost_rights) == ("token:Ann is not known any more", True)
     control.release(batch["id"], actor("boss", Scope.OPERATE))
-    assert (groups(), told(batch).state) == (["end"], "closed")
+    assert (groups(), told(batch).state) == (["end"], "succeeded")
 
 
 def test_what_the_server_does_not_allow_is_no_loss_of_rights(settings):
@@ -280,7 +280,7 @@ def test_what_the_server_does_not_allow_is_no_loss_of_rights(settings):
     assert not told(batch).lost_rights
     settings.TASKSTORE_COMMANDS = True
     housekeep()
-    assert (groups(), told(batch).state) == ([COMMANDS], "closed")
+    assert (groups(), told(batch).state) == ([COMMANDS], "succeeded")
 
 
 def test_only_the_parts_that_are_held_are_taken_over():
@@ -312,7 +312,7 @@ def test_what_comes_on_failure_is_owed_until_it_can_be_added(failed_ends):
     Token.objects.update(groups=["mail", "end", "alarm"])
     refresh()
     housekeep()
-    assert (groups(), told(batch).state) == (["alarm", "end"], "closed")
+    assert (groups(), told(batch).state) == (["alarm", "end"], "succeeded")
 
 
 def test_what_is_owed_does_not_release_a_held_batch():
@@ -331,7 +331,7 @@ def test_nobody_is_held_up_by_the_rights_of_those_who_plan_nothing():
     batch = a_batch(api)
     tokens.revoke(api.token)
     end(batch["task"])
-    assert told(batch).state == "closed"
+    assert told(batch).state == "succeeded"
 
 
 def test_what_is_planned_later_has_the_rights_of_whoever_planned_it():

@@ -310,8 +310,17 @@ def what_is_cancelled_never_runs_again(history: History) -> Iterator[str]:
             yield f"task {row['id']} was cancelled before client {last.client} got a successor"
 
 
+REMOVED = ("cancelled", "purged")
+
+
 def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
-    """A batch adds its tasks once, when its last task has ended, and not before; a deleted batch never does."""
+    """A batch adds its tasks once, when all its tasks have succeeded, and not before.
+
+    It never does if it was deleted, or if one of its tasks was cancelled or purged.
+    """
+    batch_of = {task["origin"]: task.get("batch", 0) for task in history.known.values()}
+    removed = [row for row in history.truth.ended.values() if row["ending"] in REMOVED and row["successor"] is None]
+    gone = Counter(batch_of.get(row["origin"]) for row in removed)  # None: of tasks that no client knows.
     living = Counter(row["batch"] for row in history.truth.living.values())
     thens = Counter(int(labels_of(row)[AFTER_BATCH]) for row in history.rows.values() if row["group"] == THEN)
     # A nested plan adds batches of one task in between.
@@ -321,7 +330,10 @@ def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
         added += (batch.get("root"), f"{batch.get('path')}t") in levels
         if batch["open"] != is_open:
             yield f"batch {batch['id']} counts {batch['open']} open tasks and has {is_open}"
-        if added != (not (is_open or batch.get("refuses"))):
+        least = gone[batch["id"]]
+        if not (batch.get("refuses") or least <= batch["gone"] <= least + gone[None]):
+            yield f"batch {batch['id']} counts {batch['gone']} tasks that were removed: there are at least {least}"
+        if added != (not (is_open or batch["gone"] or batch.get("refuses"))):
             yield f"batch {batch['id']} has {is_open} open tasks and added its task {added} times: {batch}"
     nested = [batch for batch in history.truth.batches.values() if batch.get("path")]
     yield from (f"batch {batch['id']} was added with {batch['total']} tasks" for batch in nested if batch["total"] != 1)

@@ -32,7 +32,7 @@ TABLES = (
     "SELECT * FROM tasks_app_endedtask",
     """
     SELECT batch.id, closed_at_ms, refuses, root, path, problem, coalesce(sum(open), 0) AS open,
-        coalesce(sum(open + failed + ended), 0) AS total
+        coalesce(sum(gone), 0) AS gone, coalesce(sum(open + failed + ended + gone), 0) AS total
     FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
     GROUP BY batch.id
     """,

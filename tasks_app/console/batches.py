@@ -61,6 +61,22 @@ def release(request: HttpRequest, batch_id: int) -> HttpResponse:
 
 
 @asks(Action.OPERATE)
+def complete(request: HttpRequest, batch_id: int) -> HttpResponse:
+    found = existing(control.batch_of(batch_id))
+
+    def do(actor: Actor) -> HttpResponse:
+        now = existing(control.complete(batch_id, actor))
+        said = f"Batch {batch_id} counts failed tasks as succeeded."
+        if now.closed_at_ms is not None:
+            said = f"Batch {batch_id} has {now.state}."
+        return done(request, said, resolve_url("tasks_app:batch", batch_id))
+
+    plans = control.plans_of(StoredBatch.objects.get(pk=batch_id))
+    context = {"batch": found, "then": plans.get("then", "")}
+    return ask_first(request, "complete_batch", f"Complete batch {batch_id}", context, do)
+
+
+@asks(Action.OPERATE)
 def delete(request: HttpRequest, batch_id: int) -> HttpResponse:
     found = existing(control.batch_of(batch_id))
 

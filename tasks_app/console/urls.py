@@ -79,6 +79,7 @@ urlpatterns = [
     path("limits/set", group_limits.set_limit, name="set_limit"),
     path("limits/remove", group_limits.remove_limit, name="remove_limit"),
     path("batches/<int:batch_id>/release", batches.release, name="release_batch"),
+    path("batches/<int:batch_id>/complete", batches.complete, name="complete_batch"),
     path("batches/<int:batch_id>/delete", batches.delete, name="delete_batch"),
     path("task/<int:task_id>/give-back", tasks.give_back, name="give_back"),
     path("task/<int:task_id>/cancel", tasks.cancel, name="cancel_task"),

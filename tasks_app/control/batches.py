@@ -1,4 +1,4 @@
-"""Batches: listed and released. The rules are in core/batches.py."""
+"""Batches: listed, released and completed. The rules are in core/batches.py."""
 
 from __future__ import annotations
 
@@ -49,6 +49,21 @@ def release(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
         Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope, takes_over=takes_over)
         action = "take over batch" if takes_over else "release batch"
         audit.record(actor, action, selection=_name(batch), done=1, details={"problem": batch.problem})
+    return batch_of(batch_id, actor.scope)
+
+
+def complete(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
+    """Count the members of an open batch that have failed as succeeded. A closed one stays as it is.
+
+    Returns it; None if there is none.
+    """
+    refuse(actor.problems())
+    batch = batch_of(batch_id, actor.scope)
+    if batch is None or batch.closed_at_ms is not None or batch.deleted:
+        return batch
+    with atomic():
+        Task.objects.change_batch(batch_id, Step.COMPLETE, actor.scope)
+        audit.record(actor, "complete batch", selection=_name(batch), done=1, details={"failed": batch.failed})
     return batch_of(batch_id, actor.scope)
 
 

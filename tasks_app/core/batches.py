@@ -1,8 +1,9 @@
 """Batches: when they close, and what is added then. Pure.
 
-A batch is open while it has members that have not ended, open children, or is held. A member has ended when it is gone,
-or a finished record; dead letters, and jobs and commands that failed for good, have failed. Source: contract.md
-section 9.
+A batch is open while it has members that have neither ended nor gone, open children, or is held. A member has ended
+when a program deleted it, or as a succeeded record. It has failed as a dead letter, and as a job or command that failed
+for good: a requeue takes it back. It has gone when somebody cancelled, purged or removed it before it succeeded.
+Source: contract.md section 9.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, ON_FAILURE, THEN, NewBatch, Plan
-from taskstore.types.tasks import Change, NewTask, Standing, holds_results, standing_of
+from taskstore.types.command_record import COUNT_LABEL
+from taskstore.types.scalars import whole
+from taskstore.types.tasks import COMMAND_GROUPS, Change, NewTask, Standing, holds_results, standing_of
 
-from .operations import BatchStep, Commit, Effect, GroupScope, Step, TaskRecord
+from .operations import BatchStep, Commit, Effect, GroupScope, Step, TaskRecord, Update
 
 
 class Phase(IntEnum):
@@ -23,14 +26,37 @@ class Phase(IntEnum):
     OPEN = 0
     FAILED = 1
     ENDED = 2
+    GONE = 3
 
 
-PHASES: Mapping[int, Phase] = {Standing.FINISHED: Phase.ENDED, Standing.FAILED: Phase.FAILED}
+FAILURES = (Phase.FAILED, Phase.GONE)
+RECORDS: Mapping[str, Phase | None] = {"cancelled": Phase.GONE, "failed_archive": None}
 
 
-def phase_of(task: TaskRecord) -> Phase:
-    return PHASES.get(task.standing, Phase.OPEN)
+def phase_of(task: TaskRecord) -> Phase | None:
+    """Return the phase of a member. None: of an archived run, after which another command is the member."""
+    if task.standing == Standing.FINISHED:
+        return RECORDS.get(task.group.rpartition("/")[2], Phase.ENDED)
+    return Phase.FAILED if task.standing == Standing.FAILED else Phase.OPEN
 
+
+def weight_of(task: TaskRecord) -> int:
+    """Return as how many members a task counts: a list as its commands."""
+    commands = task.labels.get(COUNT_LABEL, "") if task.group.startswith(COMMAND_GROUPS) else ""
+    return whole(commands, 1, MOST_COMMANDS) or 1
+
+
+def phase_after_removal(task: TaskRecord, commit: Commit) -> Phase | None:
+    """Return the phase of a member that has no successor."""
+    if commit.operator and not (isinstance(commit, Update) and task.id not in commit.matched):
+        return Phase.ENDED if commit.operator.counts_as_done else Phase.GONE
+    if holds_results(task.group):
+        return Phase.GONE  # Unless it had succeeded, which nothing changes.
+    # What stands for commands between their states is no member any more.
+    return None if task.group.startswith(COMMAND_GROUPS) else Phase.ENDED
+
+
+MOST_COMMANDS = 10**6  # Of a list.
 
 # After the first failure of a batch: its `on_failure` was added, or is still to be added.
 ADDED, OWED = 1, 2
@@ -81,6 +107,7 @@ class Batch:
     hold: bool = False
     failed_ends: bool = False
     refuses: bool = False  # It is being deleted.
+    failed_children: int = 0  # That have closed as failed, or were deleted.
     has_failed: int = 0  # Whether `on_failure` is added, or owed because something was against it.
     children: int = 0  # That are open.
     closed_at_ms: int = 0  # 0: it is open.
@@ -91,21 +118,21 @@ class Batch:
     path: str = ""
     levels: dict[str, Level] = field(default_factory=dict)  # The levels that were read, by THEN and ON_FAILURE.
     planned_bytes: int = 0  # By its plans. Read only where more is added to them.
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0])  # By phase.
+    counts: list[int] = field(default_factory=lambda: [0] * len(Phase))
     groups: frozenset[str] = frozenset()  # That were named in it. Read only where somebody names the batch.
     known_groups: frozenset[str] = frozenset()  # Those of them that were named before.
     is_exact: bool = True
     made: NewBatch | None = None  # It is new.
     rights: GroupScope | None = None  # The rights of its plans, if it is new.
     taken_over: list[tuple[int, GroupScope]] = field(default_factory=list)  # Rows of its plans, with their new rights.
-    more: list[int] = field(default_factory=lambda: [0, 0, 0])  # What this transaction adds to the counts.
+    more: list[int] = field(default_factory=lambda: [0] * len(Phase))  # What this transaction adds to the counts.
     is_changed: bool = False  # Beyond its counts.
     later: list[tuple[Plan, GroupScope]] = field(default_factory=list)  # More of its `then`, with these rights.
     spent: set[str] = field(default_factory=set)  # The levels that it has added.
 
-    def move(self, before: Phase | None, after: Phase) -> None:
-        """Count a member that is in another phase now; it is new if it was in none."""
-        for phase, more in ((before, -1), (after, 1)):
+    def move(self, before: Phase | None, weight: int, after: Phase | None, weight_after: int) -> None:
+        """Count a member that is in another phase now; it is new if it was in none, and leaves if it is in none."""
+        for phase, more in ((before, -weight), (after, weight_after)):
             if phase is not None:
                 self.counts[phase] += more
                 self.more[phase] += more
@@ -114,6 +141,11 @@ class Batch:
     def may_close(self) -> bool:
         is_waiting = self.counts[Phase.OPEN] or self.children or (self.hold and not self.refuses)
         return not (is_waiting or self.closed_at_ms or (self.counts[Phase.FAILED] and not self.failed_ends))
+
+    @property
+    def has_lost(self) -> bool:
+        """Return whether something in it can't succeed any more, so that it closes as failed."""
+        return bool(self.counts[Phase.GONE] or self.failed_children) and not self.failed_ends
 
     def is_seen(self, scope: GroupScope) -> bool:
         return scope.is_everything or all(map(scope.allows, self.groups))
@@ -161,6 +193,10 @@ class Batches:
         batch = self._find(change.id, scope)
         if batch is None:
             yield f"batch {change.id} does not exist"
+        elif change.step is Step.COMPLETE and batch.closed_at_ms:
+            yield f"batch {change.id} is closed"
+        elif change.plan and batch.closed_at_ms and batch.has_lost:
+            yield f"batch {batch.id} has failed, so that nothing can follow it"
         elif change.plan:
             number = change.plan.number + (0 if batch.closed_at_ms else batch.then)
             size = change.size + (0 if batch.closed_at_ms else batch.planned_bytes)
@@ -202,16 +238,25 @@ class Batches:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:
                 continue
-            before, after = phase_of(task), Phase.ENDED if place is None else phase_of(drafts[place])
-            if before is after:
+            draft = None if place is None else drafts[place]
+            before, weight = phase_of(task), weight_of(task)
+            after, weight_after = phase_of(draft) if draft else phase_after_removal(task, commit), weight
+            leaves = after is None
+            if draft and (after is before or before is Phase.OPEN):
+                weight_after = weight_of(draft)
+            if draft and after is Phase.GONE and commit.operator and commit.operator.counts_as_done:
+                after, leaves = Phase.ENDED, True
+            if (after, weight_after) == (before, weight) or (draft is None and before in (Phase.ENDED, Phase.GONE)):
                 continue
-            if after is Phase.OPEN and (before is Phase.ENDED or batch.closed_at_ms) and place is not None:
-                drafts[place] = drafts[place]._replace(batch=0)  # Its batch goes on without it.
-                continue
-            batch.move(before, after)
-            touched[batch.id] = batch
-            if after is Phase.FAILED:
-                failing.add(batch.id)
+            if batch.closed_at_ms or before is Phase.ENDED:
+                leaves = True  # Its batch goes on without it.
+            else:
+                batch.move(before, weight, after, weight_after)
+                touched[batch.id] = batch
+                if after in FAILURES and before not in FAILURES:
+                    failing.add(batch.id)
+            if leaves and place is not None:
+                drafts[place] = drafts[place]._replace(batch=0)
         for place, new in enumerate(drafts):
             if not new.batch or place in replacing:
                 continue
@@ -219,8 +264,16 @@ class Batches:
             if joined is None or joined.closed_at_ms:  # Only what is restored comes so late.
                 drafts[place] = new._replace(batch=0)
                 continue
-            joined.move(Phase.ENDED if new.origin else None, phase_of(new))
-            if phase_of(new) is Phase.FAILED:
+            phase, weight = phase_of(new), weight_of(new)
+            if phase is None:
+                drafts[place] = new._replace(batch=0)
+                continue
+            before = None
+            if new.origin:  # It is restored, and was counted as it went.
+                done = commit.operator is not None and commit.operator.counts_as_done
+                before = phase if phase in (Phase.ENDED, Phase.GONE) else Phase.ENDED if done else Phase.GONE
+            joined.move(before, weight, phase, weight)
+            if phase in FAILURES and not new.origin:
                 failing.add(joined.id)
             joined.groups |= {new.group}
             touched[joined.id] = joined
@@ -260,11 +313,14 @@ class Batches:
         match change.step:
             case Step.RELEASE:
                 batch.hold = False
+            case Step.COMPLETE:
+                batch.failed_ends = True
             case Step.DELETE:
                 batch.refuses = True
             case Step.REOPEN:
                 if batch.closed_at_ms and (parent := self._batches.get(batch.parent)):
                     parent.children += 1
+                    parent.failed_children = max(0, parent.failed_children - 1)
                     parent.is_changed = True
                 batch.refuses, batch.closed_at_ms = False, 0
             case Step.ADD_LATER if change.plan and batch.closed_at_ms:
@@ -295,7 +351,8 @@ class Batches:
                 added += self._add(level, ON_FAILURE, batch, planned)
             if not (batch.may_close and batch.is_exact):
                 continue
-            adds_more = bool(batch.then) and not batch.refuses
+            fails = batch.refuses or batch.has_lost
+            adds_more = bool(batch.then) and not fails
             level = batch.due(THEN) if adds_more else None
             if adds_more and level is None:
                 continue
@@ -307,6 +364,9 @@ class Batches:
                 parent.children -= 1
                 parent.is_changed = True
                 touched[parent.id] = parent
+                if fails:
+                    parent.failed_children += 1
+                    failing.add(parent.id)
         return added
 
     def _add(self, level: Level | None, letter: str, ended: Batch, planned: Draft) -> list[TaskRecord]:
@@ -337,13 +397,13 @@ class Batches:
         tasks = [task._replace(labels={**task.labels, AFTER_BATCH: str(ended.id)}) for task in tasks]
         if batch:
             for task in tasks:
-                batch.move(None, phase_of(task))
+                batch.move(None, 1, phase_of(task), 1)
             batch.groups |= {task.group for task in tasks}
         return tasks
 
 
-def possible_ends(operations: Iterable[object], named: Mapping[int, TaskRecord]) -> Iterator[tuple[Commit, int, bool]]:
-    """Yield each commit that may change the phase of a member, with the batch, and whether the member may fail."""
+def possible_ends(operations: Iterable[object], named: Mapping[int, TaskRecord]) -> Iterator[tuple[TaskRecord, bool]]:
+    """Yield the members whose phase, or weight, may change, and whether they may fail."""
     for commit in operations:
         if not isinstance(commit, Commit):
             continue
@@ -351,23 +411,30 @@ def possible_ends(operations: Iterable[object], named: Mapping[int, TaskRecord])
         for task_id in commit.deletes:
             if (task := named.get(task_id)) and task.batch:
                 add = replacing.get(task_id)
-                may_fail = False
+                may_fail = phase_after_removal(task, commit) is Phase.GONE
                 if add is not None:
                     may_fail = _may_fail(add.group, add.moving.error if add.moving else add.error, task)
-                yield commit, task.batch, may_fail
+                yield task, may_fail
         for change in commit.updates:
             if (task := named.get(change.id)) and task.batch and changes_phase(change, task):
                 may_fail = bool(change.failed_from) or _may_fail(change.group or task.group, change.error, task)
-                yield commit, task.batch, may_fail
+                yield task, may_fail
 
 
 def _may_fail(group: str, error: str | None, task: TaskRecord) -> bool:
-    """Return whether a successor in this group may have failed for good."""
+    """Return whether a successor in this group may have failed."""
     if holds_results(group):
-        return standing_of(group, "", {}) is Standing.FAILED
+        return keeps_failures(group)
     return bool(task.error if error is None else error)
 
 
+def keeps_failures(group: str) -> bool:
+    """Return whether the jobs or commands of this group have failed, or were cancelled."""
+    return standing_of(group, "", {}) is Standing.FAILED or RECORDS.get(group.rpartition("/")[2]) is Phase.GONE
+
+
 def changes_phase(change: Change, task: TaskRecord) -> bool:
-    """Return whether the change may: it moves the task, or says where a dead letter came from."""
-    return change.group not in (None, task.group) or change.failed_from is not None or bool(task.failed_from)
+    """Return whether the change may: it moves the task, says where a dead letter came from, or how long a list is."""
+    is_other_list = change.labels is not None and COUNT_LABEL in task.labels and task.group.startswith(COMMAND_GROUPS)
+    moves = change.group not in (None, task.group)
+    return moves or is_other_list or change.failed_from is not None or bool(task.failed_from)

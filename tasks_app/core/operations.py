@@ -92,6 +92,7 @@ class Operator:
     overrides: bool = True  # False: those who hold a lease have a say as ever.
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
+    counts_as_done: bool = False  # Members of batches that it ends count as succeeded.
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
 
 
@@ -107,6 +108,7 @@ class Step(Enum):
     RELEASE = "release"
     DELETE = "delete"  # Take no more tasks, and add nothing at the end.
     REOPEN = "reopen"
+    COMPLETE = "complete"  # From now on members that have failed or gone count as succeeded.
     LOOK = "look"  # Close if there is nothing to wait for any more.
     ADD_LATER = "add later"  # Add tasks when it has closed; now if it has.
 

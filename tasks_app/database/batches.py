@@ -23,7 +23,7 @@ from taskstore.types.scalars import Limits
 from taskstore.types.tasks import NOBODY, NewTask
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
-from ..core.batches import OWED, Batch, Batches, Level, Part, Phase, possible_ends
+from ..core.batches import OWED, Batch, Batches, Level, Part, Phase, keeps_failures, possible_ends, weight_of
 from ..core.operations import BatchStep, Commit, GroupScope, Operation, Step, TaskRecord, why_may_not_add
 from .new_groups import why_too_many
 from .rows import Heavy, Row, Statement, Steps, quoted
@@ -38,9 +38,12 @@ TRIES = 10
 MOST_KNOWN = 10_000
 READ_AT_ONCE = 16 * 2**20  # Bytes of plans in one transaction. The housekeeper reads the rest step by step.
 LARGE_PLAN = 2**18  # Bytes, of which to make tasks takes longer than others should wait.
-COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended")
-CHANGED = ("hold", "refuses", "has_failed", "children", "closed_at_ms", "then", "on_failure", "problem")
-NEW_COLUMNS = ("id", "name", "mark", "parent", "failed_ends", "created_at_ms", "root", "path", *CHANGED)
+COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended", "gone")
+CHANGED = (
+    "hold", "failed_ends", "refuses", "has_failed", "children", "failed_children", "closed_at_ms",
+    "then", "on_failure", "problem",
+)  # fmt: skip
+NEW_COLUMNS = ("id", "name", "mark", "parent", "created_at_ms", "root", "path", *CHANGED)
 PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "reach", "adds")
 HOLDER_COLUMNS = ("name", "groups", "commands", "lost")
 
@@ -68,13 +71,14 @@ class Demand:
 
 def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) -> Demand:
     demand = Demand()
-    for _, batch, may_fail in possible_ends(operations, named):
-        demand.ends[batch] += 1
+    for task, may_fail in possible_ends(operations, named):
+        demand.ends[task.batch] += weight_of(task)
         if may_fail:
-            demand.failing.add(batch)
+            demand.failing.add(task.batch)
     for commit in operations:
         if isinstance(commit, Commit):
             demand.named.update(add.batch for add in commit.adds if add.batch)
+            demand.failing.update(add.batch for add in commit.adds if add.batch and keeps_failures(add.group))
             if isinstance(commit.batch, BatchStep):
                 demand.changed.add(commit.batch.id)
                 if commit.batch.plan:
@@ -128,6 +132,8 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
                 seen.contended_batches.add(batch.id)
             if batch.parent and batch.id not in shared and _may_end(batch, demand):
                 below.setdefault(batch.parent, set()).update({batch.id, *below.get(batch.id, ())})
+                if batch.id in demand.failing or batch.has_lost or batch.refuses or batch.id in demand.changed:
+                    demand.failing.add(batch.parent)
                 parents.add(batch.parent)
         wanted = parents - found.keys() - seen.locked_batches
     if len(guesses) > MOST_KNOWN:
@@ -301,10 +307,10 @@ def _locked(
         # By a statement of its own: it sees what was committed before the locks were there.
         Statement(
             f"""
-            SELECT batch.id, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms,
+            SELECT batch.id, parent, hold, failed_ends, refuses, has_failed, children, failed_children, closed_at_ms,
                 "then", on_failure, problem, root, path,
                 CAST(coalesce(sum(open), 0) AS bigint), CAST(coalesce(sum(failed), 0) AS bigint),
-                CAST(coalesce(sum(ended), 0) AS bigint)
+                CAST(coalesce(sum(ended), 0) AS bigint), CAST(coalesce(sum(gone), 0) AS bigint)
             FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
             WHERE batch.{dialect.is_listed} GROUP BY batch.id
             """,
@@ -326,8 +332,8 @@ def _locked(
 
 
 def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
-    batch, parent, hold, failed_ends, refuses, has_failed, children, closed_at_ms, then, on_failure, *others = row
-    problem, root, path, *counts = others
+    batch, parent, hold, failed_ends, refuses, has_failed, children, failed_children, closed_at_ms, *others = row
+    then, on_failure, problem, root, path, *counts = others
     return Batch(
         id=batch,
         parent=parent,
@@ -336,6 +342,7 @@ def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
         refuses=bool(refuses),
         has_failed=has_failed,
         children=children,
+        failed_children=failed_children,
         closed_at_ms=closed_at_ms,
         then=then,
         on_failure=on_failure,
@@ -356,11 +363,11 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
     plans: list[tuple[int, str, Plan, GroupScope | None]] = []
     for batch in sorted(written.batches, key=lambda batch: batch.id):
         changed = (
-            int(batch.hold), int(batch.refuses), int(batch.has_failed), batch.children, batch.closed_at_ms,
-            batch.then, batch.on_failure, batch.problem,
+            int(batch.hold), int(batch.failed_ends), int(batch.refuses), int(batch.has_failed), batch.children,
+            batch.failed_children, batch.closed_at_ms, batch.then, batch.on_failure, batch.problem,
         )  # fmt: skip
         if new := batch.made:
-            first = (batch.id, new.name, new.mark, batch.parent, int(batch.failed_ends), written.now_ms)
+            first = (batch.id, new.name, new.mark, batch.parent, written.now_ms)
             yield from dialect.insert("tasks_app_batch", NEW_COLUMNS, [(*first, batch.root, batch.path, *changed)])
             is_over = batch.closed_at_ms and not batch.has_failed
             plans += [
@@ -421,6 +428,8 @@ def _changed_plans(batch: Batch) -> Iterator[Statement]:
         yield Statement("UPDATE tasks_app_batchplan SET holder = %s WHERE id = %s", [scope.holder, row])
     for letter in sorted(batch.spent):
         yield Statement("DELETE FROM tasks_app_batchplan WHERE level = %s", [level_of(batch, letter)])
-    if batch.closed_at_ms and batch.on_failure and not (batch.has_failed or batch.refuses):
+    unused = [ON_FAILURE] if batch.on_failure and not batch.has_failed else []
+    unused += [THEN] if batch.then else []
+    for letter in unused if batch.closed_at_ms and not batch.refuses else ():
         sql = "DELETE FROM tasks_app_batchplan WHERE level >= %s AND level < %s"
-        yield Statement(sql, _levels_from(level_of(batch, ON_FAILURE)))
+        yield Statement(sql, _levels_from(level_of(batch, letter)))

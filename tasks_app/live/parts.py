@@ -25,7 +25,7 @@ def _state_of(name: str) -> object:
     kind, _, rest = name.partition(" ")
     match kind:
         case "batches":
-            counted = BatchCount.objects.aggregate(Sum("open"), Sum("failed"), Sum("ended"))
+            counted = BatchCount.objects.aggregate(Sum("open"), Sum("failed"), Sum("ended"), Sum("gone"))
             return counted, Batch.objects.aggregate(Count("pk"), Max("pk"), Max("closed_at_ms"), Sum("hold"))
         case "batch":
             ids = [number for text in rest.split() if (number := whole(text)) is not None]

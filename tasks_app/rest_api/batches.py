@@ -1,4 +1,4 @@
-"""Batches: create, list, release and delete."""
+"""Batches: create, list, release, complete and delete."""
 
 from __future__ import annotations
 
@@ -58,6 +58,11 @@ def batch(asked: ById, who: Who) -> Batch | None:
 @serves(endpoints.RELEASE_BATCH)
 def release_batch(asked: ReasonById, who: Who) -> Batch | None:
     return control.release(asked.id, who.actor.because(asked.reason))
+
+
+@serves(endpoints.COMPLETE_BATCH)
+def complete_batch(asked: ReasonById, who: Who) -> Batch | None:
+    return control.complete(asked.id, who.actor.because(asked.reason))
 
 
 @serves(endpoints.DELETE_BATCH)

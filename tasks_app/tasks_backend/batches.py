@@ -29,7 +29,7 @@ def batch(
     """Make the tasks that the block enqueues a batch, in the caller's transaction.
 
     `then`: what to add once when all of them have succeeded: `planned(...)`, several of these, or a Plan. `on_failure`:
-    what to add once when the first one has failed for good. `failed_ends`: what has failed for good counts as ended.
+    what to add once when the first one has failed. `failed_ends`: what has failed counts as succeeded.
     Only for tasks of backends of Task Store.
     """
     from ..core.operations import Step

@@ -14,7 +14,7 @@ from django.conf import settings
 from taskstore.types.batches import THEN
 from taskstore.types.groups import LOST_MS
 from taskstore.types.limits import MOST_PER_MS
-from taskstore.types.tasks import NOBODY, Ending
+from taskstore.types.tasks import NOBODY, Ending, Standing
 
 from ..conf import retention
 from ..core.operations import BatchStep, Commit, Operator, Step
@@ -408,7 +408,7 @@ RETENTION = "retention"  # The operator in the history.
 
 
 class OldTasks:
-    """A pass over the groups that have a retention rule, a commit at a time."""
+    """A pass over the groups that have a retention rule, a commit at a time. Open batches keep what has failed."""
 
     def __init__(self) -> None:
         self._left: list[tuple[str, retention.Rule]] = []
@@ -427,12 +427,15 @@ class OldTasks:
                 Statement(
                     """
                     SELECT id
-                    FROM tasks_app_task
+                    FROM tasks_app_task AS task
                     WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
+                        AND NOT (batch <> 0 AND standing = %s AND EXISTS (
+                            SELECT 1 FROM tasks_app_batch AS waiting WHERE waiting.id = task.batch AND closed_at_ms = 0
+                        ))
                     ORDER BY available_at_ms, id
                     LIMIT %s
                     """,
-                    [group, before_ms, before_ms, STEP_OF_TASKS],
+                    [group, before_ms, before_ms, int(Standing.FAILED), STEP_OF_TASKS],
                 )
             ]
             ids = tuple(task_id for (task_id,) in rows)

@@ -75,7 +75,7 @@ def task_in(text: str) -> NewTask:
     metavar="ID",
     help="A batch that stays open until this one closes.",
 )
-@click.option("--failed-ends", is_flag=True, help="Count tasks that have failed for good as ended.")
+@click.option("--failed-ends", is_flag=True, help="Count failed tasks as succeeded.")
 def create(
     session: Session,
     name: str,
@@ -105,6 +105,14 @@ made.does(
     missing=NO_BATCH,
     help="Let a batch close when its tasks have ended. If those who planned what it adds have lost their rights, "
     "operators take it over.",
+    below=batches,
+)
+made.does(
+    "complete",
+    endpoints.COMPLETE_BATCH,
+    lambda batch: f"batch {batch.id} is {batch.state}{batch.problem and f': {batch.problem}'}",
+    missing=NO_BATCH,
+    help="Count failed tasks of a batch as succeeded, so that it closes when no others are open.",
     below=batches,
 )
 made.does(

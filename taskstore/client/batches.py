@@ -67,6 +67,7 @@ class BatchVerbs(AnyPart):
     list = verb(endpoints.BATCHES)
     get = verb_or_none(endpoints.BATCH)
     release = verb_or_none(endpoints.RELEASE_BATCH)
+    complete = verb_or_none(endpoints.COMPLETE_BATCH)
     delete = verb_or_none(endpoints.DELETE_BATCH)
 
     @calls
@@ -84,9 +85,9 @@ class BatchVerbs(AnyPart):
     ) -> Call[BatchMade]:
         """Create a batch with its first tasks, or jobs. Returns the batch and its tasks.
 
-        `then`: what to add once when its last task has ended: tasks or jobs, or a Plan, which nests. `on_failure`: what
-        to add once when the first has failed for good. `parent`: the id of an open batch that stays open until this one
-        closes. `hold`: it stays open until `release`. `failed_ends`: what has failed for good counts as ended. `key`:
+        `then`: what to add once when all its tasks have succeeded: tasks or jobs, or a Plan, which nests. `on_failure`:
+        what to add once when the first has failed. `parent`: the id of an open batch that stays open until this one
+        closes. `hold`: it stays open until `release`. `failed_ends`: what has failed counts as succeeded. `key`:
         as of `commit`. Raises CommitRefused if the parent is not open; InvalidInput.
         """
         options = {"parent": parent, "hold": hold, "failed_ends": failed_ends}

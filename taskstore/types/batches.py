@@ -155,8 +155,8 @@ def adds_of(planned: NewTask | Iterable[NewTask], name: str) -> tuple[NewTask, .
 class NewBatch:
     """A batch to create, in the same commit as its first tasks.
 
-    `then`: what to add when its last task has ended; `on_failure`: what to add when the first one has failed for good.
-    `hold`: it stays open until it is released. `failed_ends`: what has failed for good counts as ended.
+    `then`: what to add when all its tasks have succeeded; `on_failure`: what to add when the first one has failed.
+    `hold`: it stays open until it is released. `failed_ends`: what has failed counts as succeeded.
     """
 
     name: str = ""
@@ -223,16 +223,16 @@ class BatchRequest(AskedOperation, frozen=True, kw_only=True):
     then: Annotated[
         Then,
         Meta(
-            description="Tasks to add once, when the last member has ended: a list of adds, or an object with `adds`, "
+            description="Tasks to add once, when all members have succeeded: a list of adds, or an object with `adds`, "
             "`then` and `on_failure`, which makes them a batch."
         ),
     ] = None
     on_failure: Annotated[
-        Then, Meta(description="The same, to add once, when the first member has failed for good.")
+        Then, Meta(description="The same, to add once, when the first member has failed, was cancelled or purged.")
     ] = None
     parent: Annotated[Int64, Meta(description="The id of an open batch that stays open until this one closes.")] = 0
     hold: Annotated[bool, Meta(description="Keep the batch open until it is released.")] = False
-    failed_ends: Annotated[bool, Meta(description="Count members that have failed for good as ended.")] = False
+    failed_ends: Annotated[bool, Meta(description="Count failed members as succeeded.")] = False
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         yield from _wrong_adds("adds", self.adds, limits)
@@ -275,10 +275,13 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: Int64
     name: str
+    state: Annotated[str, Meta(description="One of open, held, succeeded, failed, deleted.")]
     total: Annotated[int, Meta(description="The number of members.")]
     open: Annotated[int, Meta(description="Members that have not ended.")]
-    failed: Annotated[int, Meta(description="Members that have failed for good.")]
-    ended: Annotated[int, Meta(description="Members that were deleted, cancelled or finished.")]
+    failed: Annotated[
+        int, Meta(description="Members that have failed, or were cancelled, purged or removed before they succeeded.")
+    ]
+    ended: Annotated[int, Meta(description="Members that have succeeded.")]
     created_at_ms: At = msgspec.field(name="created")
     closed_at_ms: Annotated[int | None, Meta(description="When it closed; null while it is open.")] = msgspec.field(
         name="closed_at"
@@ -286,7 +289,9 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent: Annotated[int | None, Meta(description="The batch that stays open until this one closes; null: none.")]
     children: Annotated[int, Meta(description="The number of open batches whose parent this one is.")] = 0
     hold: Annotated[bool, Meta(description="Whether it waits to be released.")] = False
-    failed_ends: bool = False
+    failed_ends: Annotated[bool, Meta(description="Whether failed members count as succeeded.")] = False
+    failed_children: Annotated[int, Meta(description="Batches within it that have failed, or were deleted.")] = 0
+    gone: Annotated[int, Meta(description="Of the failed members, those that no requeue brings back.")] = 0
     deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
     problem: Annotated[str, Meta(description="Why it can't add what it plans, and stays open; empty if it can.")] = ""
     lost_rights: Annotated[
@@ -303,19 +308,20 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{self.search} state:failed"
 
     @property
-    def state(self) -> str:
-        """Return why it is open, or how it closed, as a word."""
-        if self.deleted:
-            return "deleted"
-        if self.closed_at_ms is not None:
-            return "closed"
-        if self.problem:
-            return "held"
-        if self.open:
-            return "open"
-        if self.failed and not self.failed_ends:
-            return "failed"
-        return "waiting" if self.children else "held" if self.hold else "open"
+    def is_stuck(self) -> bool:
+        """Return whether it waits for nothing but failed members."""
+        is_over = self.closed_at_ms is not None or self.open or self.children
+        return bool(self.failed > self.gone and not (is_over or self.failed_ends))
+
+
+def state_of(batch: Batch) -> str:
+    """Return whether it is open, or how it closed, as a word."""
+    if batch.deleted:
+        return "deleted"
+    if batch.closed_at_ms is not None:
+        has_lost = bool(batch.gone or batch.failed_children) and not batch.failed_ends
+        return "failed" if has_lost else "succeeded"
+    return "held" if batch.problem or (batch.hold and not batch.open) else "open"
 
 
 class BatchMade(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ def test_a_held_batch_is_released_with_a_reason_and_not_held_again(operator):
     operator.post(page, {"reason": "all are there"})
     assert [task.group for task in Task.objects.all()] == ["bind"]
     assert AuditEntry.objects.latest("id").reason == "all are there"
-    assert "closed" in operator.get(page).content.decode()
+    assert "succeeded" in operator.get(page).content.decode()
     assert "can&#x27;t be held again" in operator.post(page, {"hold": "on"}).content.decode()
 
 

@@ -33,10 +33,10 @@ def test_a_batch_is_made_listed_and_read(store):
     [task] = store.claim("sum")
     assert task.labels == {"after_batch": str(made.batch.id)}
     closed = store.batches.get(made.batch.id)
-    assert (closed.state, closed.ended) == ("closed", 2)
+    assert (closed.state, closed.ended) == ("succeeded", 2)
     assert [batch.id for batch in store.batches.list(open=True).batches] == [held.id]
     assert [batch.id for batch in store.batches.list(open=False).batches] == [made.batch.id]
-    assert store.batches.release(held.id).state == "closed"
+    assert store.batches.release(held.id).state == "succeeded"
     assert store.batches.get(99) is store.batches.release(99) is store.batches.delete(99) is None
 
 

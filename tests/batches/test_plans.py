@@ -123,7 +123,7 @@ def test_a_batch_that_is_opened_again_adds_nothing_twice():
     commit(deletes=[task.id])
     Task.objects.change_batch(batch.id, Step.DELETE)
     Task.objects.change_batch(batch.id, Step.REOPEN)
-    assert (names(), told(batch).state) == (["end"], "closed")
+    assert (names(), told(batch).state) == (["end"], "succeeded")
 
 
 def test_the_plan_of_a_deleted_batch_is_forgotten_with_it():
@@ -177,7 +177,7 @@ def test_a_plan_that_would_exceed_the_groups_later_waits_and_says_why(settings):
     settings.TASKSTORE_MAX_GROUPS = 10
     new_groups.memories.clear()
     housekeep()
-    assert (names(), told(batch).state, told(batch).problem) == (["a", "b"], "closed", "")
+    assert (names(), told(batch).state, told(batch).problem) == (["a", "b"], "succeeded", "")
 
 
 def test_what_is_added_to_a_batch_with_a_problem_is_kept_too(settings):

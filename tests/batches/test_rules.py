@@ -135,7 +135,7 @@ def test_held_it_waits_to_be_released():
 
 def test_an_empty_one_closes_at_once():
     batch, _ = made(0, then=new("sum"))
-    assert (now(batch).state, names()) == ("closed", ["sum"])
+    assert (now(batch).state, names()) == ("succeeded", ["sum"])
 
 
 def test_a_child_keeps_its_parent_open_and_adds_to_it():
@@ -143,7 +143,7 @@ def test_a_child_keeps_its_parent_open_and_adds_to_it():
     _, [inner] = made(then=new("between"), parent=parent.id)
     assert numbers(parent) == (1, 1, 0, 0)
     commit(deletes=[task.id])
-    assert (now(parent).state, now(parent).children, names()) == ("waiting", 1, ["work"])
+    assert (now(parent).state, now(parent).children, names()) == ("open", 1, ["work"])
     commit(deletes=[inner.id])
     [between] = Task.objects.all()
     assert (between.group, between.batch, numbers(parent)) == ("between", parent.id, (2, 1, 0, 1))

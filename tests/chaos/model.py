@@ -23,6 +23,7 @@ class Server(NaiveStore):
         self.claimed_at = []
         self.batches = {}  # The data of what comes then, by id; None: it was added.
         self.batch_of = {}  # By origin.
+        self.gone: Counter[int | None] = Counter()  # How many members were cancelled, by batch.
 
     def perform(self, operation, claimable=None):
         done = super().perform(operation, claimable)
@@ -38,7 +39,11 @@ class Server(NaiveStore):
         for batch, then in self.batches.items():
             if then is not None and batch not in are_open:
                 self.batches[batch] = None
-                self.add_then(batch, then)
+                if self.follows(batch):
+                    self.add_then(batch, then)
+
+    def follows(self, batch):
+        return not self.gone[batch]
 
     def add_then(self, batch, data):
         nothing = {"data_type": "", "error": "", "priority": 0, "claims": 0, "leased_since_ms": 0, "unique": ""}
@@ -137,6 +142,8 @@ class Server(NaiveStore):
 
     def end(self, task, ending, successor, asked):
         super().end(task, ending, successor, asked)
+        if ending is Ending.CANCELLED and successor is None:
+            self.gone[self.batch_of.get(task.origin)] += 1
         self.ended[task.id] = {
             **task._asdict(),
             "ended_at_ms": self.now_ms,
@@ -153,7 +160,7 @@ class Server(NaiveStore):
             for task in self.tasks.values()
         }
         open_ones = Counter(row["batch"] for row in living.values())
-        batches = {batch: {"id": batch, "open": open_ones[batch]} for batch in self.batches}
+        batches = {batch: {"id": batch, "open": open_ones[batch], "gone": self.gone[batch]} for batch in self.batches}
         counts = Counter(row["group"] for row in living.values())
         return Truth(living=living, ended=self.ended, counts=counts, batches=batches)
 

@@ -73,6 +73,17 @@ class ForgetsABatch(Server):
             super().add_then(batch, data)
 
 
+class GoesOnAfterACancel(Server):
+    """It cancels the other members, too: so that some batches close by it."""
+
+    def cancel(self, ids):
+        batches = {self.batch_of.get(task.origin, -1) for task in self.tasks.values() if task.origin in ids}
+        return super().cancel([*ids, *(origin for origin, batch in self.batch_of.items() if batch in batches)])
+
+    def follows(self, batch):
+        return True
+
+
 class ClosesABatchTwice(Server):
     def add_then(self, batch, data):
         super().add_then(batch, data)
@@ -332,6 +343,7 @@ FAULTS = {
     ForgetsTheGroupsOfKeys: "one_living_task_holds_a_key",
     ClosesABatchEarly: "a_then_is_added_once_and_never_early",
     ForgetsABatch: "a_then_is_added_once_and_never_early",
+    GoesOnAfterACancel: "a_then_is_added_once_and_never_early",
     ClosesABatchTwice: "a_then_is_added_once_and_never_early",
     ExceedsALimit: "no_limit_is_exceeded",
     SaysCancelledAndDoesNothing: "what_is_cancelled_never_runs_again",

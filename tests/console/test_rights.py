@@ -34,6 +34,7 @@ CALLS = {
     "batches": ("GET", EVERYBODY, {}),
     "batch": ("GET", EVERYBODY, {}),
     "release_batch": ("POST", OPERATORS, {}),
+    "complete_batch": ("POST", OPERATORS, {}),
     "delete_batch": ("POST", OPERATORS, {}),
     "failed": ("GET", EVERYBODY, {}),
     "jobs": ("GET", EVERYBODY, {}),
@@ -115,7 +116,7 @@ ASKS_FIRST = {
     "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
     "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
     "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
-    "reopen_list", "cancel_command", "set_limit", "remove_limit", "delete_batch",
+    "reopen_list", "cancel_command", "set_limit", "remove_limit", "complete_batch", "delete_batch",
 }  # fmt: skip
 
 

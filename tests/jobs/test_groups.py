@@ -25,7 +25,7 @@ def test_what_follows_a_group_reads_its_results(queue):
     with queue.worker():
         eventually(lambda: jobs(queue, function=total.function, status="succeeded"))
     [last] = jobs(queue, function=total.function)
-    assert (last.result, queue.store.batches.get(batch.id).state) == (15, "closed")
+    assert (last.result, queue.store.batches.get(batch.id).state) == (15, "succeeded")
 
 
 def test_a_chain_runs_one_job_after_the_other(queue):

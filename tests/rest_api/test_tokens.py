@@ -67,6 +67,7 @@ NEEDED = {
     "POST /cancel": "work",
     "POST /batches": "work",
     "POST /batches/{id}/release": "work",
+    "POST /batches/{id}/complete": "operate",
     "PUT /clients/{clientid}": "work",
     "PUT /progress/{id}": "work",
     "POST /jobs": "work",

@@ -29,7 +29,7 @@ def test_what_comes_then_is_enqueued_when_all_have_succeeded():
         Task.objects.commit(owner=NOBODY, updates=[Change(id=task.id, group=f"{task.group}/succeeded")])
     [added] = [job for job in queues.list_jobs(queues.Wanted()).jobs if job.function.endswith("report")]
     assert list(added.args) == [5]
-    assert Batch.objects.counted().get(pk=made.id).told().state == "closed"
+    assert Batch.objects.counted().get(pk=made.id).told().state == "succeeded"
 
 
 @pytest.mark.django_db(transaction=True)
