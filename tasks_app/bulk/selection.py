@@ -11,9 +11,11 @@ from typing import Any, Self
 from django.db import connections
 
 from taskstore.errors import InvalidInput
+from taskstore.types.command_record import COUNT_LABEL
 from taskstore.types.tasks import FAILED_FROM, Standing, State, standing_of
 
 from ..core.actors import Actor
+from ..core.batches import weight_in
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
@@ -247,19 +249,19 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
 def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[int]:
     """Return the batches that wait for nothing but these tasks."""
     waits_for: defaultdict[int, Counter[Standing]] = defaultdict(Counter)
-    for batch, group, failed_from, number in _rows(
+    for batch, group, failed_from, commands, number in _rows(
         f"""
-        SELECT batch, "group", failed_from, count(*) FROM (
-            SELECT batch, "group", {dialect.label(FAILED_FROM)} AS failed_from
+        SELECT batch, "group", failed_from, commands, count(*) FROM (
+            SELECT batch, "group", {dialect.label(FAILED_FROM)} AS failed_from, {dialect.label(COUNT_LABEL)} AS commands
             FROM tasks_app_task AS found WHERE {found.sql} AND batch <> 0
         ) AS members
-        GROUP BY batch, "group", failed_from
+        GROUP BY batch, "group", failed_from, commands
         """,  # noqa: S608 - all words are ours
         found,
         dialect.using,
     ):
         standing = standing_of(group, "", {FAILED_FROM: failed_from} if failed_from else {})
-        waits_for[batch][standing] += number
+        waits_for[batch][standing] += number * weight_in(group, commands or "")
     named = sorted(waits_for)[:MOST_BATCHES]
     waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open()
     batches = [each.told() for each in waiting.filter(pk__in=named, children=0, hold=0, refuses=0).order_by("pk")]
@@ -267,7 +269,7 @@ def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[int]
         batch.id
         for batch in batches
         if batch.open == waits_for[batch.id][Standing.OPEN]
-        and (batch.failed_ends or batch.failed == waits_for[batch.id][Standing.FAILED])
+        and (batch.failed_ends or batch.failed - batch.gone == waits_for[batch.id][Standing.FAILED])
     ]
 
 

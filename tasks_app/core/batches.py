@@ -42,8 +42,12 @@ def phase_of(task: TaskRecord) -> Phase | None:
 
 def weight_of(task: TaskRecord) -> int:
     """Return as how many members a task counts: a list as its commands."""
-    commands = task.labels.get(COUNT_LABEL, "") if task.group.startswith(COMMAND_GROUPS) else ""
-    return whole(commands, 1, MOST_COMMANDS) or 1
+    return weight_in(task.group, task.labels.get(COUNT_LABEL, ""))
+
+
+def weight_in(group: str, commands: str) -> int:
+    """Return as how many members a task of this group counts. `commands`: its label with their number."""
+    return whole(commands if group.startswith(COMMAND_GROUPS) else "", 1, MOST_COMMANDS) or 1
 
 
 def phase_after_removal(task: TaskRecord, commit: Commit) -> Phase | None:

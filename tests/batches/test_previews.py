@@ -3,7 +3,7 @@
 import pytest
 
 from tasks_app.bulk import Purge, Requeue, Selection, selection
-from tasks_app.core.operations import GroupScope
+from tasks_app.core.operations import GroupScope, Step
 from tasks_app.models import Task
 from taskstore.types.tasks import Change, NewTask
 
@@ -37,6 +37,17 @@ def test_dead_letters_count_unless_they_count_as_ended():
     assert closed_by(group="mail") == [lax]
     assert closed_by(q="group:*") == [strict, lax]
     assert closed_by(q="group:*", scope=GroupScope(("dead",))) == []
+
+
+def test_what_has_gone_is_waited_for_no_more_and_a_list_counts_as_its_commands():
+    batch, [gone, _] = made("mail", "mail")
+    Task.objects.cancel([gone])
+    listed, _ = made(hold=True)
+    labels = {"commands": "3"}
+    Task.objects.commit(owner=1, adds=[NewTask(group="commands/p/open", labels=labels, batch=listed)])
+    Task.objects.change_batch(listed, Step.RELEASE)
+    assert closed_by(group="mail") == [batch]
+    assert closed_by(group="commands/p/open") == [listed]
 
 
 def test_the_console_links_to_them(operator):
