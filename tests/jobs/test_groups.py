@@ -47,7 +47,7 @@ def test_a_job_that_fails_for_good_calls_what_was_said_and_nothing_else(queue):
     with queue.worker():
         eventually(lambda: len(jobs(queue, status="succeeded")) == 2, 60)
     assert sorted(job.result for job in jobs(queue, status="succeeded")) == [1, 3]
-    assert queue.store.batches.get(batch.id).state == "failed"
+    assert queue.store.batches.get(batch.id).is_stuck
 
 
 @pytest.mark.once
