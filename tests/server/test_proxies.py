@@ -188,6 +188,9 @@ def sign_in(browser, proxied):
     """As the first admin, with a password of their own."""
     chosen = {"new_password1": PASSWORD, "new_password2": PASSWORD}
     opened = posted(browser, "/console/login", username="admin", password=proxied.password)
+    if opened.status_code == 200:  # The password was chosen before: the test is repeated.
+        assert posted(browser, "/console/login", username="admin", password=PASSWORD).status_code == 302
+        return
     assert opened.status_code == 302
     assert posted(browser, opened.headers["Location"], **chosen).status_code == 302
 
