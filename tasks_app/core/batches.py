@@ -53,7 +53,7 @@ def weight_in(group: str, commands: str) -> int:
 def phase_after_removal(task: TaskRecord, commit: Commit) -> Phase | None:
     """Return the phase of a member that has no successor."""
     if commit.operator and not (isinstance(commit, Update) and task.id not in commit.matched):
-        return Phase.ENDED if commit.operator.counts_as_done else Phase.GONE
+        return Phase.GONE
     if holds_results(task.group):
         return Phase.GONE  # Unless it had succeeded, which nothing changes.
     # What stands for commands between their states is no member any more.
@@ -248,8 +248,6 @@ class Batches:
             leaves = after is None
             if draft and (after is before or before is Phase.OPEN):
                 weight_after = weight_of(draft)
-            if draft and after is Phase.GONE and commit.operator and commit.operator.counts_as_done:
-                after, leaves = Phase.ENDED, True
             if (after, weight_after) == (before, weight) or (draft is None and before in (Phase.ENDED, Phase.GONE)):
                 continue
             if batch.closed_at_ms or before is Phase.ENDED:
@@ -272,10 +270,8 @@ class Batches:
             if phase is None:
                 drafts[place] = new._replace(batch=0)
                 continue
-            before = None
-            if new.origin:  # It is restored, and was counted as it went.
-                done = commit.operator is not None and commit.operator.counts_as_done
-                before = phase if phase in (Phase.ENDED, Phase.GONE) else Phase.ENDED if done else Phase.GONE
+            # What is restored was counted as it went.
+            before = (Phase.ENDED if phase is Phase.ENDED else Phase.GONE) if new.origin else None
             joined.move(before, weight, phase, weight)
             if phase in FAILURES and not new.origin:
                 failing.add(joined.id)
@@ -439,6 +435,7 @@ def keeps_failures(group: str) -> bool:
 
 def changes_phase(change: Change, task: TaskRecord) -> bool:
     """Return whether the change may: it moves the task, says where a dead letter came from, or how long a list is."""
-    is_other_list = change.labels is not None and COUNT_LABEL in task.labels and task.group.startswith(COMMAND_GROUPS)
+    labels = task.labels if change.labels is None else change.labels
+    is_other_list = labels.get(COUNT_LABEL) != task.labels.get(COUNT_LABEL) and task.group.startswith(COMMAND_GROUPS)
     moves = change.group not in (None, task.group)
     return moves or is_other_list or change.failed_from is not None or bool(task.failed_from)

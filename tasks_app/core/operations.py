@@ -92,7 +92,6 @@ class Operator:
     overrides: bool = True  # False: those who hold a lease have a say as ever.
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
-    counts_as_done: bool = False  # Members of batches that it ends count as succeeded.
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
 
 
