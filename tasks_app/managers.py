@@ -23,8 +23,8 @@ from django.db.models.functions import Cast, Coalesce, Concat, Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
+from taskstore.types.batches import ON_FAILURE, NewBatch, Planned, plan_of, plans_in, steps_in
 from taskstore.types.batches import Batch as BatchAnswer
-from taskstore.types.batches import NewBatch, Planned, plan_of
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import Limits, is_in_group
@@ -48,6 +48,7 @@ from .core.operations import (
     as_seen,
 )
 from .core.validation import refuse_forbidden, refuse_wrong_kinds, task_ids, validate
+from .database.batches import ALL_WITHIN, NUMBERS, TROUBLE
 from .database.group_patterns import BEARS_SOME, bounds_of
 from .database.limit_changes import change_limits, finish_changes, limits_now
 from .writer import totals
@@ -134,9 +135,9 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(Q(id__in=origins) | (Q(origin__in=origins) & ~Q(origin=F("id"))))
 
     def in_batch(self, batch: int) -> Self:
-        """The tasks of a batch, with the records of those that have ended."""
+        """The tasks of a batch and of those within it, with the records of those that have ended."""
         # The first condition in the words of the index, which SQLite would not recognize else.
-        return self.exclude(batch=0).filter(batch=batch)
+        return self.exclude(batch=0).filter(batch__in=within_batch(batch))
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
@@ -198,6 +199,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
     aget_or_create = aupdate_or_create = _refuse
 
 
+def within_batch(batch: int) -> RawSQL:
+    """Return the ids of a batch and of those within it."""
+    return RawSQL(ALL_WITHIN, [batch])  # noqa: S611 - a constant.
+
+
 class BatchQuerySet(models.QuerySet["Batch"]):
     """Reading batches. They change by commits of tasks."""
 
@@ -209,25 +215,29 @@ class BatchQuerySet(models.QuerySet["Batch"]):
         return self if scope.is_everything else self.exclude(Exists(hidden))
 
     def counted(self) -> Self:
-        """With the numbers of their members, and why those who planned more have lost their rights, if they have."""
-        from .models import BatchCount, BatchPlan, RightsHolder
+        """With what `told` tells: of the batches and of those within them."""
+        from .models import BatchPlan, RightsHolder
 
         text = models.TextField()
         here = Concat(Cast(OuterRef("root"), text), Value("/"), OuterRef("path"), output_field=text)
         lost = RightsHolder.objects.filter(name=OuterRef("holder")).exclude(lost="").values("lost")
-        planned = BatchPlan.objects.exclude(holder="").filter(
-            level__gte=here, level__lt=Concat(here, Value("~"), output_field=text)
-        )
-        why = planned.annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
-        counts = BatchCount.objects.filter(batch=OuterRef("pk")).order_by().values("batch")
-        names = {"is_open": "open", "failed": "failed", "ended": "ended", "gone": "gone"}
+        planned = BatchPlan.objects.filter(level__gte=here, level__lt=Concat(here, Value("~"), output_field=text))
+        why = planned.exclude(holder="").annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
+        later = planned.exclude(level__contains=ON_FAILURE).order_by().annotate(all=Value(1)).values("all")
         return self.annotate(
             lost=Coalesce(Subquery(why), Value(""), output_field=models.TextField()),
-            **{
-                name: Coalesce(Subquery(counts.annotate(number=Sum(column)).values("number")), 0)
-                for name, column in names.items()
-            },
+            planned=Coalesce(Subquery(later.annotate(sum=Sum("number")).values("sum")), 0),
+            trouble=RawSQL(TROUBLE, [], output_field=models.TextField()),  # noqa: S611
+            numbers=RawSQL(NUMBERS, [], output_field=models.TextField()),  # noqa: S611
         )
+
+    def tree(self, top: int) -> Self:
+        """A batch and those within it."""
+        return self.filter(pk__in=within_batch(top))
+
+    def shown(self) -> Self:
+        """Those that somebody made, without the steps within them."""
+        return self.exclude(mark="", parent__gt=0)
 
     def still_open(self) -> Self:
         return self.filter(closed_at_ms=0)
@@ -322,6 +332,8 @@ class TaskManager(models.Manager["Task"]):
         name: str = "",
         then: Planned = None,
         on_failure: Planned = None,
+        batches: Iterable[Planned] = (),
+        steps: Iterable[Planned] = (),
         parent: int = 0,
         hold: bool = False,
         failed_ends: bool = False,
@@ -330,9 +342,10 @@ class TaskManager(models.Manager["Task"]):
         """Create a batch with its first tasks. Returns it, and the tasks as `commit` does.
 
         When all its tasks have succeeded, `then` is added once: a task, several, or a Plan; `on_failure` when the first
-        one has failed. `parent`: an open batch that stays open until this one closes. `hold`: it stays open until it is
-        released. `failed_ends`: what has failed counts as succeeded. A later commit may add tasks with `batch=ID` while
-        it is open.
+        one has failed. `batches`: Plans of batches within it, which begin at once. `steps`: what is added within it,
+        one after the other, each when all before it has succeeded. `parent`: an open batch that stays open until this
+        one closes. `hold`: it stays open until it is released. `failed_ends`: what has failed counts as succeeded. A
+        later commit may add tasks with `batch=ID` while it is open.
 
         Raises InvalidInput, and CommitRefused when the parent is not open. Source: contract.md section 9.
         """
@@ -342,6 +355,8 @@ class TaskManager(models.Manager["Task"]):
             name=name,
             then=plan_of(then),
             on_failure=plan_of(on_failure, "on_failure"),
+            batches=plans_in(batches, "batches"),
+            steps=steps_in(steps),
             parent=parent,
             hold=hold,
             failed_ends=failed_ends,
@@ -358,13 +373,21 @@ class TaskManager(models.Manager["Task"]):
         return batch.told()
 
     def change_batch(
-        self, batch: int, step: Step, scope: GroupScope = EVERY_GROUP, *, takes_over: Iterable[int] = ()
+        self,
+        batch: int,
+        step: Step,
+        scope: GroupScope = EVERY_GROUP,
+        *,
+        also: Iterable[int] = (),
+        takes_over: Iterable[int] = (),
     ) -> None:
         """Release a batch, have it take no more tasks, or open it again. Raises CommitRefused if it does not exist.
 
-        `takes_over`: the rows of its plans that are added with these rights from now on.
+        `also`: batches within it with which the same is done. `takes_over`: the rows of its plans that are added with
+        these rights from now on.
         """
-        self.perform(Commit(owner=NOBODY, scope=scope, batch=BatchStep(batch, step, takes_over=tuple(takes_over))))
+        change = BatchStep(batch, step, also=tuple(also), takes_over=tuple(takes_over))
+        self.perform(Commit(owner=NOBODY, scope=scope, batch=change))
 
     def set_limits(
         self, name: str, *, running: int | None = None, rate: Rate | None = None, by: str = "", by_whom: str = ""

@@ -12,11 +12,9 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from django.conf import settings
 from django.db import models
-from msgspec import structs
 
 from taskstore.errors import Immutable
 from taskstore.types.batches import Batch as BatchAnswer
-from taskstore.types.batches import state_of
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
@@ -494,11 +492,12 @@ class Batch(models.Model):
     failed_children = models.BigIntegerField(default=0)  # How many of those that closed have failed, or were deleted.
     created_at_ms = models.BigIntegerField()
     closed_at_ms = models.BigIntegerField(default=0)  # 0: it is open.
-    then = models.IntegerField(default=0)  # How many tasks it adds when it closes,
+    steps = models.IntegerField(default=0)  # How many levels are still added within it, one after the other,
+    then = models.IntegerField(default=0)  # how many tasks when it closes,
     on_failure = models.IntegerField(default=0)  # and at the first failure.
     problem = models.TextField(default="")  # Why it could not add them; empty: nothing was in the way.
     root = models.BigIntegerField()  # The batch that was made with the plan that this one is a part of; see BatchPlan.
-    path = models.CharField(max_length=100)  # The part; empty: all of it.
+    path = models.CharField(max_length=500)  # The part; empty: all of it.
 
     objects = BatchQuerySet.as_manager()
 
@@ -517,14 +516,21 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
-        is_open, failed, ended, gone = (int(getattr(self, name)) for name in ("is_open", "failed", "ended", "gone"))
+        is_open, failed, ended, gone, own_gone = map(int, self.numbers.split())  # type: ignore[attr-defined]
         lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
         # Narrower rights show only when something was to be added with them.
-        has_lost = bool(lost) or (not self.closed_at_ms and self.problem != "" and self.lacking() != [])
-        told = BatchAnswer(
+        has_lost = bool(lost) or (not self.closed_at_ms and self.trouble != "" and self.lacking() != [])  # type: ignore[attr-defined]
+        problem = "" if self.closed_at_ms else lost or self.trouble  # type: ignore[attr-defined]
+        if self.refuses:
+            state = "deleted"
+        elif self.closed_at_ms:
+            state = "failed" if (own_gone or self.failed_children) and not self.failed_ends else "succeeded"
+        else:
+            state = "held" if problem or (self.hold and not is_open) else "open"
+        return BatchAnswer(
             id=self.pk,
             name=self.name,
-            state="",
+            state=state,
             total=is_open + failed + ended + gone,
             open=is_open,
             failed=failed + gone,
@@ -537,11 +543,11 @@ class Batch(models.Model):
             failed_ends=bool(self.failed_ends),
             failed_children=self.failed_children,
             gone=gone,
+            planned=0 if self.closed_at_ms or self.refuses else self.planned,  # type: ignore[attr-defined]
             deleted=bool(self.refuses),
-            problem="" if self.closed_at_ms else lost or self.problem,
+            problem=problem,
             lost_rights=has_lost,
         )
-        return structs.replace(told, state=state_of(told))
 
     def lacking(self) -> list[tuple[BatchPlan, str]]:
         """Return its plans, without their tasks, whose holders may not add them, each with the reason."""
@@ -594,7 +600,7 @@ class BatchPlan(models.Model):
     """
 
     root = models.BigIntegerField()  # The batch that was made with the plan.
-    level = NameField(max_length=130)  # "17/tf": what batch 17 adds when what follows it fails.
+    level = NameField(max_length=530)  # "17/tf": what batch 17 adds when what follows it fails.
     holder = models.CharField(max_length=150)  # With whose rights, see RightsHolder; empty: those of the program.
     number = models.IntegerField()  # Of tasks.
     size = models.BigIntegerField()  # The bytes of `adds`.

@@ -26,7 +26,7 @@ from ..core.operations import BatchStep, Commit, Duplicate, GroupScope, Step, Ta
 from ..core.portions import by_halves
 from ..database import atomic
 from ..database.outage import translated
-from ..models import BulkItem, BulkOperation, Task
+from ..models import Batch, BulkItem, BulkOperation, Task
 from ..reading.pages import Cursor
 from ..reading.search.conditions import Condition
 from ..writer.background import BackgroundLoop, Failures
@@ -394,6 +394,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
     actor = began_by(operation)
     ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
     batch = BulkOperation.objects.get(pk=operation.undoes).parameters.get("batch") if operation.undoes else None
+    within = [*Batch.objects.tree(batch).filter(refuses=1).values_list("pk", flat=True)] if batch else []
     left = {planned.task or -planned.origin: planned for planned in portion}
     answer: list[TaskRecord] = []
     while left:
@@ -405,7 +406,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             deletes=tuple(step for step in steps if isinstance(step, int)),
             scope=actor.scope,
             operator=actor.operator(ending, bulk=operation.pk),
-            batch=BatchStep(batch, Step.REOPEN) if batch else None,
+            batch=BatchStep(batch, Step.REOPEN, also=tuple(within)) if batch else None,
         )
         try:
             answer = Task.objects.perform(commit)

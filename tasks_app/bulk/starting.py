@@ -18,7 +18,7 @@ from ..conf.retention import UNDO_DAYS
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import ResendKey, Step
 from ..database import atomic
-from ..models import BulkOperation, KeptAnswer, Task
+from ..models import Batch, BulkOperation, KeptAnswer, Task
 from .actions import Action, Purge
 from .running import run, why_not
 from .selection import Preview, Selection, preview
@@ -96,13 +96,14 @@ def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:
 
 
 def delete_batch(batch_id: int, actor: Actor = PROGRAM) -> BulkOperation | None:
-    """Have a batch take no more tasks, and purge its tasks in the background. Its plans are not carried out.
+    """Have a batch, with those within it, take no more tasks, and purge them. Its plans are not carried out.
 
     Returns the operation, whose undo opens the batch again; None if there is no such batch.
     """
     refuse(actor.problems())
     try:
-        Task.objects.change_batch(batch_id, Step.DELETE, actor.scope)
+        within = Batch.objects.within(actor.scope).tree(batch_id).still_open().values_list("pk", flat=True)
+        Task.objects.change_batch(batch_id, Step.DELETE, actor.scope, also=within)
     except CommitRefused:
         return None
     action = Purge(takes_claimed=True, batch=batch_id)

@@ -146,7 +146,15 @@ def tree_of(batch_id: int) -> list[Node]:
         number, depth, upper = waiting.pop()
         row, place = rows[number], len(nodes)
         told = row.told()
-        nodes.append(Node(place=place, depth=depth, upper=upper, text=_short(told.name or "batch"), batch=told))
+        nodes.append(
+            Node(
+                place=place,
+                depth=depth,
+                upper=upper,
+                text=_short(told.name or ("batch" if row.mark else "step")),
+                batch=told,
+            )
+        )
         if told.closed_at_ms is None and not told.deleted:
             for word, planned in control.plans_of(row).items():
                 nodes.append(Node(place=len(nodes), depth=depth + 1, upper=place, text=_short(f"{word}: {planned}")))

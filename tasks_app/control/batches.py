@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from django.db.models import Q, Sum
+
 from taskstore.errors import Forbidden, refuse
 from taskstore.types.batches import ON_FAILURE, THEN, BatchesRequest, BatchPage
 from taskstore.types.batches import Batch as BatchAnswer
@@ -13,7 +15,7 @@ from ..access import audit
 from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Step, why_out_of_reach
 from ..database import atomic
-from ..models import Batch, BatchPlan, Task
+from ..models import Batch, BatchCount, BatchPlan, Task
 
 
 def batch_of(batch_id: int, scope: GroupScope = EVERY_GROUP) -> BatchAnswer | None:
@@ -24,7 +26,7 @@ def batch_of(batch_id: int, scope: GroupScope = EVERY_GROUP) -> BatchAnswer | No
 
 def batches_in(asked: BatchesRequest, scope: GroupScope = EVERY_GROUP) -> BatchPage:
     """Return batches, newest first."""
-    batches = Batch.objects.within(scope).counted().order_by("-pk")
+    batches = Batch.objects.within(scope).shown().counted().order_by("-pk")
     if asked.open is not None:
         batches = batches.still_open() if asked.open else batches.exclude(closed_at_ms=0)
     if asked.after is not None:
@@ -46,23 +48,35 @@ def release(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
         return batch
     with atomic():
         takes_over = _held_rows(batch_id, actor) if batch.problem else []
-        Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope, takes_over=takes_over)
+        held = (
+            Batch.objects.within(actor.scope)
+            .tree(batch_id)
+            .still_open()
+            .exclude(problem="")
+            .values_list("pk", flat=True)
+        )
+        Task.objects.change_batch(batch_id, Step.RELEASE, actor.scope, also=held, takes_over=takes_over)
         action = "take over batch" if takes_over else "release batch"
         audit.record(actor, action, selection=_name(batch), done=1, details={"problem": batch.problem})
     return batch_of(batch_id, actor.scope)
 
 
 def complete(batch_id: int, actor: Actor = PROGRAM) -> BatchAnswer | None:
-    """Count the members of an open batch that have failed as succeeded. A closed one stays as it is.
+    """Count the members of an open batch that have failed as succeeded: of those within it where some have failed.
 
-    Returns it; None if there is none.
+    A closed one stays as it is. Returns it; None if there is none.
     """
     refuse(actor.problems())
     batch = batch_of(batch_id, actor.scope)
     if batch is None or batch.closed_at_ms is not None or batch.deleted:
         return batch
     with atomic():
-        Task.objects.change_batch(batch_id, Step.COMPLETE, actor.scope)
+        waiting = Batch.objects.within(actor.scope).tree(batch_id).still_open()
+        counts = BatchCount.objects.filter(batch__in=waiting.values("pk")).values("batch")
+        lost = counts.annotate(lost=Sum("failed") + Sum("gone")).filter(lost__gt=0).values("batch")
+        failing = waiting.filter(Q(pk__in=lost) | Q(failed_children__gt=0)).order_by("pk").values_list("pk", flat=True)
+        first, *others = [*failing] or [batch_id]
+        Task.objects.change_batch(first, Step.COMPLETE, actor.scope, also=others)
         audit.record(actor, "complete batch", selection=_name(batch), done=1, details={"failed": batch.failed})
     return batch_of(batch_id, actor.scope)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, ON_FAILURE, THEN, NewBatch, Plan
+from taskstore.types.batches import AFTER_BATCH, MOST_PLANNED, ON_FAILURE, THEN, KeptLevel, NewBatch, Plan, step_of
 from taskstore.types.command_record import COUNT_LABEL
 from taskstore.types.scalars import whole
 from taskstore.types.tasks import COMMAND_GROUPS, Change, NewTask, Standing, holds_results, standing_of
@@ -84,19 +84,31 @@ class Level:
     parts: tuple[Part, ...]
     then: int = 0
     on_failure: int = 0
+    steps: int = 0
     groups: frozenset[str] = frozenset()  # Named by this level and those below it.
     against: str = ""
+    within: tuple[Level, ...] = ()  # The batches that begin together with its tasks.
 
     @property
     def is_batch(self) -> bool:
-        return bool(self.then or self.on_failure)
+        return bool(self.then or self.on_failure or self.steps or self.within)
+
+    @property
+    def new_batches(self) -> int:
+        """Return how many batches it makes."""
+        return self.is_batch + sum(level.new_batches for level in self.within)
 
     @classmethod
-    def of(cls, plan: Plan | None, holder: str) -> Level | None:
-        if plan is None:
-            return None
+    def of(cls, plan: Plan, holder: str) -> Level:
         then, on_failure = (part.number if part else 0 for part in (plan.then, plan.on_failure))
-        return cls((Part(plan, holder),), then, on_failure, groups=plan.groups)
+        within = tuple(cls.of(each, holder) for each in plan.batches)
+        return cls((Part(plan, holder),), then, on_failure, len(plan.steps), plan.groups, within=within)
+
+    @classmethod
+    def kept_as(cls, kept: KeptLevel, holder: str, groups: frozenset[str]) -> Level:
+        """Return the level that the store has kept. `groups`: all that it names."""
+        within = tuple(cls.kept_as(each, holder, groups) for each in kept.batches)
+        return cls((Part(Plan(kept.adds), holder),), kept.then, kept.on_failure, kept.steps, groups, within=within)
 
 
 @dataclass(slots=True)
@@ -112,10 +124,12 @@ class Batch:
     failed_ends: bool = False
     refuses: bool = False  # It is being deleted.
     failed_children: int = 0  # That have closed as failed, or were deleted.
-    has_failed: int = 0  # Whether `on_failure` is added, or owed because something was against it.
+    has_failed: int = 0  # Whether `on_failure` is added, or owed because something was against it; if there is none,
+    # whether its parent knows of the failure.
     children: int = 0  # That are open.
     closed_at_ms: int = 0  # 0: it is open.
-    then: int = 0  # How many tasks it adds when it closes,
+    steps: int = 0  # How many levels follow within it,
+    then: int = 0  # how many tasks it adds when it closes,
     on_failure: int = 0  # and at the first failure.
     problem: str = ""  # Why it could not add them.
     root: int = 0
@@ -134,6 +148,11 @@ class Batch:
     later: list[tuple[Plan, GroupScope]] = field(default_factory=list)  # More of its `then`, with these rights.
     spent: set[str] = field(default_factory=set)  # The levels that it has added.
 
+    @property
+    def next_level(self) -> str:
+        """Return what it adds when nothing in it is open; empty: nothing."""
+        return step_of(self.steps) if self.steps else THEN if self.then else ""
+
     def move(self, before: Phase | None, weight: int, after: Phase | None, weight_after: int) -> None:
         """Count a member that is in another phase now; it is new if it was in none, and leaves if it is in none."""
         for phase, more in ((before, -weight), (after, weight_after)):
@@ -145,6 +164,15 @@ class Batch:
     def may_close(self) -> bool:
         is_waiting = self.counts[Phase.OPEN] or self.children or (self.hold and not self.refuses)
         return not (is_waiting or self.closed_at_ms or (self.counts[Phase.FAILED] and not self.failed_ends))
+
+    @property
+    def tells_failure(self) -> bool:
+        """Return whether the first failure in it, of a member or of a batch within, adds something or concerns others.
+
+        An `on_failure` is that of all that is within the batch.
+        """
+        is_told = self.has_failed or self.refuses or self.closed_at_ms
+        return bool((self.on_failure or self.parent) and not is_told)
 
     @property
     def has_lost(self) -> bool:
@@ -235,9 +263,13 @@ class Batches:
             drafts = [
                 draft if number in replacing else draft._replace(batch=made.id) for number, draft in enumerate(drafts)
             ]
+            within = tuple(Level.of(plan, commit.scope.holder) for plan in commit.batch.batches)
+            added += self._fill(made, Level((), within=within), "", planned)
         if isinstance(commit.batch, BatchStep):
-            changed = touched[commit.batch.id] = self._batches[commit.batch.id]
-            added += self._step(changed, commit.batch, commit.scope, planned)
+            for batch_id in {commit.batch.id, *commit.batch.also}:
+                if changed := self._batches.get(batch_id):
+                    touched[batch_id] = changed
+                    added += self._step(changed, commit.batch, commit.scope, planned)
         for task, _, place in effect.removals:
             batch = self._batches.get(task.batch) if task.batch else None
             if batch is None:
@@ -283,15 +315,17 @@ class Batches:
         return effect._replace(drafts=(*drafts, *added), made=len(added))
 
     def _make(self, new: NewBatch, scope: GroupScope) -> Batch:
-        levels = {THEN: Level.of(new.then, scope.holder), ON_FAILURE: Level.of(new.on_failure, scope.holder)}
+        plans = {THEN: new.then, ON_FAILURE: new.on_failure}
+        plans |= {step_of(len(new.steps) - place): step for place, step in enumerate(new.steps)}
         batch = Batch(
             id=next(self._new_ids),
             parent=new.parent,
             hold=new.hold,
             failed_ends=new.failed_ends,
+            steps=len(new.steps),
             then=new.then.number if new.then else 0,
             on_failure=new.on_failure.number if new.on_failure else 0,
-            levels={letter: level for letter, level in levels.items() if level},
+            levels={letter: Level.of(plan, scope.holder) for letter, plan in plans.items() if plan},
             groups=new.planned_groups,
             made=new,
             rights=scope,
@@ -341,8 +375,14 @@ class Batches:
         added: list[TaskRecord] = []
         while touched:
             batch = touched.pop(max(touched))
-            if batch.id in failing and batch.is_exact and batch.on_failure and not (batch.has_failed or batch.refuses):
-                batch.has_failed, batch.is_changed = OWED, True
+            parent = self._batches.get(batch.parent)
+            if parent and parent.refuses and not batch.closed_at_ms:  # It was made while that was deleted.
+                batch.refuses = True
+            if batch.id in failing and batch.is_exact and batch.tells_failure:
+                batch.has_failed, batch.is_changed = OWED if batch.on_failure else ADDED, True
+                if parent and not batch.failed_ends:
+                    failing.add(parent.id)
+                    touched[parent.id] = parent
             if batch.has_failed == OWED and not batch.refuses:
                 level = batch.due(ON_FAILURE)
                 if level is None:
@@ -352,15 +392,21 @@ class Batches:
             if not (batch.may_close and batch.is_exact):
                 continue
             fails = batch.refuses or batch.has_lost
-            adds_more = bool(batch.then) and not fails
-            level = batch.due(THEN) if adds_more else None
-            if adds_more and level is None:
+            letter = "" if fails else batch.next_level
+            level = batch.due(letter) if letter else None
+            if letter and level is None:
                 continue
-            batch.closed_at_ms, batch.is_changed, batch.problem = now_ms, True, ""
+            batch.is_changed, batch.problem = True, ""
+            if level and batch.steps:
+                added += self._after(batch, self._fill(batch, level, letter, planned))
+                batch.spent.add(letter)
+                batch.steps -= 1
+                continue
+            batch.closed_at_ms = now_ms
             if level:
                 added += self._add(level, THEN, batch, planned)
                 batch.then = 0  # Nor when it is opened again.
-            if parent := self._batches.get(batch.parent):
+            if parent:
                 parent.children -= 1
                 parent.is_changed = True
                 touched[parent.id] = parent
@@ -369,36 +415,50 @@ class Batches:
                     failing.add(parent.id)
         return added
 
-    def _add(self, level: Level | None, letter: str, ended: Batch, planned: Draft) -> list[TaskRecord]:
-        """Return the tasks of a level of a batch: members of a new batch, or of its parent if there is one."""
-        if level is None:
-            return []
+    def _add(self, level: Level, letter: str, ended: Batch, planned: Draft) -> list[TaskRecord]:
+        """Return the tasks of a level of a batch."""
         ended.spent.add(letter)
-        batch = self._batches.get(ended.parent)
-        if batch and batch.closed_at_ms:  # A batch that was deleted and opened again may outlive its parent.
-            batch = None
-        if level.is_batch:
-            batch = Batch(
-                id=next(self._new_ids),
-                parent=batch.id if batch else 0,
-                then=level.then,
-                on_failure=level.on_failure,
-                made=NewBatch(parent=batch.id if batch else 0),
-                root=ended.root,
-                path=f"{ended.path}{letter}",
-                groups=level.groups,
-            )
-            self._keep(batch)
+        around = self._batches.get(ended.parent)
+        if around and around.closed_at_ms:  # A batch that was deleted and opened again may outlive its parent.
+            around = None
+        return self._after(ended, self._begin(level, around, ended.root, f"{ended.path}{letter}", planned))
+
+    @staticmethod
+    def _after(batch: Batch, tasks: Iterable[TaskRecord]) -> list[TaskRecord]:
+        return [task._replace(labels={**task.labels, AFTER_BATCH: str(batch.id)}) for task in tasks]
+
+    def _begin(self, level: Level, around: Batch | None, root: int, path: str, planned: Draft) -> list[TaskRecord]:
+        """Return the tasks of a level, members of a new batch or of the one around it, and those of batches within."""
+        if not level.is_batch:
+            return self._fill(around, level, "", planned)
+        parent = around.id if around else 0
+        batch = Batch(
+            id=next(self._new_ids),
+            parent=parent,
+            steps=level.steps,
+            then=level.then,
+            on_failure=level.on_failure,
+            made=NewBatch(parent=parent),
+            root=root,
+            path=path,
+            groups=level.groups,
+        )
+        self._keep(batch)
+        return self._fill(batch, level, "", planned)
+
+    def _fill(self, batch: Batch | None, level: Level, letter: str, planned: Draft) -> list[TaskRecord]:
+        """Return the tasks of a level, members of the batch if there is one, and those of batches within."""
         tasks = [
             planned(add, part.holder)._replace(batch=batch.id if batch else 0)
             for part in level.parts
             for add in part.plan.adds
         ]
-        tasks = [task._replace(labels={**task.labels, AFTER_BATCH: str(ended.id)}) for task in tasks]
         if batch:
             for task in tasks:
                 batch.move(None, 1, phase_of(task), 1)
             batch.groups |= {task.group for task in tasks}
+            for place, within in enumerate(level.within):
+                tasks += self._begin(within, batch, batch.root, f"{batch.path}{letter}{place}.", planned)
         return tasks
 
 

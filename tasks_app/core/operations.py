@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from taskstore.types.batches import THEN, NewBatch, Plan
+from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.scalars import is_in_group, prepare
 from taskstore.types.schedules import reached_by
 from taskstore.types.tasks import (
@@ -120,6 +120,7 @@ class BatchStep:
     step: Step
     plan: Plan | None = None  # For ADD_LATER: a single level.
     takes_over: tuple[int, ...] = ()  # The rows of its plans that have the rights of this commit from now on.
+    also: tuple[int, ...] = ()  # Batches within it with which the same is done.
 
     @property
     def planned(self) -> Iterator[tuple[str, NewTask]]:
@@ -127,10 +128,9 @@ class BatchStep:
         yield from self.plan.every_add("then") if self.plan else ()
 
     @property
-    def levels(self) -> Iterator[tuple[str, Plan]]:
-        """Yield the plan of these tasks, with its path."""
-        if self.plan:
-            yield THEN, self.plan
+    def parts(self) -> list[tuple[str, Plan]]:
+        """Return the plan of these tasks, with its name."""
+        return [("then", self.plan)] if self.plan else []
 
     @property
     def planned_groups(self) -> frozenset[str]:

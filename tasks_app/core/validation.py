@@ -188,22 +188,25 @@ def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
 
 
 def _wrong_plans(batch: NewBatch | BatchStep) -> Iterator[Problem]:
-    parts = batch.parts if isinstance(batch, NewBatch) else [("then", batch.plan)] if batch.plan else []
-    waiting = [(name, plan, 1) for name, plan in parts]
+    waiting = [(name, plan, 1) for name, plan in batch.parts]
+    if isinstance(batch, NewBatch) and len(batch.steps) > MOST_PLANNED:
+        yield "steps", sentences.at_most(MOST_PLANNED, "steps", len(batch.steps))
     while waiting:
         path, plan, depth = waiting.pop()
         if depth > MOST_DEPTH:
             yield path.partition(".")[0], f"must not nest deeper than {MOST_DEPTH} levels"
             return
-        if not 1 <= len(plan.adds) <= MOST_PLANNED:
-            yield path, f"must have between 1 and {MOST_PLANNED} tasks, not {len(plan.adds)}"
+        if plan.number > MOST_PLANNED:
+            yield path, sentences.at_most(MOST_PLANNED, "tasks", plan.number)
+        if len(plan.steps) > MOST_PLANNED:
+            yield f"{path}.steps", sentences.at_most(MOST_PLANNED, "steps", len(plan.steps))
         waiting += [(f"{path}.{name}", part, depth + 1) for name, part in plan.parts]
     for path, add in batch.planned:
         if not add.group:
             yield f"{path}.group", sentences.NOT_EMPTY
         for name in ("unique", "batch", "id"):
             if getattr(add, name):
-                yield f"{path}.{name}", "must be absent: the task is added later"
+                yield f"{path}.{name}", "must be absent: a batch adds the task"
 
 
 def _wrong_claim(claim: Claim, limits: Limits) -> Iterator[Problem]:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from taskstore.types.batches import ON_FAILURE, THEN, Plan, adds_in
+from taskstore.types.batches import ON_FAILURE, STEPS, THEN, Plan, level_in
 from taskstore.types.scalars import Limits
 from taskstore.types.tasks import NOBODY, NewTask
 
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
-from ..core.batches import OWED, Batch, Batches, Level, Part, Phase, keeps_failures, possible_ends, weight_of
+from ..core.batches import OWED, Batch, Batches, Level, Phase, keeps_failures, possible_ends, weight_of
 from ..core.operations import BatchStep, Commit, GroupScope, Operation, Step, TaskRecord, why_may_not_add
 from .new_groups import why_too_many
 from .rows import Heavy, Row, Statement, Steps, quoted
@@ -41,11 +41,37 @@ LARGE_PLAN = 2**18  # Bytes, of which to make tasks takes longer than others sho
 COUNT_COLUMNS = ("batch", "part", "open", "failed", "ended", "gone")
 CHANGED = (
     "hold", "failed_ends", "refuses", "has_failed", "children", "failed_children", "closed_at_ms",
-    "then", "on_failure", "problem",
+    "steps", "then", "on_failure", "problem",
 )  # fmt: skip
 NEW_COLUMNS = ("id", "name", "mark", "parent", "created_at_ms", "root", "path", *CHANGED)
 PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "reach", "adds")
 HOLDER_COLUMNS = ("name", "groups", "commands", "lost")
+
+# The ids of a batch, which is named in SQL, and of those within it, as the table `tree`.
+TREE = """
+    WITH RECURSIVE tree(id) AS (
+        SELECT {top} UNION ALL
+        SELECT below.id FROM tree JOIN tasks_app_batch AS below ON below.parent = tree.id AND NOT (below.parent = 0)
+    )
+"""
+
+ALL_WITHIN = f"{TREE} SELECT id FROM tree".format(top="CAST(%s AS bigint)")
+TREE_OF_EACH = TREE.format(top='"tasks_app_batch"."id"')
+# Why a batch, or one within it, can't add what it plans.
+TROUBLE = f"""coalesce((
+    {TREE_OF_EACH}
+    SELECT max(problem) FROM tasks_app_batch AS waiting WHERE closed_at_ms = 0 AND id IN (SELECT id FROM tree)
+), '')"""
+# The numbers of its members, with those of the batches within it, by phase, and how many of its own are gone.
+NUMBERS = f"""(
+    {TREE_OF_EACH}
+    SELECT {
+    " || ' ' || ".join(
+        f"CAST(coalesce(sum({name}), 0) AS text)"
+        for name in ("open", "failed", "ended", "gone", 'CASE WHEN batch = "tasks_app_batch"."id" THEN gone END')
+    )
+} FROM tasks_app_batchcount WHERE batch IN (SELECT id FROM tree)
+)"""
 
 # By database and batch: how many members were open, and whether a failure adds something. Only to guess the lock.
 _guesses: dict[str, dict[int, tuple[int, bool]]] = {}
@@ -80,14 +106,15 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
             demand.named.update(add.batch for add in commit.adds if add.batch)
             demand.failing.update(add.batch for add in commit.adds if add.batch and keeps_failures(add.group))
             if isinstance(commit.batch, BatchStep):
-                demand.changed.add(commit.batch.id)
+                ids = {commit.batch.id, *commit.batch.also}
+                demand.changed |= ids
                 if commit.batch.plan:
                     demand.adding.add(commit.batch.id)
                 if commit.batch.step is Step.RELEASE:
-                    demand.released.add(commit.batch.id)
+                    demand.released |= ids
                 demand.takes_over |= dict.fromkeys(commit.batch.takes_over, commit.scope)
             elif commit.batch:
-                demand.new += 1 + sum(plan.is_batch for _, plan in commit.batch.parts)
+                demand.new += 1 + sum(plan.new_batches for _, plan in commit.batch.parts)
                 demand.changed.update({commit.batch.parent} - {0})
     return demand
 
@@ -127,7 +154,7 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
         parents: set[int] = set()
         for batch in read:
             found[batch.id], batch.is_exact = batch, batch.id not in shared
-            guesses[batch.id] = batch.counts[Phase.OPEN], bool(batch.on_failure and not batch.has_failed)
+            guesses[batch.id] = batch.counts[Phase.OPEN], batch.tells_failure
             if batch.id in shared and not _may_share(batch.id, demand, guesses[batch.id]):
                 seen.contended_batches.add(batch.id)
             if batch.parent and batch.id not in shared and _may_end(batch, demand):
@@ -141,14 +168,14 @@ def look_into(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> 
     due = [
         (batch, letter)
         for batch in found.values()
-        for letter in (THEN, ON_FAILURE)
+        for letter in (batch.next_level, ON_FAILURE)
         if _is_due(batch, letter, demand, len(below.get(batch.id, ())))
     ]
     if due:
         yield from _read_levels(due, demand.takes_over, dialect)
     if demand.adding:
         yield from _read_sizes([batch for batch in found.values() if batch.id in demand.adding], dialect)
-    number = demand.new + sum(level.is_batch for batch in found.values() for level in batch.levels.values())
+    number = demand.new + sum(level.new_batches for batch in found.values() for level in batch.levels.values())
     [ids] = (yield [dialect.batch_ids(number)]) if number else [[]]
     seen.batches = Batches(found, iter([batch_id for (batch_id,) in ids]), most_plan_bytes())
 
@@ -158,7 +185,7 @@ def most_plan_bytes() -> int:
     return int(getattr(settings, "TASKSTORE_MAX_PLAN_BYTES", Limits().plan_bytes))
 
 
-def _is_due(batch: Batch, letter: str, demand: Demand, children: int) -> bool:
+def _is_due(batch: Batch, letter: str, demand: Demand, children: int) -> bool | str:
     """Return whether the batch may add this level in this transaction. `children`: how many may close in it."""
     is_looked_at = batch.id in demand.changed
     if not batch.is_exact or batch.closed_at_ms or batch.refuses or (batch.problem and not is_looked_at):
@@ -167,7 +194,7 @@ def _is_due(batch: Batch, letter: str, demand: Demand, children: int) -> bool:
         fails = batch.id in demand.failing and not batch.has_failed
         return batch.on_failure > 0 and (fails or batch.has_failed == OWED)
     waits = batch.hold and batch.id not in demand.released
-    return batch.then > 0 and not waits and batch.children <= children and _may_end(batch, demand)
+    return letter and not waits and batch.children <= children and _may_end(batch, demand)
 
 
 def level_of(batch: Batch, letter: str) -> str:
@@ -208,19 +235,23 @@ def _read_levels(
     ids = [row[0] for level in chosen for row in parts[level]]
     statement = Statement(f"SELECT id, adds FROM tasks_app_batchplan WHERE {dialect.is_listed}", [dialect.list_of(ids)])
     [texts] = yield Heavy([statement]) if READ_AT_ONCE - left > LARGE_PLAN else [statement]
-    adds = {number: adds_in(text) for number, text in texts}
+    kept = {number: level_in(text) for number, text in texts}
     for level in chosen:
         batch, letter = wanted[level]
-        read = [(row, adds[row[0]], takes_over.get(row[0]) or _rights_in(row)) for row in parts[level]]
-        against = next(filter(None, (_why_not(each, scope) for _, each, scope in read)), "")
+        read = [(row, kept[row[0]], takes_over.get(row[0]) or _rights_in(row)) for row in parts[level]]
+        against = next(filter(None, (_why_not(each.every_add, scope) for _, each, scope in read)), "")
         for _, each, scope in read:
-            against = against or (yield from why_too_many({add.group for add in each}, scope, dialect))
+            against = against or (yield from why_too_many({add.group for add in each.every_add}, scope, dialect))
+        groups = frozenset(group for row, *_ in read for group in json.loads(row[4]))
+        whole = [Level.kept_as(each, scope.holder, groups) for _, each, scope in read]
         batch.levels[letter] = Level(
-            tuple(Part(Plan(each), scope.holder) for _, each, scope in read),
+            tuple(part for each in whole for part in each.parts),
             then=parts[level][0][-2],
             on_failure=parts[level][0][-1],
-            groups=frozenset(group for row, *_ in read for group in json.loads(row[4])),
+            steps=sum(each.steps for each in whole),
+            groups=groups,
             against=against,
+            within=tuple(level for each in whole for level in each.within),
         )
 
 
@@ -308,7 +339,7 @@ def _locked(
         Statement(
             f"""
             SELECT batch.id, parent, hold, failed_ends, refuses, has_failed, children, failed_children, closed_at_ms,
-                "then", on_failure, problem, root, path,
+                steps, "then", on_failure, problem, root, path,
                 CAST(coalesce(sum(open), 0) AS bigint), CAST(coalesce(sum(failed), 0) AS bigint),
                 CAST(coalesce(sum(ended), 0) AS bigint), CAST(coalesce(sum(gone), 0) AS bigint)
             FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
@@ -333,7 +364,7 @@ def _locked(
 
 def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
     batch, parent, hold, failed_ends, refuses, has_failed, children, failed_children, closed_at_ms, *others = row
-    then, on_failure, problem, root, path, *counts = others
+    steps, then, on_failure, problem, root, path, *counts = others
     return Batch(
         id=batch,
         parent=parent,
@@ -344,6 +375,7 @@ def _batch_of(row: Row, groups: frozenset[str]) -> Batch:
         children=children,
         failed_children=failed_children,
         closed_at_ms=closed_at_ms,
+        steps=steps,
         then=then,
         on_failure=on_failure,
         problem=problem,
@@ -364,7 +396,7 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
     for batch in sorted(written.batches, key=lambda batch: batch.id):
         changed = (
             int(batch.hold), int(batch.failed_ends), int(batch.refuses), int(batch.has_failed), batch.children,
-            batch.failed_children, batch.closed_at_ms, batch.then, batch.on_failure, batch.problem,
+            batch.failed_children, batch.closed_at_ms, batch.steps, batch.then, batch.on_failure, batch.problem,
         )  # fmt: skip
         if new := batch.made:
             first = (batch.id, new.name, new.mark, batch.parent, written.now_ms)
@@ -430,6 +462,7 @@ def _changed_plans(batch: Batch) -> Iterator[Statement]:
         yield Statement("DELETE FROM tasks_app_batchplan WHERE level = %s", [level_of(batch, letter)])
     unused = [ON_FAILURE] if batch.on_failure and not batch.has_failed else []
     unused += [THEN] if batch.then else []
+    unused += [STEPS] if batch.steps else []
     for letter in unused if batch.closed_at_ms and not batch.refuses else ():
         sql = "DELETE FROM tasks_app_batchplan WHERE level >= %s AND level < %s"
         yield Statement(sql, _levels_from(level_of(batch, letter)))

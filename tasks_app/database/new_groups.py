@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 
 from taskstore.errors import TooManyGroups
-from taskstore.types.batches import LETTERS, PLANS
+from taskstore.types.batches import LETTERS, LISTS, PLANS
 
 from ..core.operations import Commit, Effect, GroupScope, Operation, Update
 from .group_patterns import Patterns, allowed_by
@@ -85,11 +85,11 @@ def refuse_too_many(
         reason = yield from _reason_against(len(new), operation.scope, memory, dialect)
         if reason:
             field = groups[new[0]]
-            why = f'group "{new[0]}": {reason}' if field.startswith(PLANS) else reason
+            why = f'group "{new[0]}": {reason}' if field.startswith(PLANS + LISTS) else reason
             outcomes[place] = TooManyGroups({field: [why]})
         else:
             # Planned groups do not exist yet.
-            added = [group for group in new if not groups[group].startswith(PLANS)]
+            added = [group for group in new if not groups[group].startswith(PLANS + LISTS)]
             known.update(added)
             for patterns in _limits(operation.scope):
                 memory.counts[patterns].groups += len(added)
@@ -122,9 +122,10 @@ def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
     for place, change in enumerate(commit.updates):
         if change.group is not None:
             yield f"updates[{place}].group", change.group
-    for path, plan in commit.batch.levels if commit.batch else ():
-        words = ".".join(PLANS[LETTERS.index(letter)] for letter in path)
-        yield from ((words, group) for group in plan.own_reach)
+    for path, plan in commit.batch.parts if commit.batch else ():
+        for below, level in plan.levels:
+            words = [PLANS[LETTERS.index(step)] for step in below if step in LETTERS]
+            yield from ((".".join([path, *words]), group) for group in level.own_reach)
 
 
 def _limits(scope: GroupScope) -> dict[Patterns, tuple[int, str]]:

@@ -362,11 +362,12 @@ batches = [
             ("failed_children", models.BigIntegerField(default=0)),
             ("created_at_ms", models.BigIntegerField()),
             ("closed_at_ms", models.BigIntegerField(default=0)),
+            ("steps", models.IntegerField(default=0)),
             ("then", models.IntegerField(default=0)),
             ("on_failure", models.IntegerField(default=0)),
             ("problem", models.TextField(default="")),
             ("root", models.BigIntegerField()),
-            ("path", models.CharField(max_length=100)),
+            ("path", models.CharField(max_length=500)),
         ],
         options={
             "verbose_name_plural": "batches",
@@ -403,7 +404,7 @@ batches = [
         fields=[
             numbered(),
             ("root", models.BigIntegerField()),
-            ("level", NameField(max_length=130)),
+            ("level", NameField(max_length=530)),
             ("holder", models.CharField(max_length=150)),
             ("number", models.IntegerField()),
             ("size", models.BigIntegerField()),

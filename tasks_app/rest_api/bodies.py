@@ -18,7 +18,7 @@ from msgspec import Struct, inspect, structs
 from taskstore.endpoints import Endpoint, plain
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import BatchRequest, NewBatch, PackedPlan, plans_of
+from taskstore.types.batches import LISTS, PLANS, BatchRequest, NewBatch, PackedPlan
 from taskstore.types.bulk import AgreedTasks
 from taskstore.types.requests import Asked, AskedOperation, ClaimRequest, UpdateRequest
 from taskstore.types.scalars import INT64_MIN, whole
@@ -155,15 +155,11 @@ def whole_of(parts: Sequence[Any]) -> Any:
     first, *pieces = parts
     if not isinstance(first, LargeUpdate):
         return first
-    lists: dict[type, list[Any]] = {NewTask: [], Change: [], tuple: []}
+    lists: dict[type, list[Any]] = {NewTask: [], Change: []}
     for piece in pieces:
         lists[type(piece[0])] += piece
-    batch = first.commit.batch
-    if isinstance(batch, NewBatch):
-        then, on_failure = plans_of(dict(lists[tuple]))
-        batch = replace(batch, then=then, on_failure=on_failure)
     adds, updates = tuple(lists[NewTask]), tuple(lists[Change])
-    return replace(first, commit=replace(first.commit, adds=adds, updates=updates, batch=batch))
+    return replace(first, commit=replace(first.commit, adds=adds, updates=updates))
 
 
 def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, has_key: bool = False) -> Iterator[Any]:
@@ -197,17 +193,19 @@ def _parts(asked: AskedOperation, commit: Commit, has_key: bool) -> Iterator[Any
         clientid=asked.clientid,
         key=asked.key,
         digest=digest_of(asked) if has_key or asked.key else "",
-        commit=replace(commit, adds=(), updates=(), batch=_without_plans(commit.batch)),
+        commit=replace(commit, adds=(), updates=(), batch=_packed(commit.batch)),
     )
     yield from _pieces(commit.adds)
     yield from _pieces(commit.updates)
-    if isinstance(commit.batch, NewBatch):
-        # As text: a hundred thousand tasks would stop the event loop for long.
-        yield from ([(path, PackedPlan(level))] for path, level in commit.batch.levels)
 
 
-def _without_plans(batch: NewBatch | BatchStep | None) -> NewBatch | BatchStep | None:
-    return replace(batch, then=None, on_failure=None) if isinstance(batch, NewBatch) else batch
+def _packed(batch: NewBatch | BatchStep | None) -> NewBatch | BatchStep | None:
+    """Return the batch with plans as text: a hundred thousand tasks would stop the event loop for long."""
+    if not isinstance(batch, NewBatch):
+        return batch
+    packed: Any = {name: plan and PackedPlan(plan) for name in PLANS for plan in [getattr(batch, name)]}
+    packed |= {name: tuple(map(PackedPlan, getattr(batch, name))) for name in LISTS}
+    return replace(batch, **packed)
 
 
 def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:

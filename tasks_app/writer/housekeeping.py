@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from django.conf import settings
 
-from taskstore.types.batches import THEN
+from taskstore.types.batches import STEPS, THEN
 from taskstore.types.groups import LOST_MS
 from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending, Standing
@@ -232,7 +232,8 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
             f"""
             SELECT id, (
                 SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM tasks_app_batchplan
-                WHERE level = CAST(waiting.root AS text) || '/' || waiting.path || '{THEN}'
+                WHERE level = CAST(waiting.root AS text) || '/' || waiting.path
+                    || CASE WHEN steps > 0 THEN '{STEPS}' || CAST(steps AS text) || '.' ELSE '{THEN}' END
             )
             FROM tasks_app_batch AS waiting
             WHERE {WAITS_FOR_NOTHING}

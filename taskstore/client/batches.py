@@ -10,7 +10,19 @@ from typing import Any, Protocol, Self, cast
 from msgspec import Struct
 
 from .. import endpoints
-from ..types.batches import Batch, BatchMade, BatchRequest, Plan, Planned, PlanOnTheWire, Then, plan_of
+from ..types.batches import (
+    LISTS,
+    PLANS,
+    Batch,
+    BatchMade,
+    BatchRequest,
+    Plan,
+    Planned,
+    PlanOnTheWire,
+    Then,
+    plan_of,
+    plans_in,
+)
 from ..types.job_record import JobCall
 from ..types.requests import ReasonById
 from ..types.tasks import NewTask, Task
@@ -53,10 +65,13 @@ def wired(later: Later, name: str = "then") -> Then:
     plan = plan_of(cast(Planned, later), name)
     if plan is None:
         return None
-    adds = tuple(map(add_on_the_wire, plan.adds))
-    if not plan.is_batch:
-        return adds
-    return PlanOnTheWire(adds=adds, then=wired(plan.then), on_failure=wired(plan.on_failure))
+    return _on_the_wire(plan) if plan.is_batch else tuple(map(add_on_the_wire, plan.adds))
+
+
+def _on_the_wire(plan: Plan) -> PlanOnTheWire:
+    parts: Any = {name: wired(getattr(plan, name)) for name in PLANS}
+    parts |= {name: tuple(map(_on_the_wire, getattr(plan, name))) for name in LISTS}
+    return PlanOnTheWire(adds=tuple(map(add_on_the_wire, plan.adds)), **parts)
 
 
 def as_task(place: int, add: Adds) -> NewTask:
@@ -78,6 +93,8 @@ class BatchVerbs(AnyPart):
         *,
         then: Later = None,
         on_failure: Later = None,
+        batches: Iterable[Plan] = (),
+        steps: Iterable[Later] = (),
         parent: int = 0,
         hold: bool = False,
         failed_ends: bool = False,
@@ -86,11 +103,13 @@ class BatchVerbs(AnyPart):
         """Create a batch with its first tasks, or jobs. Returns the batch and its tasks.
 
         `then`: what to add once when all its tasks have succeeded: tasks or jobs, or a Plan, which nests. `on_failure`:
-        what to add once when the first has failed. `parent`: the id of an open batch that stays open until this one
-        closes. `hold`: it stays open until `release`. `failed_ends`: what has failed counts as succeeded. `key`:
-        as of `commit`. Raises CommitRefused if the parent is not open; InvalidInput.
+        what to add once when the first has failed. `batches`: plans of batches within it, which begin at once; it waits
+        for them. `steps`: what to add within it, one after the other, each when all before it has succeeded.
+        `parent`: the id of an open batch that stays open until this one closes. `hold`: it stays open until `release`.
+        `failed_ends`: what has failed counts as succeeded. `key`: as of `commit`. Raises CommitRefused if the parent
+        is not open; InvalidInput.
         """
-        options = {"parent": parent, "hold": hold, "failed_ends": failed_ends}
+        options: Any = {"parent": parent, "hold": hold, "failed_ends": failed_ends, "batches": batches, "steps": steps}
         return creation(self, name, adds, then=then, on_failure=on_failure, key=key, **options)
 
 
@@ -101,6 +120,8 @@ def creation(
     *,
     then: Later = None,
     on_failure: Later = None,
+    batches: Iterable[Plan] = (),
+    steps: Iterable[Later] = (),
     key: str = "",
     **options: Any,
 ) -> Call[BatchMade]:
@@ -111,6 +132,8 @@ def creation(
         adds=tuple(add_on_the_wire(as_task(place, add)) for place, add in enumerate(adds)),
         then=wired(then),
         on_failure=wired(on_failure, "on_failure"),
+        batches=tuple(map(_on_the_wire, plans_in(batches, "batches"))),
+        steps=tuple(filter(None, (wired(step, f"steps[{place}]") for place, step in enumerate(steps)))),
         **options,
     )
     return Call.of(endpoints.CREATE_BATCH, asked, read=made_in, key=key)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..client.jobs import refuse_no_call, task_of
-from ..errors import InvalidInput
-from ..types import sentences
-from ..types.batches import MOST_DEPTH, Plan
+from ..types.batches import Plan
 from ..types.job_record import JobCall
 from .registry import refuse_no_client
 
@@ -19,57 +17,58 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobGroup:
-    """Jobs that run at the same time, and what follows when all of them have succeeded."""
+    """Jobs, and groups of jobs, that run at the same time, or one after the other."""
 
-    calls: tuple[JobCall, ...]
-    next: JobGroup | None = None
+    parts: tuple[JobCall | JobGroup, ...]
+    in_turn: bool = False
     failing: JobGroup | None = None
 
-    def then(self, *steps: JobCall | JobGroup) -> JobGroup:
-        """Return the same with steps that follow, one after the other: jobs, or groups of jobs. Raises InvalidInput."""
-        if len(steps) >= MOST_DEPTH:
-            raise InvalidInput({"then": [sentences.at_most(MOST_DEPTH, "steps one after the other", len(steps) + 1)]})
-        if not steps:
-            return self
-        first = as_group(steps[0])
-        if not first.calls:  # Nothing runs there, and so nothing can fail.
-            return self.then(*([first.next] if first.next else []), *steps[1:])
-        following = first.then(*steps[1:])
-        return replace(self, next=self.next.then(following) if self.next else following)
+    def __post_init__(self) -> None:
+        for place, part in enumerate(self.parts):
+            if not isinstance(part, JobGroup):
+                refuse_no_call(place, part)
 
-    def on_failure(self, *calls: JobCall) -> JobGroup:
-        """Return the same with jobs that run once, when the first job of the group has failed for good."""
+    def then(self, *steps: JobCall | JobGroup) -> JobGroup:
+        """Return the same with steps that follow, one after the other: jobs, or groups of jobs."""
+        before = self.parts if self.in_turn and not self.failing else (self,)
+        return JobGroup(parts=(*before, *steps), in_turn=True) if steps else self
+
+    def on_failure(self, *calls: JobCall | JobGroup) -> JobGroup:
+        """Return the same with jobs that run once, when the first job of all this has failed for good."""
         return replace(self, failing=group(*calls))
 
     def enqueue(self, client: Client, name: str = "") -> Batch:
-        """Enqueue the jobs as a batch, which enqueues what follows. Raises InvalidInput."""
+        """Enqueue the jobs as a batch, within which all that follows is enqueued. Returns it. Raises InvalidInput."""
         refuse_no_client(client)
         plan = self.plan
-        return client.batches.create(name, plan.adds, then=plan.then, on_failure=plan.on_failure).batch
+        parts: Any = {"batches": plan.batches, "steps": plan.steps, "on_failure": plan.on_failure}
+        return client.batches.create(name, plan.adds, **parts).batch
 
     @property
     def plan(self) -> Plan:
-        """Return the jobs as tasks of a plan. Raises InvalidInput."""
-        return Plan(
-            tuple(task_of(place, call) for place, call in enumerate(self.calls)),
-            then=self.next.plan if self.next else None,
-            on_failure=self.failing.plan if self.failing else None,
-        )
+        """Return the jobs as tasks of a plan that ends when all of them have. Raises InvalidInput."""
+        failing = self.failing.plan if self.failing else None
+        if self.in_turn:
+            return Plan(steps=tuple(_plan_of(*part) for part in enumerate(self.parts)), on_failure=failing)
+        calls = [(place, part) for place, part in enumerate(self.parts) if isinstance(part, JobCall)]
+        batches = tuple(part.plan for part in self.parts if isinstance(part, JobGroup))
+        return Plan(tuple(task_of(*call) for call in calls), on_failure=failing, batches=batches)
 
 
-def as_group(step: JobCall | JobGroup) -> JobGroup:
-    return step if isinstance(step, JobGroup) else group(step)
+def _plan_of(place: int, step: JobCall | JobGroup) -> Plan:
+    return step.plan if isinstance(step, JobGroup) else Plan((task_of(place, step),))
 
 
-def group(*calls: JobCall) -> JobGroup:
-    """Return jobs that run at the same time: `group(resize.s(1), resize.s(2)).then(publish.s())`."""
-    for place, call in enumerate(calls):
-        refuse_no_call(place, call)
-    return JobGroup(calls=calls)
+def group(*parts: JobCall | JobGroup) -> JobGroup:
+    """Return jobs that run at the same time: `group(resize.s(1), resize.s(2)).then(publish.s())`.
+
+    Groups and chains can be among them. An empty group is passed over.
+    """
+    return JobGroup(parts=parts)
 
 
 def chain(*steps: JobCall | JobGroup) -> JobGroup:
     """Return jobs, or groups of jobs, that run one after the other: `chain(fetch.s(1), publish.s())`."""
     if not steps:
         raise TypeError("chain needs at least one job, such as chain(fetch.s(1), publish.s())")
-    return as_group(steps[0]).then(*steps[1:])
+    return JobGroup(parts=steps, in_turn=True)

@@ -5,7 +5,7 @@ Times are milliseconds since the Epoch. Source: contract.md section 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any
@@ -19,8 +19,11 @@ from .schedules import SCHEDULES, reached_by
 from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
-PLANS = ("then", "on_failure")
-THEN, ON_FAILURE = LETTERS = "t", "f"  # In the paths of levels: "tf" is what `then` adds on failure.
+PLANS, LISTS = ("then", "on_failure"), ("batches", "steps")
+# In the paths of levels: "tf" is what `then` adds on failure, "s1." the last step, and "s1.0.f" what fails in the first
+# batch within that step.
+THEN, ON_FAILURE = LETTERS = "t", "f"
+STEPS = "s"
 AFTER_BATCH = "after_batch"  # The label of a task that a batch has added, with the id of the batch.
 
 BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
@@ -34,47 +37,75 @@ TASKS_TO_ADD = "a task to add: NewTask(...), a job such as resize.s(1), or plann
 class Plan:
     """The tasks to add when a batch has closed, or failed.
 
-    With `then` or `on_failure` they are a batch of their own, which adds those tasks when it closes or fails. What is
-    computed from a plan is computed once, by whoever asks first: a plan may hold a hundred thousand tasks.
+    With more than `adds` they are a batch of their own. `batches`: the batches within it, which begin together with its
+    tasks; they and these are a level of the plan. `steps`: levels that follow within it, one after the other, each when
+    all before it has succeeded. `then`: what it adds when it closes; `on_failure`: at the first failure within it. A
+    part without tasks is left out, and what follows it takes its place. What is computed from a plan is computed once,
+    by whoever asks first: a plan may hold a hundred thousand tasks.
     """
 
-    adds: tuple[NewTask, ...]
+    adds: tuple[NewTask, ...] = ()
     then: Plan | None = None
     on_failure: Plan | None = None
+    batches: tuple[Plan, ...] = ()
+    steps: tuple[Plan, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "adds", adds_of(self.adds, "adds"))
+        adds, batches, steps = adds_of(self.adds, "adds"), plans_in(self.batches, "batches"), steps_in(self.steps)
+        if steps and not (adds or batches):
+            adds, batches, steps = steps[0].adds, steps[0].batches, steps[1:]
+        plans = {name: plan_of(getattr(self, name), name) for name in PLANS}
+        self.__dict__.update(plans, adds=adds, batches=batches, steps=steps)
+
+    @property
+    def is_level(self) -> bool:
+        return not (self.then or self.on_failure or self.steps)
 
     @property
     def is_batch(self) -> bool:
-        return bool(self.then or self.on_failure)
+        return bool(self.batches) or not self.is_level
 
     @property
     def parts(self) -> list[tuple[str, Plan]]:
         """Return the plans within this one, with their names."""
-        return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
+        return parts_of(self)
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Return how many tasks this level has."""
-        return len(self.adds)
+        return len(self.adds) + sum(plan.number for plan in self.batches)
+
+    @cached_property
+    def new_batches(self) -> int:
+        """Return how many batches this level makes."""
+        return self.is_batch + sum(plan.new_batches for plan in self.batches)
 
     @cached_property
     def text(self) -> str:
         """Return the tasks of this level as the store keeps them."""
-        adds = [{name: value for name in FIELDS if (value := getattr(add, name))} for add in self.adds]
-        return msgspec.json.encode(adds).decode()
+        kept = self._kept
+        return msgspec.json.encode(kept if self.batches or self.steps else kept["adds"]).decode()
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return {
+            "adds": [{name: value for name in FIELDS if (value := getattr(add, name))} for add in self.adds],
+            "batches": [plan._kept for plan in self.batches],
+            "steps": len(self.steps),
+            **{name: plan.number for name in PLANS if (plan := getattr(self, name))},
+        }
 
     @cached_property
     def own_groups(self) -> frozenset[str]:
         """Return the groups that this level names."""
-        return frozenset(add.group for add in self.adds)
+        return frozenset(add.group for add in self.adds).union(*(plan.own_groups for plan in self.batches))
 
     @cached_property
     def own_reach(self) -> frozenset[str]:
         """Return these groups, and those that the schedules among its tasks feed."""
         schedules = [add for add in self.adds if add.group == SCHEDULES]
-        return self.own_groups.union(*(reached_by(add.group, add.data) for add in schedules))
+        within = [plan.own_reach for plan in self.batches]
+        return self.own_groups.union(*within, *(reached_by(add.group, add.data) for add in schedules))
 
     @property
     def in_words(self) -> str:
@@ -83,9 +114,7 @@ class Plan:
     @cached_property
     def levels(self) -> Sequence[tuple[str, Plan]]:
         """Return this plan and those within it, each with its path below this one, which has none."""
-        parts = zip(LETTERS, (self.then, self.on_failure), strict=True)
-        below = [(f"{letter}{path}", plan) for letter, part in parts if part for path, plan in part.levels]
-        return [("", self), *below]
+        return [("", self), *levels_below(self)]
 
     @cached_property
     def size(self) -> int:
@@ -107,26 +136,52 @@ class Plan:
         waiting = [(path, self)]
         while waiting:
             path, plan = waiting.pop()
-            adds = f"{path}.adds" if plan.is_batch else path
+            adds = f"{path}.adds" if plan.is_batch or path.endswith("]") else path
             yield from ((f"{adds}[{place}]", add) for place, add in enumerate(plan.adds))
             waiting += [(f"{path}.{name}", part) for name, part in plan.parts]
 
 
 class PackedPlan(Plan):
-    """A level as the store keeps it. Its tasks are decoded only when they are read.
+    """A plan as the store keeps it. Its tasks are decoded only when they are read.
 
     A hundred thousand tasks, made where only their text is needed, would hold up a server.
     """
 
-    def __init__(self, level: Plan, then: Plan | None = None, on_failure: Plan | None = None) -> None:
-        known = {name: getattr(level, name) for name in ("text", "number", "own_groups", "own_reach")}
-        self.__dict__.update(known, then=then, on_failure=on_failure)
-
-    number = 0  # Each level has its own.
+    def __init__(self, plan: Plan) -> None:
+        known = {name: getattr(plan, name) for name in ("text", "number", "own_groups", "own_reach")}
+        self.__dict__.update(known, **{name: tuple(map(PackedPlan, getattr(plan, name))) for name in LISTS})
+        self.__dict__.update({name: part and PackedPlan(part) for name in PLANS for part in [getattr(plan, name)]})
 
     @cached_property
     def adds(self) -> tuple[NewTask, ...]:
-        return adds_in(self.text)
+        return level_in(self.text).adds
+
+
+def without_empty(plan: Plan | None) -> Plan | None:
+    """Return the plan; if it has no tasks, what follows it."""
+    return plan if plan is None or plan.number else plan.then
+
+
+def parts_of(planner: Plan | NewBatch) -> list[tuple[str, Plan]]:
+    named = [(name, plan) for name in PLANS if (plan := getattr(planner, name))]
+    lists = [(f"{name}[{place}]", plan) for name in LISTS for place, plan in enumerate(getattr(planner, name))]
+    return [*named, *lists]
+
+
+def levels_below(planner: Plan | NewBatch) -> Iterator[tuple[str, Plan]]:
+    """Yield the levels after this one, with their paths."""
+    for letter, plan in zip(LETTERS, (planner.then, planner.on_failure), strict=True):
+        if plan:
+            yield from ((f"{letter}{path}", level) for path, level in plan.levels)
+    for place, within in enumerate(planner.batches):
+        yield from ((f"{place}.{path}", level) for path, level in within.levels if path)
+    for place, step in enumerate(planner.steps):
+        yield from ((f"{step_of(len(planner.steps) - place)}{path}", level) for path, level in step.levels)
+
+
+def step_of(left: int) -> str:
+    """Return the step after which one step less is left, as a part of a path."""
+    return f"{STEPS}{left}."
 
 
 Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
@@ -135,9 +190,18 @@ Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in
 def plan_of(planned: Planned, name: str = "then") -> Plan | None:
     """Return the plan; None if there is nothing to add. Raises TypeError, which names the part that is no task."""
     if planned is None or isinstance(planned, Plan):
-        return planned
-    adds = adds_of(planned, name)
-    return Plan(adds) if adds else None
+        return without_empty(planned)
+    return without_empty(Plan(adds_of(planned, name)))
+
+
+def plans_in(plans: Iterable[Planned], name: str) -> tuple[Plan, ...]:
+    """Return the plans that have tasks. Raises TypeError as `plan_of` does."""
+    return tuple(filter(None, (plan_of(plan, f"{name}[{place}]") for place, plan in enumerate(plans))))
+
+
+def steps_in(plans: Iterable[Planned]) -> tuple[Plan, ...]:
+    """Return the plans that have tasks as levels. Raises TypeError as `plan_of` does."""
+    return tuple(plan if plan.is_level else Plan(batches=(plan,)) for plan in plans_in(plans, "steps"))
 
 
 def adds_of(planned: NewTask | Iterable[NewTask], name: str) -> tuple[NewTask, ...]:
@@ -156,12 +220,15 @@ class NewBatch:
     """A batch to create, in the same commit as its first tasks.
 
     `then`: what to add when all its tasks have succeeded; `on_failure`: what to add when the first one has failed.
+    `batches`: plans of batches within it, which begin at once. `steps`: what follows within it, one after the other.
     `hold`: it stays open until it is released. `failed_ends`: what has failed counts as succeeded.
     """
 
     name: str = ""
     then: Plan | None = None
     on_failure: Plan | None = None
+    batches: tuple[Plan, ...] = ()
+    steps: tuple[Plan, ...] = ()
     parent: int = 0  # The id of an open batch, which stays open until this one has closed; 0: none.
     hold: bool = False
     failed_ends: bool = False
@@ -170,7 +237,7 @@ class NewBatch:
     @property
     def parts(self) -> list[tuple[str, Plan]]:
         """Return its plans, with their names."""
-        return [(name, plan) for name in PLANS if (plan := getattr(self, name))]
+        return parts_of(self)
 
     @property
     def planned(self) -> Iterator[tuple[str, NewTask]]:
@@ -195,10 +262,8 @@ class NewBatch:
 
     @property
     def levels(self) -> Iterator[tuple[str, Plan]]:
-        """Yield its plans and those within them, with their paths."""
-        for letter, plan in zip(LETTERS, (self.then, self.on_failure), strict=True):
-            if plan:
-                yield from ((f"{letter}{path}", level) for path, level in plan.levels)
+        """Yield its plans and those within them that are kept, with their paths."""
+        return levels_below(self)
 
 
 # ---- On the wire
@@ -210,6 +275,8 @@ class PlanOnTheWire(Asked, frozen=True, kw_only=True):
     adds: tuple[Add, ...] = ()
     then: tuple[Add, ...] | PlanOnTheWire | None = None
     on_failure: tuple[Add, ...] | PlanOnTheWire | None = None
+    batches: tuple[PlanOnTheWire, ...] = ()
+    steps: tuple[tuple[Add, ...] | PlanOnTheWire, ...] = ()
 
 
 Then = tuple[Add, ...] | PlanOnTheWire | None
@@ -224,19 +291,30 @@ class BatchRequest(AskedOperation, frozen=True, kw_only=True):
         Then,
         Meta(
             description="Tasks to add once, when all members have succeeded: a list of adds, or an object with `adds`, "
-            "`then` and `on_failure`, which makes them a batch."
+            "`then`, `on_failure` and `batches`, which makes them a batch."
         ),
     ] = None
     on_failure: Annotated[
         Then, Meta(description="The same, to add once, when the first member has failed, was cancelled or purged.")
     ] = None
+    batches: Annotated[
+        tuple[PlanOnTheWire, ...],
+        Meta(description="Batches within it that begin at once: objects like those of `then`. It waits for them."),
+    ] = ()
+    steps: Annotated[
+        tuple[tuple[Add, ...] | PlanOnTheWire, ...],
+        Meta(
+            description="What to add within it, one after the other, each when all before it has succeeded: lists of "
+            "adds, or objects like those of `then`. `then` comes after the last one."
+        ),
+    ] = ()
     parent: Annotated[Int64, Meta(description="The id of an open batch that stays open until this one closes.")] = 0
     hold: Annotated[bool, Meta(description="Keep the batch open until it is released.")] = False
     failed_ends: Annotated[bool, Meta(description="Count failed members as succeeded.")] = False
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
         yield from _wrong_adds("adds", self.adds, limits)
-        waiting: list[tuple[str, Any, int]] = [(name, getattr(self, name), 1) for name in PLANS]
+        waiting: list[tuple[str, Any, int]] = [(name, plan, 1) for name, plan in _parts_in(self)]
         while waiting:
             path, plan, depth = waiting.pop()
             if plan and depth > MOST_DEPTH:
@@ -244,9 +322,14 @@ class BatchRequest(AskedOperation, frozen=True, kw_only=True):
                 return
             if isinstance(plan, PlanOnTheWire):
                 yield from _wrong_adds(f"{path}.adds", plan.adds, limits)
-                waiting += [(f"{path}.{name}", getattr(plan, name), depth + 1) for name in PLANS]
+                waiting += [(f"{path}.{name}", part, depth + 1) for name, part in _parts_in(plan)]
             elif plan:
                 yield from _wrong_adds(path, plan, limits)
+
+
+def _parts_in(asked: BatchRequest | PlanOnTheWire) -> Iterator[tuple[str, Then]]:
+    yield from ((name, getattr(asked, name)) for name in PLANS)
+    yield from ((f"{name}[{place}]", plan) for name in LISTS for place, plan in enumerate(getattr(asked, name)))
 
 
 def _wrong_adds(path: str, adds: tuple[Add, ...], limits: Limits) -> Iterator[Problem]:
@@ -258,8 +341,13 @@ def plan_from(asked: Then) -> Plan | None:
     """Return the plan that a request describes; None if it is empty."""
     if isinstance(asked, PlanOnTheWire):
         adds = tuple(add.new_task() for add in asked.adds)
-        return Plan(adds, plan_from(asked.then), plan_from(asked.on_failure))
+        parts = (plan_from(asked.then), plan_from(asked.on_failure), plans_from(asked.batches), plans_from(asked.steps))
+        return without_empty(Plan(adds, *parts))
     return Plan(tuple(add.new_task() for add in asked)) if asked else None
+
+
+def plans_from(asked: Iterable[Then]) -> tuple[Plan, ...]:
+    return tuple(filter(None, map(plan_from, asked)))
 
 
 class BatchesRequest(Asked, frozen=True, kw_only=True):
@@ -271,7 +359,7 @@ class BatchesRequest(Asked, frozen=True, kw_only=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A batch. total = open + failed + ended."""
+    """A batch, counted together with the batches within it. total = open + failed + ended."""
 
     id: Int64
     name: str
@@ -292,6 +380,7 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed_ends: Annotated[bool, Meta(description="Whether failed members count as succeeded.")] = False
     failed_children: Annotated[int, Meta(description="Batches within it that have failed, or were deleted.")] = 0
     gone: Annotated[int, Meta(description="Of the failed members, those that no requeue brings back.")] = 0
+    planned: Annotated[int, Meta(description="How many tasks `then` is still to add, as long as none fails.")] = 0
     deleted: Annotated[bool, Meta(description="Whether it was deleted: then it adds nothing.")] = False
     problem: Annotated[str, Meta(description="Why it can't add what it plans, and stays open; empty if it can.")] = ""
     lost_rights: Annotated[
@@ -310,18 +399,7 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_stuck(self) -> bool:
         """Return whether it waits for nothing but failed members."""
-        is_over = self.closed_at_ms is not None or self.open or self.children
-        return bool(self.failed > self.gone and not (is_over or self.failed_ends))
-
-
-def state_of(batch: Batch) -> str:
-    """Return whether it is open, or how it closed, as a word."""
-    if batch.deleted:
-        return "deleted"
-    if batch.closed_at_ms is not None:
-        has_lost = bool(batch.gone or batch.failed_children) and not batch.failed_ends
-        return "failed" if has_lost else "succeeded"
-    return "held" if batch.problem or (batch.hold and not batch.open) else "open"
+        return self.failed > self.gone and not (self.closed_at_ms is not None or self.open or self.failed_ends)
 
 
 class BatchMade(Struct, frozen=True, kw_only=True):
@@ -339,20 +417,30 @@ class BatchPage(Struct, frozen=True, kw_only=True):
 
 
 FIELDS = tuple(field.name for field in fields(NewTask))
-DECODER = msgspec.json.Decoder(tuple[NewTask, ...])
 
 
-def adds_in(text: str) -> tuple[NewTask, ...]:
-    """Return the tasks that the store keeps as this text."""
-    return DECODER.decode(text)
+class KeptLevel(Struct, frozen=True):
+    """A level of a plan as the store keeps it. `steps`: how many follow within its batch. `then` and `on_failure`: how
+    many tasks that adds later."""
+
+    adds: tuple[NewTask, ...]
+    batches: tuple[KeptLevel, ...] = ()
+    steps: int = 0
+    then: int = 0
+    on_failure: int = 0
+
+    @property
+    def every_add(self) -> tuple[NewTask, ...]:
+        return sum((level.every_add for level in self.batches), self.adds)
 
 
-def plans_of(levels: Mapping[str, Plan]) -> tuple[Plan | None, Plan | None]:
-    """Put `then` and `on_failure` together of levels, by their paths."""
-    whole: dict[str, Plan] = {}
-    for path in sorted(levels, key=len, reverse=True):
-        whole[path] = PackedPlan(levels[path], whole.get(f"{path}{THEN}"), whole.get(f"{path}{ON_FAILURE}"))
-    return whole.get(THEN), whole.get(ON_FAILURE)
+DECODER = msgspec.json.Decoder(tuple[NewTask, ...] | KeptLevel)
+
+
+def level_in(text: str) -> KeptLevel:
+    """Return the level that the store keeps as this text."""
+    kept = DECODER.decode(text)
+    return kept if isinstance(kept, KeptLevel) else KeptLevel(kept)
 
 
 def words_of(number: int, groups: Iterable[str], *, has_more: bool = False) -> str:

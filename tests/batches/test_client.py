@@ -114,8 +114,8 @@ def test_a_batch_is_deleted_and_comes_back(store):
 
 def test_what_is_wrong_is_named(store):
     with pytest.raises(InvalidInput) as refused:
-        store.batches.create("a", [NewTask(group="mail")], then=Plan((), then=Plan((NewTask(group="a"),))))
-    assert refused.value.fields == {"then": ["must have between 1 and 1000 tasks, not 0"]}
+        store.batches.create("a", [NewTask(group="mail")], then=Plan((), then=Plan((NewTask(group="a"),) * 1_001)))
+    assert refused.value.fields == {"then": ["must have at most 1000 tasks, not 1001"]}
     with pytest.raises(CommitRefused, match="parent: batch 99 does not exist"):
         store.batches.create(parent=99)
 

@@ -268,7 +268,7 @@ def test_a_batch_that_fails_fails_the_one_around_it(way):
     else:
         assert delete_batch(inner)
     assert told_of(inner).state == ("failed" if way == "cancel" else "deleted")
-    assert (told_of(middle).state, told_of(middle).failed_children, groups()) == ("held", 1, [])
+    assert (told_of(middle).state, told_of(middle).failed_children, groups()) == ("held", 1, ["alarm"])
     Task.objects.change_batch(middle, Step.RELEASE)
     assert (told_of(middle).state, groups()) == ("failed", ["alarm"])
     Task.objects.commit(owner=ANN, deletes=[task.id])

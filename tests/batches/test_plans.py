@@ -10,7 +10,7 @@ from tasks_app.database import batches, dialect_of, new_groups
 from tasks_app.models import Batch, BatchPlan, Scope, Task
 from tasks_app.writer.housekeeping import close_batches, forget_plans
 from taskstore.errors import CommitRefused, LimitExceeded, TooManyGroups
-from taskstore.types.batches import Plan, adds_in
+from taskstore.types.batches import Plan, level_in
 from taskstore.types.tasks import Change, NewTask
 from tests.rest_api.api import Api
 
@@ -25,9 +25,9 @@ def reads(monkeypatch):
 
     def noted(text):
         found.append(text)
-        return adds_in(text)
+        return level_in(text)
 
-    monkeypatch.setattr(batches, "adds_in", noted)
+    monkeypatch.setattr(batches, "level_in", noted)
     return found
 
 

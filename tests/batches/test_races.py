@@ -11,6 +11,7 @@ from django.db import connection, connections, transaction
 from tasks_app.core.operations import Step
 from tasks_app.database import batches
 from tasks_app.models import Batch, BatchCount, Task
+from taskstore.types.batches import Plan
 from taskstore.types.tasks import Change, NewTask
 
 ANN = 7
@@ -60,6 +61,38 @@ def test_then_is_added_once_and_never_early(shared_below, monkeypatch):
         groups = [task.group for task in Task.objects.all()]
         assert sorted(groups) == ["alarm", "then"]
         Task.objects.commit(owner=ANN, deletes=[task.id for task in Task.objects.all()])
+
+
+@pytest.mark.parametrize("shared_below", [100, THREADS + 1])
+def test_steps_within_a_batch_are_added_once_and_a_failure_is_told_outside(shared_below, monkeypatch):
+    monkeypatch.setattr(batches, "SHARED_BELOW", shared_below)
+    work = (NewTask(group="work"),) * MEMBERS
+    inner = Plan(work, steps=(Plan((NewTask(group="next"),)), Plan(work, batches=(Plan(work),))))
+    whole, _ = Task.objects.create_batch(
+        owner=ANN, batches=[inner, Plan(work)], steps=[NewTask(group="last")], on_failure=NewTask(group="alarm")
+    )
+
+    def end_all():
+        waiting = [task.id for task in Task.objects.exclude(group="alarm")]
+        ways = random.Random(whole.id).choices(["plainly", "fails", "fans out"], weights=[8, 1, 1], k=len(waiting))
+        in_threads(end, waiting, ways)
+
+    for groups in ({"alarm", "next"}, {"alarm", "work"}, {"alarm", "last"}, {"alarm"}):
+        end_all()
+        assert {task.group for task in Task.objects.all()} == groups
+        assert Task.objects.filter(group="alarm").count() == 1
+    assert [batch.told().state for batch in Batch.objects.counted()] == ["succeeded"] * 2
+
+
+def test_one_failure_of_many_members_is_told_outside():
+    if connection.vendor != "postgresql":
+        pytest.skip("a matter of PostgreSQL")
+    many = Plan((NewTask(group="work"),) * 500, steps=(Plan((NewTask(group="next"),)),))
+    Task.objects.create_batch(owner=ANN, batches=[many], on_failure=NewTask(group="alarm"))
+    first, second, *_ = Task.objects.order_by("id")
+    end(first.id, "plainly")  # Now it is known how many are open.
+    end(second.id, "fails")
+    assert Task.objects.filter(group="alarm").count() == 1
 
 
 def test_children_that_close_together_close_their_parent_once():

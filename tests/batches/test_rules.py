@@ -141,12 +141,12 @@ def test_an_empty_one_closes_at_once():
 def test_a_child_keeps_its_parent_open_and_adds_to_it():
     parent, [task] = made(then=new("end"))
     _, [inner] = made(then=new("between"), parent=parent.id)
-    assert numbers(parent) == (1, 1, 0, 0)
+    assert numbers(parent) == (2, 2, 0, 0)
     commit(deletes=[task.id])
     assert (now(parent).state, now(parent).children, names()) == ("open", 1, ["work"])
     commit(deletes=[inner.id])
     [between] = Task.objects.all()
-    assert (between.group, between.batch, numbers(parent)) == ("between", parent.id, (2, 1, 0, 1))
+    assert (between.group, between.batch, numbers(parent)) == ("between", parent.id, (3, 1, 0, 2))
     commit(deletes=[between.id])
     assert names() == ["end"]
 
@@ -199,9 +199,10 @@ def test_a_refused_commit_changes_no_batch():
     ("asked", "field", "right"),
     [
         ({"then": [NewTask(group="")]}, "then[0].group", "must not be empty"),
-        ({"then": [NewTask(group="a", unique="k")]}, "then[0].unique", "must be absent: the task is added later"),
-        ({"then": [NewTask(group="a")] * 1_001}, "then", "must have between 1 and 1000 tasks, not 1001"),
-        ({"on_failure": Plan((), then=Plan((NewTask(group="a"),)))}, "on_failure", "must have between 1 and 1000"),
+        ({"then": [NewTask(group="a", unique="k")]}, "then[0].unique", "must be absent: a batch adds the task"),
+        ({"then": [NewTask(group="a")] * 1_001}, "then", "must have at most 1000 tasks, not 1001"),
+        ({"batches": [Plan((NewTask(group="a"),) * 1_001)]}, "batches[0]", "must have at most 1000 tasks, not 1001"),
+        ({"batches": [[], [NewTask(group="a", unique="k")]]}, "batches[0].adds[0].unique", "must be absent"),
         ({"then": [NewTask(group="a", priority=1_000)]}, "then[0].priority", "must be between -100 and 100"),
         ({"name": "a" * 256}, "name", "must have at most 255 characters"),
         ({"parent": -1}, "parent", "must be between 0"),

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 
-from taskstore import Client, Retry, Save, Snooze, current_job, job
+from taskstore import Client, JobStatus, Retry, Save, Snooze, current_job, job
 
 
 @job
@@ -30,7 +30,7 @@ def add_up(address, token):
     with Client(address, token=token) as store:
         total, after = 0, None
         while True:
-            page = store.jobs.list(batch=current_job().after_batch, limit=2, after=after)
+            page = store.jobs.list(batch=current_job().after_batch, status=JobStatus.SUCCEEDED, limit=2, after=after)
             total += sum(each.result for each in page.jobs)
             if (after := page.after) is None:
                 return total

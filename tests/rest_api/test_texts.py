@@ -23,19 +23,19 @@ LONE = "\ud800"
 MOST_DEPTH = 4  # Of objects within objects: plans are within plans without end.
 
 
-def example_of(type_: inspect.Type) -> Any:
+def example_of(type_: inspect.Type, depth: int = 0) -> Any:
     """Return a value of this type with all its fields, as JSON has it."""
     match type_:
         case inspect.Metadata(type=inner):
-            return example_of(inner)
+            return example_of(inner, depth)
         case inspect.UnionType(types=types):
-            return example_of(next(each for each in types if not isinstance(each, inspect.NoneType)))
+            return example_of(next(each for each in types if not isinstance(each, inspect.NoneType)), depth)
         case inspect.StructType(fields=fields):
-            return {field.encode_name: example_of(field.type) for field in fields}
+            return {field.encode_name: example_of(field.type, depth + 1) for field in fields}
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
-            return [example_of(item)]
+            return [example_of(item, depth)] if depth < MOST_DEPTH else []
         case inspect.DictType():
-            return {"a": example_of(type_.value_type)}
+            return {"a": example_of(type_.value_type, depth)}
         case inspect.IntType(ge=least):
             return max(least or 1, 1)
         case inspect.FloatType():

@@ -14,6 +14,7 @@ from taskstore.types.tasks import FAILED_FROM, Standing, State
 
 from ...core.operations import GroupScope
 from ...database import Dialect
+from ...database.batches import ALL_WITHIN
 from ...database.group_patterns import allowed_by
 from ...database.rows import whole_data
 from .. import history
@@ -133,7 +134,7 @@ def _unique(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 def _batch(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     # The first condition in the words of the index, which SQLite would not recognize else.
-    return Condition('NOT ("batch" = 0) AND "batch" = %s', (term.value,))
+    return Condition(f'NOT ("batch" = 0) AND "batch" IN ({ALL_WITHIN})', (term.value,))
 
 
 def _data(term: Term, now_ms: int, dialect: Dialect) -> Condition:
