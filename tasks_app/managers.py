@@ -17,14 +17,14 @@ from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Sum, Value, When
+from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Length, Substr
 from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
-from taskstore.types.batches import ON_FAILURE, NewBatch, Planned, plan_of, plans_in, steps_in
 from taskstore.types.batches import Batch as BatchAnswer
+from taskstore.types.batches import NewBatch, Planned, plan_of, plans_in, steps_in
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import Limits, is_in_group
@@ -223,10 +223,8 @@ class BatchQuerySet(models.QuerySet["Batch"]):
         lost = RightsHolder.objects.filter(name=OuterRef("holder")).exclude(lost="").values("lost")
         planned = BatchPlan.objects.filter(level__gte=here, level__lt=Concat(here, Value("~"), output_field=text))
         why = planned.exclude(holder="").annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
-        later = planned.exclude(level__contains=ON_FAILURE).order_by().annotate(all=Value(1)).values("all")
         return self.annotate(
             lost=Coalesce(Subquery(why), Value(""), output_field=models.TextField()),
-            planned=Coalesce(Subquery(later.annotate(sum=Sum("number")).values("sum")), 0),
             trouble=RawSQL(TROUBLE, [], output_field=models.TextField()),  # noqa: S611
             numbers=RawSQL(NUMBERS, [], output_field=models.TextField()),  # noqa: S611
         )

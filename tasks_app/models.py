@@ -516,7 +516,7 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
-        is_open, failed, ended, gone, own_gone = map(int, self.numbers.split())  # type: ignore[attr-defined]
+        is_open, failed, ended, gone, own_gone, planned = map(int, self.numbers.split())  # type: ignore[attr-defined]
         lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
         # Narrower rights show only when something was to be added with them.
         has_lost = bool(lost) or (not self.closed_at_ms and self.trouble != "" and self.lacking() != [])  # type: ignore[attr-defined]
@@ -543,7 +543,7 @@ class Batch(models.Model):
             failed_ends=bool(self.failed_ends),
             failed_children=self.failed_children,
             gone=gone,
-            planned=0 if self.closed_at_ms or self.refuses else self.planned,  # type: ignore[attr-defined]
+            planned=planned,
             deleted=bool(self.refuses),
             problem=problem,
             lost_rights=has_lost,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import NewBatch, plan_of
+from taskstore.types.batches import NewBatch, plan_of, steps_in
 from taskstore.types.checks import MOST
 from taskstore.types.command_record import (
     FINAL,
@@ -31,6 +31,7 @@ from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, State
 
 from ..access import audit
 from ..core.actors import PROGRAM, Actor
+from ..core.batches import keeps_failures
 from ..core.operations import BatchStep, Commit, GroupScope, ResendKey, Step
 from ..core.portions import by_halves, portions
 from ..core.validation import task_ids
@@ -215,7 +216,8 @@ def _retry(project: str, archive: CommandStatus, ids: Sequence[int]) -> int:
         now = Task.objects.now_ms() // 1_000
         until = min(now + (command.until - command.created if command.until > command.created else KEPT_S), MOST)
         new = replace(command, id=new_id(), created=now, until=until, fails=0, run=None, list="")
-        adds.append(new_command_task(project, new, batch=task.batch if task.batch in still_open else 0))
+        is_member = task.batch in still_open and keeps_failures(task.group)
+        adds.append(new_command_task(project, new, batch=task.batch if is_member else 0))
     moves = [Change(id=task_id, group=group_of(project, archive), release=True) for task_id in found]
     Task.objects.commit(owner=NOBODY, adds=adds, updates=moves)
     return len(adds)
@@ -243,7 +245,8 @@ def submission_of(asked: SubmitRequest, scope: GroupScope, key: ResendKey | None
             key=key, owner=asked.clientid, scope=scope, batch=BatchStep(asked.after, Step.ADD_LATER, plan_of(later))
         )
     adds = _tasks_of(asked.project, asked.commands, asked.status, asked.batch)
-    batch = NewBatch(then=plan_of(then), hold=asked.hold, mark=uuid4().hex) if then or asked.hold else None
+    name, mark = f"commands of {asked.project}", uuid4().hex
+    batch = NewBatch(name=name, mark=mark, steps=steps_in([then]), hold=asked.hold) if then or asked.hold else None
     return Commit(key=key, owner=asked.clientid, adds=tuple(adds), scope=scope, batch=batch)
 
 

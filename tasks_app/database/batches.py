@@ -62,7 +62,8 @@ TROUBLE = f"""coalesce((
     {TREE_OF_EACH}
     SELECT max(problem) FROM tasks_app_batch AS waiting WHERE closed_at_ms = 0 AND id IN (SELECT id FROM tree)
 ), '')"""
-# The numbers of its members, with those of the batches within it, by phase, and how many of its own are gone.
+# The numbers of its members, with those of the batches within it, by phase; how many of its own are gone; and how many
+# tasks are planned if nothing fails, of which the batch itself has also those of the batches that were planned with it.
 NUMBERS = f"""(
     {TREE_OF_EACH}
     SELECT {
@@ -70,7 +71,15 @@ NUMBERS = f"""(
         f"CAST(coalesce(sum({name}), 0) AS text)"
         for name in ("open", "failed", "ended", "gone", 'CASE WHEN batch = "tasks_app_batch"."id" THEN gone END')
     )
-} FROM tasks_app_batchcount WHERE batch IN (SELECT id FROM tree)
+} || ' ' || (
+        SELECT CAST(coalesce(sum(number), 0) AS text)
+        FROM tasks_app_batch AS planner JOIN tasks_app_batchplan AS plan
+            ON level >= CAST(planner.root AS text) || '/' || planner.path
+            AND level < CAST(planner.root AS text) || '/' || planner.path || '~'
+        WHERE planner.id IN (SELECT id FROM tree) AND (planner.id = "tasks_app_batch"."id" OR planner.id = planner.root)
+            AND refuses = 0 AND level NOT LIKE '%%{ON_FAILURE}%%'
+    )
+    FROM tasks_app_batchcount WHERE batch IN (SELECT id FROM tree)
 )"""
 
 # By database and batch: how many members were open, and whether a failure adds something. Only to guess the lock.

@@ -139,8 +139,10 @@ class TaskStoreBackend(BaseTaskBackend):
         return result
 
     def planned(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewTask:
-        """Return the job that a batch adds later. Raises as `enqueue` does."""
+        """Return the job that a batch adds later. Raises as `enqueue` does, and InvalidTask for a task with a key."""
         record, where = self._call_of(task, args, kwargs)
+        if where["unique"]:
+            raise InvalidTask(f"{task.module_path} must have no unique key: a batch adds it.")
         return new_task(record, queue=where["queue"], at_ms=where["at_ms"], priority=where["priority"])
 
     def _call_of(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JobRecord, Where]:

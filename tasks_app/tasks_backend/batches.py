@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from taskstore.types.batches import plan_of
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .framework import Task
@@ -26,19 +27,20 @@ def current_batch() -> int:
 def batch(
     name: str = "", *, then: Planned = None, on_failure: Planned = None, failed_ends: bool = False
 ) -> Iterator[Batch]:
-    """Make the tasks that the block enqueues a batch, in the caller's transaction.
+    """Make the tasks that the block enqueues a batch, in the caller's transaction; within another block a part of that.
 
-    `then`: what to add once when all of them have succeeded: `planned(...)`, several of these, or a Plan. `on_failure`:
-    what to add once when the first one has failed. `failed_ends`: what has failed counts as succeeded.
-    Only for tasks of backends of Task Store.
+    `then`: what to add to it once, when all of them have succeeded: `planned(...)`, several of these, or a chain or
+    group of them. `on_failure`: what to add once when the first of all that has failed. `failed_ends`: what has failed
+    counts as succeeded. Only for tasks of backends of Task Store.
     """
     from ..core.operations import Step
     from ..database import atomic
     from ..models import Task as StoredTask
 
     with atomic():
+        options: Any = {"parent": current_batch(), "failed_ends": failed_ends, "hold": True}
         made, _ = StoredTask.objects.create_batch(
-            owner=NOBODY, name=name, then=then, on_failure=on_failure, failed_ends=failed_ends, hold=True
+            owner=NOBODY, name=name, steps=[plan_of(then)], on_failure=on_failure, **options
         )
         token = _current.set(made.id)
         try:
@@ -49,7 +51,7 @@ def batch(
 
 
 def planned(task: Task[..., Any], *args: Any, **kwargs: Any) -> NewTask:
-    """Return a call of the task for `then` and `on_failure`. Raises InvalidTask as `enqueue` does."""
+    """Return a call of the task for `then` and `on_failure`. Raises InvalidTask as `enqueue` does, and for a key."""
     from .backend import of_alias  # It imports this module.
 
     if not isinstance(task, Task):

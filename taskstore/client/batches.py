@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 from msgspec import Struct
 
@@ -35,14 +35,7 @@ AT_ONCE, BYTES_AT_ONCE = 1_000, 4 * 2**20  # Of the tasks of a batch that are se
 Adds = NewTask | JobCall
 
 
-class Planning(Protocol):
-    """A group of jobs, or a chain."""
-
-    @property
-    def plan(self) -> Plan: ...
-
-
-Later = Planned | JobCall | Planning | Iterable[Adds]
+Later = Planned | JobCall | Iterable[Adds]
 
 
 class WithBatch(Struct, frozen=True):
@@ -57,7 +50,6 @@ def made_in(answer: bytes) -> BatchMade:
 
 def wired(later: Later, name: str = "then") -> Then:
     """Return what programs give as a plan as requests have it. Raises TypeError, which names the part that is none."""
-    later = getattr(later, "plan", later)  # Of a group of jobs.
     if isinstance(later, JobCall):
         later = [later]
     if isinstance(later, Iterable) and not isinstance(later, str | bytes):

@@ -88,8 +88,10 @@ def refuse_no_call(place: int, call: object) -> None:
         raise TypeError(f"jobs[{place}] must be a job with its arguments, such as resize.s(1), not {call!r:.100}")
 
 
-def task_of(place: int, call: JobCall) -> NewTask:
+def task_of(place: int, call: JobCall | NewTask) -> NewTask:
     """Return the task of a job. Raises InvalidInput; TypeError if it is no job."""
+    if isinstance(call, NewTask):
+        return call
     refuse_no_call(place, call)
     record = JobRecord(function=call.function, args=call.args, kwargs=call.kwargs, options=call.options)
     refuse((f"jobs[{place}].{name}", why) for name, why in problems_of(call.queue, record))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
@@ -184,11 +184,19 @@ def step_of(left: int) -> str:
     return f"{STEPS}{left}."
 
 
-Planned = Plan | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
+class Planning(Protocol):
+    """A chain or a group."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+
+Planned = Plan | Planning | NewTask | Iterable[NewTask] | None  # What programs may give in the place of a plan.
 
 
 def plan_of(planned: Planned, name: str = "then") -> Plan | None:
     """Return the plan; None if there is nothing to add. Raises TypeError, which names the part that is no task."""
+    planned = getattr(planned, "plan", planned)  # Of a chain or a group.
     if planned is None or isinstance(planned, Plan):
         return without_empty(planned)
     return without_empty(Plan(adds_of(planned, name)))
@@ -204,7 +212,7 @@ def steps_in(plans: Iterable[Planned]) -> tuple[Plan, ...]:
     return tuple(plan if plan.is_level else Plan(batches=(plan,)) for plan in plans_in(plans, "steps"))
 
 
-def adds_of(planned: NewTask | Iterable[NewTask], name: str) -> tuple[NewTask, ...]:
+def adds_of(planned: Any, name: str) -> tuple[NewTask, ...]:
     """Return the tasks. Raises TypeError, which names the part that is no task."""
     if isinstance(planned, str | bytes) or not isinstance(planned, NewTask | Iterable):
         raise TypeError(f"{name} must be {TASKS_TO_ADD}, or a Plan, not {planned!r:.100}")

@@ -55,8 +55,10 @@ def test_a_command_that_fails_for_good_keeps_the_batch_open_until_it_is_retried(
     assert batch_of(project, made).is_stuck
     (tmp_path / "there").touch()
     project.store.commands.retry(NAME)
-    work_off((tmp_path / "then").exists)
-    assert batch_of(project, made).state == "succeeded"
+    work_off(lambda: batch_of(project, made).state == "succeeded")
+    assert (tmp_path / "then").exists()
+    assert (batch_of(project, made).name, batch_of(project, made).total) == (f"commands of {NAME}", 3)
+    project.store.commands.retry(NAME, status="completed")
 
 
 def test_more_commands_join_a_batch_that_is_held(project, work_off, tmp_path):

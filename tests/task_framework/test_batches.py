@@ -7,6 +7,7 @@ from tasks_app.jobs import queues
 from tasks_app.models import Batch, Task
 from tasks_app.tasks_backend import batch, planned
 from tasks_app.tasks_backend.framework import InvalidTask
+from taskstore import chain, group
 from taskstore.types.tasks import NOBODY, Change
 
 from .tasks import report, send
@@ -29,7 +30,26 @@ def test_what_comes_then_is_enqueued_when_all_have_succeeded():
         Task.objects.commit(owner=NOBODY, updates=[Change(id=task.id, group=f"{task.group}/succeeded")])
     [added] = [job for job in queues.list_jobs(queues.Wanted()).jobs if job.function.endswith("report")]
     assert list(added.args) == [5]
-    assert Batch.objects.counted().get(pk=made.id).told().state == "succeeded"
+    assert Batch.objects.counted().get(pk=made.id).told().state == "open"
+    task = queues.task_of(added.id)
+    assert task
+    Task.objects.commit(owner=NOBODY, updates=[Change(id=task.id, group=f"{task.group}/failed", error="no")])
+    told = Batch.objects.counted().get(pk=made.id).told()
+    assert (told.is_stuck, told.total, functions().count("send")) == (True, 3, 4)  # What failed is one of the whole.
+
+
+def test_a_block_within_a_block_is_a_part_of_it():
+    with batch("all") as whole:
+        send.enqueue(1, copies=1)
+        with batch(then=chain(planned(report, 1), group(planned(report, 2), planned(report, 3)))) as inner:
+            send.enqueue(2, copies=1)
+    told = Batch.objects.counted().get(pk=whole.id).told()
+    assert (inner.parent, told.open, told.planned) == (whole.id, 2, 3)
+
+
+def test_what_a_batch_adds_has_no_key():
+    with pytest.raises(InvalidTask, match="report must have no unique key: a batch adds it"):
+        planned(report.using(unique="a"), 1)
 
 
 @pytest.mark.django_db(transaction=True)

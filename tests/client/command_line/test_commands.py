@@ -59,7 +59,7 @@ def test_what_comes_then_waits_for_all_lines_of_a_file(commands, monkeypatch):
     assert told.code == 0
     [batch] = Batch.objects.counted()
     assert "they belong to batch" in told.out
-    assert (batch.told().open, batch.told().hold, bool(batch.then)) == (5, False, True)
+    assert (batch.told().open, batch.told().hold, batch.steps) == (5, False, 1)
     commands("submit", "true", "true", "--batch", str(batch.pk))
     assert Batch.objects.counted().get().told().open == 7
     assert commands("submit", "true", "--batch", str(batch.pk), "--then", "true").code == 2
