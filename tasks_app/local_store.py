@@ -36,6 +36,7 @@ from .models import Client
 from .models import Task as StoredTask
 from .reading import clients
 from .reading.history import history_of
+from .reading.pages import Cursor
 from .reading.search import grammar
 from .reading.search.finding import find
 from .schedules import Scheduler
@@ -124,11 +125,12 @@ class LocalStore:
         with _fresh_connections():
             return [seen.as_answer() for seen in clients.seen()]
 
-    def search(self, query: str = "", *, limit: int = 50) -> Found:
+    def search(self, query: str = "", *, limit: int = 50, after: str | None = None) -> Found:
         """The tasks that meet every term of the query, as `GET /search` finds them."""
         with _fresh_connections():
-            found = find(grammar.parse(query), limit=limit)
-            return Found(tasks=[answer_of(task) for task in StoredTask.objects.find(found.ids) if task])
+            found = find(grammar.parse(query), limit=limit, after=Cursor.read(after))
+            tasks = [answer_of(task) for task in StoredTask.objects.find(found.ids) if task]
+            return Found(tasks=tasks, after=str(found.after) if found.after else None)
 
     def _serve(self) -> None:
         try:
@@ -206,6 +208,7 @@ class ClaimingStore(LocalStore):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     tasks: Sequence[Task]
+    after: str | None
 
 
 @contextmanager

@@ -183,13 +183,17 @@ class TaskStoreBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
         """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
+        return self.result_of(self.job_of(result_id))
+
+    def job_of(self, result_id: str) -> Job:
+        """Return the job of a result. Raises TaskResultDoesNotExist."""
         try:
             job = self._find(int(result_id))
         except (ValueError, NotAJob, OverflowError):
             job = None
         if job is None:
             raise TaskResultDoesNotExist(result_id)
-        return self.result_of(job)
+        return job
 
     def result_of(self, job: Job) -> TaskResult[..., Any]:
         """Return the result of a job. Raises TaskResultDoesNotExist when it is not a task of this project."""

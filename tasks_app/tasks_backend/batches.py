@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from taskstore.jobs.registry import current_job
 from taskstore.types.batches import plan_of
-from taskstore.types.tasks import NOBODY, NewTask
+from taskstore.types.job_record import JobStatus, NotAJob, status_of
+from taskstore.types.tasks import NOBODY, NewTask, State
 
-from .framework import Task
+from .framework import DEFAULT_TASK_BACKEND_ALIAS, Task, TaskResult, TaskResultDoesNotExist
 
 if TYPE_CHECKING:
     from taskstore.types.batches import Batch, Planned
+
+AT_ONCE = 200  # Results that are read.
 
 _current: ContextVar[int] = ContextVar("taskstore_batch", default=0)
 
@@ -48,6 +52,31 @@ def batch(
         finally:
             _current.reset(token)
         StoredTask.objects.change_batch(made.id, Step.RELEASE)
+
+
+def batch_results(
+    batch: int | None = None, backend: str = DEFAULT_TASK_BACKEND_ALIAS
+) -> Iterator[TaskResult[..., Any]]:
+    """Yield the results of the tasks of a batch that have succeeded so far, in the order in which they were enqueued.
+
+    `batch`: its id; None: that of the batch that the running task belongs to or follows. It leaves out jobs that are
+    not tasks of this project. Raises LookupError in a task that follows no batch, and outside of tasks.
+    """
+    from ..jobs import queues
+    from ..models import Task as StoredTask
+    from .backend import of_alias  # It imports this module.
+
+    if (wanted := current_job().after_batch if batch is None else batch) is None:
+        raise LookupError("the running task follows no batch")
+    of_batch, last = StoredTask.objects.get_queryset().in_batch(wanted).order_by("origin"), 0
+    while tasks := list(of_batch.filter(origin__gt=last)[:AT_ONCE]):
+        last = tasks[-1].origin
+        for task in tasks:
+            if status_of(task.group, State.READY) is not JobStatus.SUCCEEDED:
+                continue
+            with suppress(NotAJob, TaskResultDoesNotExist):
+                result = of_alias(backend).result_of(queues.job_of(task))
+                yield result
 
 
 def planned(task: Task[..., Any], *args: Any, **kwargs: Any) -> NewTask:

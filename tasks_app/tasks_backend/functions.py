@@ -129,7 +129,8 @@ class Runs:
                 errors=[],
                 worker_ids=[context.worker] * context.attempt,
             )
-        _set(result, status=TaskResultStatus.RUNNING)
+        # With the results that it was given in their places.
+        _set(result, status=TaskResultStatus.RUNNING, args=list(args), kwargs=dict(kwargs))
         task_started.send_robust(type(self._backend), task_result=result)
         return result
 

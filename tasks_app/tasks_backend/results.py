@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import sys
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from django.apps import apps
 from django.conf import settings
 from django.utils import timezone
 
+from taskstore.client.errors import JobFailed
+from taskstore.client.jobs import pauses
 from taskstore.types.job_record import UNCOUNTED, JobError, JobStatus
 from taskstore.types.jobs import Job
 from taskstore.types.progress import Progress
@@ -74,6 +77,23 @@ class StoreResult(TaskResult):  # type: ignore[misc, type-arg]  # Frozen, and no
     """A result with the progress that the running task has reported; None before it has, and after its end."""
 
     progress: Progress | None = None
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait until the task has finished, for `timeout` seconds at most, and return what it returned.
+
+        It reads what is committed: inside a transaction of your own, its task can't begin. Raises JobFailed of
+        taskstore if it failed or was cancelled; TimeoutError; TaskResultDoesNotExist if it is no longer kept.
+        """
+        for pause_s in pauses(timeout):
+            self.refresh()
+            if self.is_finished:
+                break
+            time.sleep(pause_s)
+        else:
+            raise TimeoutError(f"task {self.id} has not finished yet")
+        if self.status is TaskResultStatus.FAILED:
+            raise JobFailed(self.task.get_backend().job_of(self.id))  # type: ignore[attr-defined]
+        return self.return_value
 
     def refresh(self) -> None:
         self._take(self.task.get_backend().get_result(self.id))

@@ -13,6 +13,7 @@ from django.conf import settings
 
 from taskstore.types.batches import STEPS, THEN
 from taskstore.types.groups import LOST_MS
+from taskstore.types.job_record import RESULT_FOR
 from taskstore.types.limits import MOST_PER_MS
 from taskstore.types.tasks import NOBODY, Ending, Standing
 
@@ -409,7 +410,10 @@ RETENTION = "retention"  # The operator in the history.
 
 
 class OldTasks:
-    """A pass over the groups that have a retention rule, a commit at a time. Open batches keep what has failed."""
+    """A pass over the groups that have a retention rule, a commit at a time.
+
+    Open batches keep what has failed, and results for a later step.
+    """
 
     def __init__(self) -> None:
         self._left: list[tuple[str, retention.Rule]] = []
@@ -426,12 +430,16 @@ class OldTasks:
             before_ms = int(now_ms) - (rule.kept_ms or 0)
             [rows] = yield [
                 Statement(
-                    """
+                    f"""
                     SELECT id
                     FROM tasks_app_task AS task
                     WHERE "group" = %s AND available_at_ms < %s AND leased_since_ms = 0 AND made_at_ms < %s
-                        AND NOT (batch <> 0 AND standing = %s AND EXISTS (
-                            SELECT 1 FROM tasks_app_batch AS waiting WHERE waiting.id = task.batch AND closed_at_ms = 0
+                        AND NOT (batch <> 0 AND EXISTS (
+                            SELECT 1 FROM tasks_app_batch AS own JOIN tasks_app_batch AS whole ON whole.id = own.root
+                            WHERE own.id = task.batch AND (
+                                own.closed_at_ms = 0 AND standing = %s
+                                OR whole.closed_at_ms = 0 AND {dialect.label(RESULT_FOR)} <> ''
+                            )
                         ))
                     ORDER BY available_at_ms, id
                     LIMIT %s

@@ -66,7 +66,7 @@ def enqueue(
         **more,
     )
     if wait:
-        tell_end(session, session.store.jobs.wait(new.id))
+        tell_end(session, session.store.jobs.wait(new.id, raises=False))
         return
     nothing = "nothing was enqueued: " if new.duplicate else ""
     tell(session, new, f"{nothing}job {new.id} is {new.status} in the queue {new.queue}")
@@ -148,7 +148,8 @@ def _facts(found: Job) -> Iterator[tuple[str, object]]:
 def wait(session: Session, /, id: int, timeout_ms: int | None) -> None:
     """Wait until a job has finished, and print its result. Exit code 1 if it failed or has not finished."""
     try:
-        tell_end(session, session.store.jobs.wait(id, None if timeout_ms is None else timeout_ms / 1_000))
+        timeout_s = None if timeout_ms is None else timeout_ms / 1_000
+        tell_end(session, session.store.jobs.wait(id, timeout_s, raises=False))
     except TimeoutError as problem:
         raise Failure(str(problem)) from None
 

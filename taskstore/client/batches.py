@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +29,8 @@ from ..types.job_record import JobCall
 from ..types.requests import ReasonById
 from ..types.tasks import NewTask, Task
 from .calls import AnyPart, AsyncPart, Call, Part, calls, decoder, verb, verb_or_none
-from .jobs import task_of
+from .errors import BatchFailed, NotFound
+from .jobs import pauses, task_of
 from .verbs import CommitOnTheWire, add_on_the_wire, committing, outcome_in, tasks_of
 
 AT_ONCE, BYTES_AT_ONCE = 1_000, 4 * 2**20  # Of the tasks of a batch that are sent together.
@@ -134,9 +137,40 @@ def creation(
 class Batches(Part, BatchVerbs):
     """The batches of the store."""
 
+    def wait(self, id: int, timeout_s: float | None = None, *, raises: bool = True) -> Batch:
+        """Wait until the batch has closed and return it. `timeout_s`: None waits without limit.
+
+        Raises BatchFailed if it has not succeeded, and as soon as it waits for nothing but failed tasks, unless
+        `raises` is False; TimeoutError; NotFound if there is no such batch.
+        """
+        for pause_s in pauses(timeout_s):
+            if batch := _over(self.get(id), id, raises):
+                return batch
+            time.sleep(pause_s)
+        raise TimeoutError(f"batch {id} has not closed yet")
+
 
 class AsyncBatches(AsyncPart, BatchVerbs):
     """The batches of the store, for `AsyncClient`."""
+
+    async def wait(self, id: int, timeout_s: float | None = None, *, raises: bool = True) -> Batch:
+        """Wait until the batch has closed and return it, like `Batches.wait`."""
+        for pause_s in pauses(timeout_s):
+            if batch := _over(await self.get(id), id, raises):
+                return batch
+            await asyncio.sleep(pause_s)
+        raise TimeoutError(f"batch {id} has not closed yet")
+
+
+def _over(batch: Batch | None, id: int, raises: bool) -> Batch | None:
+    """Return the batch if nothing more will happen in it by itself."""
+    if batch is None:
+        raise NotFound(f"No batch {id}.")
+    if batch.closed_at_ms is None and not batch.is_stuck:
+        return None
+    if raises and batch.state != "succeeded":
+        raise BatchFailed(batch)
+    return batch
 
 
 class Collected:

@@ -6,13 +6,20 @@ TaskStoreError
     CommitUnknown      the connection broke and retrying did not help: the change may or may not have happened
   NotAllowed           the token is missing, not valid, or does not allow this
   NotFound             the object does not exist
+  JobFailed, BatchFailed    what was waited for has failed, or was cancelled
   TooOften             the rate limit of this token or address was exceeded
   UnexpectedAnswer     the response is not one of a task store, or the server failed
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..errors import TaskStoreError
+
+if TYPE_CHECKING:
+    from ..types.batches import Batch
+    from ..types.jobs import Job
 
 
 class NotAllowed(TaskStoreError):
@@ -28,6 +35,29 @@ class NotFound(TaskStoreError):
     """The object does not exist. Nothing was changed."""
 
     code = "not_found"
+
+
+class JobFailed(TaskStoreError):
+    """The job that was waited for has failed or was cancelled: see `job`."""
+
+    code = "job_failed"
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        super().__init__(f"job {job.id} {job.status}: {job.error.line if job.error else 'unknown error'}")
+
+
+class BatchFailed(TaskStoreError):
+    """The batch that was waited for has failed, or waits for nothing but failed tasks: see `batch`.
+
+    If its `closed_at_ms` is None, requeue these tasks, or complete the batch without them, and wait again.
+    """
+
+    code = "batch_failed"
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        super().__init__(f"batch {batch.id} is {batch.state}, with {batch.failed} failed of {batch.total}")
 
 
 class TooOften(TaskStoreError):

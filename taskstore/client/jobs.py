@@ -12,13 +12,13 @@ from msgspec import structs
 
 from .. import endpoints
 from ..errors import InvalidInput, refuse
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, new_task, problems_of
+from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, JobStatus, new_task, problems_of
 from ..types.jobs import Job, JobRequest, OptionsRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
 from ..types.sentences import no_json
 from ..types.tasks import NewTask
 from .calls import AnyPart, AsyncPart, Call, Part, calls, verb, verb_or_none
-from .errors import NotFound
+from .errors import JobFailed, NotFound
 from .verbs import CommitOnTheWire, committing
 
 Ids = list[int]
@@ -108,15 +108,16 @@ def task_of(place: int, call: JobCall | NewTask) -> NewTask:
 class Jobs(Part, JobVerbs):
     """The jobs of the store."""
 
-    def wait(self, id: int, timeout_s: float | None = None) -> Job:
+    def wait(self, id: int, timeout_s: float | None = None, *, raises: bool = True) -> Job:
         """Wait until the job is finished and return it. `timeout_s`: None waits without limit.
 
-        Raises TimeoutError; NotFound if the job does not exist or is deleted.
+        Raises JobFailed if it failed or was cancelled, unless `raises` is False; TimeoutError; NotFound if the job does
+        not exist or is deleted.
         """
-        for pause_s in _pauses(timeout_s):
+        for pause_s in pauses(timeout_s):
             job = _existing(self.get(id), id)
             if job.is_finished:
-                return job
+                return _told(job, raises)
             time.sleep(pause_s)
         raise TimeoutError(f"job {id} has not finished yet")
 
@@ -124,17 +125,23 @@ class Jobs(Part, JobVerbs):
 class AsyncJobs(AsyncPart, JobVerbs):
     """The jobs of the store, for `AsyncClient`."""
 
-    async def wait(self, id: int, timeout_s: float | None = None) -> Job:
+    async def wait(self, id: int, timeout_s: float | None = None, *, raises: bool = True) -> Job:
         """Wait until the job is finished and return it, like `Jobs.wait`."""
-        for pause_s in _pauses(timeout_s):
+        for pause_s in pauses(timeout_s):
             job = _existing(await self.get(id), id)
             if job.is_finished:
-                return job
+                return _told(job, raises)
             await asyncio.sleep(pause_s)
         raise TimeoutError(f"job {id} has not finished yet")
 
 
-def _pauses(timeout_s: float | None) -> Iterator[float]:
+def _told(job: Job, raises: bool) -> Job:
+    if raises and job.status is not JobStatus.SUCCEEDED:
+        raise JobFailed(job)
+    return job
+
+
+def pauses(timeout_s: float | None) -> Iterator[float]:
     """Yield the pause after each poll. Pauses double up to a second; the last poll is at the time limit."""
     began, pause_s = time.monotonic(), FIRST_PAUSE_S
     while timeout_s is None or (left_s := began + timeout_s - time.monotonic()) > 0:

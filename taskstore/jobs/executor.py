@@ -44,6 +44,7 @@ from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from ..worker.store import Store
 from .process import packed
+from .results import ResultMissing, links_in, with_results
 from .verdicts import (
     Outcome,
     Verdict,
@@ -92,6 +93,7 @@ class Work(Attempt):
     job_id: int
     queue: str
     record: JobRecord
+    given: JobRecord | None = None  # With the results of the step before; None: it takes none.
     started_ms: int = 0  # 0: not started.
     ended_ms: int = 0
     pid: int = 0
@@ -198,6 +200,19 @@ class Jobs:
                 return False
         return not (work.is_interrupted or self._engine.stopping.is_set())
 
+    def results_missing(self, work: Work) -> Outcome | None:
+        """Read the results that a job takes. Returns how it ended if that can't be."""
+        while not self._engine.stopping.is_set():
+            try:
+                work.given = with_results(work.record, work.task.labels.get(AFTER_BATCH, ""), self._store)
+                return None
+            except AWAY:
+                self._engine.stopping.wait(1)
+            except Exception as problem:
+                error = JobError(type=type(problem).__name__, message=str(problem))
+                return Outcome(How.FAILED, error=error, then=Then.FAIL if isinstance(problem, ResultMissing) else None)
+        return self.given_back
+
     def order(self, work: Work) -> tuple[children.Work, tuple[bytes]]:
         """Return the limits of a job, and what its process is told."""
         timeout_ms = work.record.options.timeout_ms
@@ -208,9 +223,8 @@ class Jobs:
             tail_bytes=4 * LONGEST_LOG,  # A character has at most 4 bytes in UTF-8.
             copied_after=copied_after(self._setup.output, _said_by(work)),
         )
-        return limits, (
-            packed(assigned(work.record, work.job_id, self._place.worker, work.task.labels.get(AFTER_BATCH, ""))),
-        )
+        after_batch = work.task.labels.get(AFTER_BATCH, "")
+        return limits, (packed(assigned(work.given or work.record, work.job_id, self._place.worker, after_batch)),)
 
     def outcome(self, work: Work, over: Over) -> Outcome:
         took_ms = round(over.took_s * 1_000)
@@ -363,10 +377,11 @@ class JobProcess:
         return Jobs.given_back  # Unless it has ended.
 
     def _hand_over(self) -> None:
-        """Hand over jobs before their turn, but none whose start is recorded first."""
+        """Hand over jobs before their turn, but none whose start is recorded first, or that take results."""
         most = self._jobs.at_once_in_process()
         others = self._engine.others(most - len(self.works)) if len(self.works) <= most // 2 else ()
-        first = next((place for place, other in enumerate(others) if is_recorded_first(other)), len(others))
+        wait = (place for place, other in enumerate(others) if is_recorded_first(other) or takes_results(other))
+        first = next(wait, len(others))
         for other in reversed(others[first:]):
             self._engine.put_back(other)
         self._order(others[:first])
@@ -377,6 +392,9 @@ class JobProcess:
             if not self._jobs.may_begin(work):
                 work.started_ms = 0
                 self._engine.finish([(work, Jobs.given_back)])
+                return
+            if takes_results(work) and (outcome := self._jobs.results_missing(work)):
+                self._engine.finish([(work, outcome)])
                 return
         self._order([work])
 
@@ -425,6 +443,10 @@ def stop(child: Child, number: int, _: object) -> None:
 def is_recorded_first(work: Work) -> bool:
     """Whether its start is recorded before, because it is to fail when its worker dies."""
     return work.record.options.filled().on_lost is OnLost.FAIL
+
+
+def takes_results(work: Work) -> bool:
+    return any(links_in(work.record))
 
 
 def _said_by(work: Work) -> str:

@@ -27,6 +27,7 @@ from .texts import clean
 DEFAULT_QUEUE = "default"
 PREFIX = "jobs/"
 FUNCTION_LABEL = "function"  # Finds the jobs of a function.
+RESULT_FOR, RESULT_PLACE = "result_for", "result_place"  # For which step of a chain a result is, and its place there.
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
 LONGEST_QUEUE = 240  # Characters, because it is a part of a group's name.

@@ -32,6 +32,10 @@ class ClientStatus(Protocol):
 class Found(Protocol):
     @property
     def tasks(self) -> Sequence[Task]: ...
+    @property
+    def after(self) -> str | None:
+        """Where the search goes on; None: at its end."""
+        ...
 
 
 class Store(Protocol):
@@ -87,4 +91,4 @@ class Store(Protocol):
 
     def clients(self) -> Sequence[ClientStatus]: ...
 
-    def search(self, query: str = "", *, limit: int = 50) -> Found: ...
+    def search(self, query: str = "", *, limit: int = 50, after: str | None = None) -> Found: ...

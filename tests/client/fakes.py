@@ -56,7 +56,7 @@ class FakeStore:
     def clients(self) -> list[Any]:
         return []
 
-    def search(self, query: str = "", *, limit: int = 50) -> Any:
+    def search(self, query: str = "", *, limit: int = 50, after: str | None = None) -> Any:
         raise NotImplementedError
 
     def _fail_if_told(self) -> None:

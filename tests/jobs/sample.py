@@ -37,6 +37,16 @@ def add_up(address, token):
 
 
 @job
+def total(numbers):
+    return sum(numbers) if isinstance(numbers, list) else numbers
+
+
+@job
+def same(value):
+    return value
+
+
+@job
 async def add_later(a, b):
     return a + b
 

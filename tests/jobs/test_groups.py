@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from tasks_app.models import Task
-from taskstore import InvalidInput, NewTask, Plan, chain, group
+from tasks_app.access import tokens
+from tasks_app.models import Scope, Task
+from taskstore import Client, InvalidInput, NewTask, Plan, chain, group
+from taskstore.client.errors import BatchFailed
 
 from . import sample
 from .workers import eventually
@@ -145,3 +147,21 @@ def test_a_chain_has_up_to_a_thousand_steps(queue):
     with pytest.raises(InvalidInput, match="steps: must have at most 1000 steps, not 1001"):
         chain(*[sample.add.s(1)] * 1_002).enqueue(queue.store)
     assert chain(*[sample.add.s(1)] * 1_001).enqueue(queue.store).planned == 1_000
+
+
+def test_what_is_enqueued_is_waited_for_cancelled_and_deleted_as_a_whole(queue):
+    steps = chain(group(sample.add.s(1), chain(sample.add.s(2), sample.add.s(3))), sample.add.s(4))
+    whole = steps.enqueue(queue.store, "sums")
+    assert (whole.name, whole.total, whole.planned) == ("sums", 2, 2)
+    with pytest.raises(TimeoutError, match=f"batch {whole.id} has not closed yet"):
+        whole.wait(0.05)
+    with queue.worker():
+        assert whole.wait(30).ended == 4
+    _, secret = tokens.create("olaf", Scope.OPERATE)
+    with Client(queue.store.url, token=secret) as olaf:
+        cancelled, deleted = steps.enqueue(olaf), steps.enqueue(olaf)
+        assert cancelled.cancel("not needed").done == deleted.delete("not needed").done == 2
+        for batch, state, failed in ((cancelled, "failed", 2), (deleted, "deleted", 2)):
+            with pytest.raises(BatchFailed, match=f"batch {batch.id} is {state}, with {failed} failed of 2"):
+                batch.wait(30)
+            assert olaf.batches.wait(batch.id, raises=False).planned == 0

@@ -13,13 +13,14 @@ from django.utils import timezone
 
 from tasks_app.jobs import queues as job_queues
 from tasks_app.models import Task
-from tasks_app.tasks_backend import planned
+from tasks_app.tasks_backend import batch, batch_results, batches, planned
 from tasks_app.tasks_backend.backend import TaskStoreBackend, of_alias
 from tasks_app.tasks_backend.framework import InvalidTask, TaskResultDoesNotExist, TaskResultStatus, task_enqueued
 from tasks_app.tasks_backend.results import JobEnded
 from tasks_app.testing import drain_queue
+from taskstore.client.errors import JobFailed
 from taskstore.errors import InvalidInput
-from taskstore.types.job_record import JobError, JobOptions, JobStatus, OnLost
+from taskstore.types.job_record import JobError, JobOptions, JobRecord, JobStatus, OnLost
 from taskstore.types.tasks import NewTask
 from tests.jobs_store.jobs import enqueued, finished, started
 
@@ -117,7 +118,7 @@ def test_a_result_follows_its_job(backend):
     ],
 )
 def test_a_result_keeps_what_went_wrong(backend, error, kind):
-    result = send.enqueue("ann")
+    result: Any = send.enqueue("ann")
     finished(started(), JobStatus.FAILED, error=error)
     result.refresh()
     assert result.status == TaskResultStatus.FAILED
@@ -125,6 +126,31 @@ def test_a_result_keeps_what_went_wrong(backend, error, kind):
     assert (kept.exception_class, kept.traceback) == (kind, f"{error.type}\n")
     with pytest.raises(ValueError, match="failed"):
         _ = result.return_value
+    with pytest.raises(JobFailed, match=f"job {result.id} failed: {error.type}"):
+        result.get(timeout=1)
+
+
+def test_a_result_is_waited_for(backend):
+    result: Any = send.enqueue("ann")
+    with pytest.raises(TimeoutError, match=f"task {result.id} has not finished yet"):
+        result.get(timeout=0.05)
+    finished(started(), JobStatus.SUCCEEDED, result=["ann"])
+    assert result.get(timeout=1) == result.return_value == ["ann"]
+
+
+def test_the_results_of_a_batch_come_in_order(backend, monkeypatch):
+    monkeypatch.setattr(batches, "AT_ONCE", 2)
+    with batch() as made:
+        for name in "abc":
+            send.enqueue(name)
+    [task, *others] = [started() for _ in range(3)]
+    for each in others:
+        finished(each, JobStatus.SUCCEEDED, result=JobRecord.decode(each.data).args[0])
+    finished(task, JobStatus.FAILED, error=JobError(type="KeyError"))
+    failed = JobRecord.decode(task.data).args[0]
+    assert [result.return_value for result in batch_results(made.id)] == [name for name in "abc" if name != failed]
+    with pytest.raises(LookupError):
+        next(batch_results())
 
 
 def test_the_result_of_a_cancelled_job_has_failed_and_says_why(backend):

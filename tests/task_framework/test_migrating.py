@@ -41,8 +41,8 @@ def test_the_program_does_what_celery_is_used_for(shop):
     assert said[1:] == ["0", "1", "2"]
     found = by_function()
     assert {name: (job.status, job.result) for name, job in found.items() if name in ("bind", "publish")} == {
-        "bind": (JobStatus.SUCCEEDED, "book is bound"),
-        "publish": (JobStatus.SUCCEEDED, "book is published"),
+        "bind": (JobStatus.SUCCEEDED, "book has 3 pages"),
+        "publish": (JobStatus.SUCCEEDED, "book has 3 pages and is published"),
     }
     assert found["bind"].id < found["publish"].id
     receipts = {job.args[0]: job for job in job_queues.list_jobs(Wanted(queue="mail")).jobs}

@@ -1,0 +1,117 @@
+"""`RESULT`: an argument that is the result of the step before, in a chain of jobs.
+
+Where a chain is made, each job before gets two labels: for which step its result is, and its place among the others.
+The worker reads the results when the job starts, so that the transaction that adds it need not.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import InvalidInput
+from ..types.job_record import RESULT_FOR, RESULT_PLACE, JobRecord, JobStatus, finished_group, queue_of
+from ..types.tasks import NewTask
+
+if TYPE_CHECKING:
+    from ..types.tasks import Task
+    from ..worker.store import Store
+
+NAME = "taskstore"
+RESULT: Any = {NAME: "RESULT"}
+MARK = msgspec.json.encode(RESULT)[:-1]
+MOST_RESULTS, MOST_BYTES = 1_000, 4 * 2**20  # Beyond that the job gets the id of the batch, to read a page at a time.
+AT_ONCE = 200
+
+# Of a job: None. Of a group: how many jobs it has, or the shapes of its parts, if there are others than jobs.
+Shape = int | Sequence[Any] | None
+
+
+class ResultMissing(Exception):
+    """The result of the step before can't be read."""
+
+
+def is_taken(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get(NAME) == RESULT[NAME]
+
+
+def takes_result(task: NewTask) -> bool:
+    return MARK in task.data
+
+
+def link_to(shape: Shape) -> dict[str, Any]:
+    """Return the argument that stands for the results of a step of this shape."""
+    return {**RESULT, "of": secrets.token_hex(6), "shape": shape}
+
+
+def linked(task: NewTask, before: Mapping[str, Any] | None, after: tuple[str, str] | None) -> NewTask:
+    """Return a job of a chain. `before`: the link to the step before, if it follows one. `after`: the step that its
+    result is for, and its place. Raises InvalidInput if it takes a result, and there is none."""
+    if takes_result(task):
+        if before is None:
+            raise InvalidInput({"RESULT": ["needs a step before it, as in chain(fetch.s(1), parse.s(RESULT))"]})
+        task = replace(task, data=_filled(JobRecord.decode(task.data), before).encode())
+    if after is None:
+        return task
+    return replace(task, labels={**task.labels, RESULT_FOR: after[0], RESULT_PLACE: after[1]})
+
+
+def _filled(record: JobRecord, value: Any) -> JobRecord:
+    args = [value if is_taken(each) else each for each in record.args]
+    kwargs = {name: value if is_taken(each) else each for name, each in record.kwargs.items()}
+    return msgspec.structs.replace(record, args=args, kwargs=kwargs)
+
+
+def links_in(record: JobRecord) -> Iterator[Mapping[str, Any]]:
+    yield from (each for each in (*record.args, *record.kwargs.values()) if is_taken(each))
+
+
+def with_results(record: JobRecord, batch: str, store: Store) -> JobRecord:
+    """Return the record of a job with the results that it takes. Raises ResultMissing, and what the store raises."""
+    link = next(links_in(record))
+    if "of" not in link or not batch:
+        raise ResultMissing("RESULT has a meaning only in a chain: there is no step before this job")
+    shape = link.get("shape")
+    if _number_of(shape) > MOST_RESULTS:
+        return _filled(record, {"batch": int(batch), "count": _number_of(shape)})
+    found, size, after = dict[str, Any](), 0, None
+    while True:
+        page = store.search(f"batch:{batch} label.{RESULT_FOR}:{link['of']}", limit=AT_ONCE, after=after)
+        for task in page.tasks:
+            found[task.labels[RESULT_PLACE]] = _result_in(task)
+            size += len(task.data)
+        if (after := page.after) is None:
+            break
+    if size > MOST_BYTES:
+        return _filled(record, {"batch": int(batch), "count": _number_of(shape)})
+    return _filled(record, _shaped(shape, "", found))
+
+
+def _result_in(task: Task) -> Any:
+    """Return the result of a job; None if it did not succeed, but counts as that."""
+    queue = queue_of(task.group)
+    if not queue or task.group != finished_group(queue, JobStatus.SUCCEEDED):
+        return None
+    return JobRecord.decode(task.data).result
+
+
+def _shaped(shape: Shape, place: str, found: Mapping[str, Any]) -> Any:
+    if shape is None:
+        if place not in found:
+            raise ResultMissing(
+                "a result of the step before is gone: its job was discarded or deleted, "
+                "or this worker's token does not cover the queue"
+            )
+        return found[place]
+    shapes = [None] * shape if isinstance(shape, int) else shape
+    return [_shaped(each, f"{place}{number}.", found) for number, each in enumerate(shapes)]
+
+
+def _number_of(shape: Shape) -> int:
+    if shape is None:
+        return 1
+    return shape if isinstance(shape, int) else sum(map(_number_of, shape))
