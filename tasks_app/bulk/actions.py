@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 from taskstore.errors import InvalidInput
 from taskstore.types import bulk
-from taskstore.types.bulk import BulkAction, Option
+from taskstore.types.bulk import COUNTS_AS_DONE, BulkAction, ClosedBatch, Option
 from taskstore.types.cancelling import cancelled, error_of, kept_in
 from taskstore.types.job_record import group_to_wait_in
 from taskstore.types.scalars import LATEST_MS, MOST_PRIORITY, Limits
@@ -71,6 +71,7 @@ class Action(ABC):
     only_deletes: ClassVar[bool] = False  # Nothing goes on in another group.
 
     takes_claimed: bool = False  # Includes tasks that workers hold, and ends their leases.
+    counts_as_done: bool = False  # Their batches go on as if the tasks had succeeded.
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Self:
@@ -86,9 +87,10 @@ class Action(ABC):
         """Return the only group that all tasks go to; empty when they stay or go to several."""
         return ""
 
-    def options_for(self, dead_letters: int) -> list[Option]:
-        """Return the options to offer for a selection with so many dead letters."""
-        return list(self.words.options)
+    def options_for(self, dead_letters: int, closes: Sequence[ClosedBatch]) -> list[Option]:
+        """Return the options to offer for a selection with so many dead letters, which closes these batches."""
+        needs = {"here": dead_letters, COUNTS_AS_DONE.name: closes}
+        return [option for option in self.words.options if needs.get(option.name, True)]
 
     def problems(self, group: str) -> Iterator[Problem]:
         """Yield the errors of the options for tasks of the group (empty: of several)."""
@@ -131,9 +133,6 @@ class Requeue(Action):
     at: int = 0  # The available time in ms; 0: now.
     spread_minutes: int = 0  # Spreads the available times evenly over so long; 0: all at once.
     here: bool = False  # Dead letters stay in their group.
-
-    def options_for(self, dead_letters: int) -> list[Option]:
-        return [option for option in self.words.options if option.name != "here" or dead_letters]
 
     def problems(self, group: str) -> Iterator[Problem]:
         if not 0 <= self.at <= LATEST_MS:
@@ -219,7 +218,7 @@ class Purge(Action):
             failed_from=item.labels.get(FAILED_FROM, ""),
             unique=item.unique or None,
             unique_group=item.unique_group,
-            batch=item.batch,
+            batch=0 if self.counts_as_done else item.batch,
             origin=Origin(id=item.origin, claims=item.claims, created_at_ms=item.created_at_ms),
         )
 

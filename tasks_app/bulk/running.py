@@ -392,7 +392,9 @@ def _commit(portion: Sequence[Planned], operation: BulkOperation) -> Iterator[Co
 def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter[str]:
     """Commit the steps of all tasks that still exist. Raises the error of any of them."""
     actor = began_by(operation)
-    ending = Ending.CHANGED if operation.undoes else action_of(operation).ending
+    action = None if operation.undoes else action_of(operation)
+    ending = action.ending if action else Ending.CHANGED
+    counts_as_done = bool(action and action.counts_as_done)
     batch = BulkOperation.objects.get(pk=operation.undoes).parameters.get("batch") if operation.undoes else None
     within = [*Batch.objects.tree(batch).filter(refuses=1).values_list("pk", flat=True)] if batch else []
     left = {planned.task or -planned.origin: planned for planned in portion}
@@ -405,7 +407,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             updates=tuple(step for step in steps if isinstance(step, Change)),
             deletes=tuple(step for step in steps if isinstance(step, int)),
             scope=actor.scope,
-            operator=actor.operator(ending, bulk=operation.pk),
+            operator=actor.operator(ending, counts_as_done=counts_as_done, bulk=operation.pk),
             batch=BatchStep(batch, Step.REOPEN, also=tuple(within)) if batch else None,
         )
         try:

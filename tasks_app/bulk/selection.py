@@ -9,8 +9,10 @@ from functools import cached_property
 from typing import Any, Self
 
 from django.db import connections
+from django.db.models import Sum
 
 from taskstore.errors import InvalidInput
+from taskstore.types.bulk import ClosedBatch
 from taskstore.types.command_record import COUNT_LABEL
 from taskstore.types.tasks import FAILED_FROM, Standing, State, standing_of
 
@@ -19,7 +21,7 @@ from ..core.batches import weight_in
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import Dialect, dialect_of
 from ..database.time_limits import TookTooLong, at_most
-from ..models import Batch, BulkOperation, Task
+from ..models import Batch, BatchCount, BulkOperation, Task
 from ..reading.pages import Cursor
 from ..reading.search.conditions import (
     EVERYTHING,
@@ -156,7 +158,7 @@ class Preview:
     targets: Sequence[Target] = ()  # Of a requeue, the largest first.
     dead_letters: int = 0  # Tasks that a requeue would return to the group in which they failed.
     ended: int = 0  # Ended commands that are not claimed, which a requeue would skip.
-    closes: Sequence[int] = ()  # The batches that close when all these tasks are deleted.
+    closes: Sequence[ClosedBatch] = ()  # The batches that close when all these tasks are deleted.
 
     @property
     def claimed(self) -> int:
@@ -246,8 +248,8 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
     )
 
 
-def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[int]:
-    """Return the batches that wait for nothing but these tasks."""
+def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[ClosedBatch]:
+    """Return the batches that wait for nothing but these tasks, and batches within them that do."""
     waits_for: defaultdict[int, Counter[Standing]] = defaultdict(Counter)
     for batch, group, failed_from, commands, number in _rows(
         f"""
@@ -262,15 +264,26 @@ def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[int]
     ):
         standing = standing_of(group, "", {FAILED_FROM: failed_from} if failed_from else {})
         waits_for[batch][standing] += number * weight_in(group, commands or "")
-    named = sorted(waits_for)[:MOST_BATCHES]
-    waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open()
-    batches = [each.told() for each in waiting.filter(pk__in=named, children=0, hold=0, refuses=0).order_by("pk")]
-    return [
-        batch.id
-        for batch in batches
-        if batch.open == waits_for[batch.id][Standing.OPEN]
-        and (batch.failed_ends or batch.failed - batch.gone == waits_for[batch.id][Standing.FAILED])
-    ]
+    waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open().filter(hold=0, refuses=0)
+    found_batches: dict[int, Batch] = {}
+    ids = set(sorted(waits_for)[:MOST_BATCHES])
+    while ids:  # With those around them.
+        found_batches |= {batch.pk: batch for batch in waiting.filter(pk__in=ids)}
+        ids = {batch.parent for batch in found_batches.values()} - found_batches.keys() - {0} - ids
+    counts = BatchCount.objects.using(dialect.using).filter(batch__in=found_batches).values("batch")
+    own = {row["batch"]: row for row in counts.annotate(is_open=Sum("open"), has_failed=Sum("failed"))}
+    children: Counter[int] = Counter()  # That close, by the batch around them.
+    closing: list[ClosedBatch] = []
+    for batch in sorted(found_batches.values(), key=lambda batch: -batch.pk):
+        row, these = own.get(batch.pk, {"is_open": 0, "has_failed": 0}), waits_for[batch.pk]
+        others = row["is_open"] - these[Standing.OPEN], batch.children - children[batch.pk]
+        failed = 0 if batch.failed_ends else row["has_failed"] - these[Standing.FAILED]
+        if any(others) or failed or (batch.failed_ends and batch.steps):
+            continue
+        children[batch.parent] += 1
+        state = "succeeded" if batch.failed_ends else "failed"
+        closing.append(ClosedBatch(id=batch.pk, state=state, planned=batch.told().planned))
+    return closing[::-1]
 
 
 class _Targets:

@@ -253,7 +253,7 @@ def plan_of(action: BulkAction, preview: Preview, asked: QueryDict) -> dict[str,
     """Return the effect of an action on the tasks of a preview, in numbers, and the fields of its options."""
     ready_already = preview.ready_already if action.makes_available else 0
     affected = preview.count - preview.claimed - ready_already - preview.ended
-    selection, options = preview.selection, action.options_for(preview.dead_letters)
+    selection, options = preview.selection, action.options_for(preview.dead_letters, preview.closes)
     # Each with its value. Of one with a checkbox, the value stays as it is while that is unticked.
     fields = [
         (option, INPUT_TYPES.get(option.kind, "text"), asked.get(option.name, ""), f"set_{option.name}" in asked)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.http import QueryDict
 
@@ -183,7 +183,7 @@ def ids_of(asked: QueryDict) -> tuple[int, ...]:
 def action_in(asked: QueryDict, name: str) -> BulkAction:
     """Return the action of this name with the options that its form holds. Raises InvalidInput."""
     action = action_named(name)
-    options: dict[str, str | int | bool | None] = {}
+    options: dict[str, Any] = {}
     for option in action.words.options:
         field, text = option.name, asked.get(option.name, "")
         if option.default is None and not asked.get(f"set_{field}"):

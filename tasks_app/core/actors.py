@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from taskstore.types.scalars import REASON_LENGTH, Action
 from taskstore.types.sentences import text
@@ -38,9 +39,9 @@ class Actor:
         """Raise Forbidden when the actor may see tasks of the group but not change them."""
         refuse_forbidden_group(self.scope, group)
 
-    def operator(self, ending: Ending = Ending.CHANGED, *, bulk: int = 0) -> Operator:
+    def operator(self, ending: Ending = Ending.CHANGED, **more: Any) -> Operator:
         """Return who overrides owners in a commit. `ending`: what the history says became of the tasks."""
-        return Operator(name=self.name, ending=ending, reason=self.reason, bulk=bulk)
+        return Operator(name=self.name, ending=ending, reason=self.reason, **more)
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the reason."""

@@ -53,7 +53,7 @@ def weight_in(group: str, commands: str) -> int:
 def phase_after_removal(task: TaskRecord, commit: Commit) -> Phase | None:
     """Return the phase of a member that has no successor."""
     if commit.operator and not (isinstance(commit, Update) and task.id not in commit.matched):
-        return Phase.GONE
+        return Phase.ENDED if commit.operator.counts_as_done else Phase.GONE
     if holds_results(task.group):
         return Phase.GONE  # Unless it had succeeded, which nothing changes.
     # What stands for commands between their states is no member any more.
@@ -277,7 +277,9 @@ class Batches:
             draft = None if place is None else drafts[place]
             before, weight = phase_of(task), weight_of(task)
             after, weight_after = phase_of(draft) if draft else phase_after_removal(task, commit), weight
-            leaves = after is None
+            if after is Phase.GONE and commit.operator and commit.operator.counts_as_done:
+                after = Phase.ENDED
+            leaves = after is None or (after is Phase.ENDED and draft is not None and phase_of(draft) is Phase.GONE)
             if draft and (after is before or before is Phase.OPEN):
                 weight_after = weight_of(draft)
             if (after, weight_after) == (before, weight) or (draft is None and before in (Phase.ENDED, Phase.GONE)):

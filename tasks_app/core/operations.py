@@ -92,6 +92,7 @@ class Operator:
     overrides: bool = True  # False: those who hold a lease have a say as ever.
     ending: Ending = Ending.CHANGED  # What the trail says became of the tasks.
     reason: str = ""
+    counts_as_done: bool = False  # The batches of the tasks that it ends go on as if these had succeeded.
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from .. import endpoints
 from ..errors import InvalidInput
-from ..types.bulk import ACTIONS, BulkAction, Kind, Operation, Option, Preview
+from ..types.bulk import ACTIONS, COUNTS_AS_DONE, BulkAction, Kind, Operation, Option, Preview
 from ..types.groups import GroupPause
 from ..types.scalars import whole
 from . import made, parameter_types
@@ -166,10 +166,10 @@ def question(
         yield "available in", f"{number(len(others))} more groups ({number(sum(target.count for target in others))})"
     if seen.ended:
         yield "  ended", f"{number(seen.ended)} commands: they are skipped; retry them in their project"
-    if seen.closes:
-        more = len(seen.closes) - MOST_TARGETS
-        named = ", ".join(map(str, seen.closes[:MOST_TARGETS])) + (f" and {number(more)} more" if more > 0 else "")
-        yield "closes", f"{'batch' if len(seen.closes) == 1 else 'batches'} {named}: what they add then is added"
+    for batch in () if options.get(COUNTS_AS_DONE.name) else seen.closes[:MOST_TARGETS]:
+        yield "closes", f"batch {batch.id} {batch.outcome}"
+    if more := seen.closes[MOST_TARGETS:]:
+        yield "closes", f"{number(len(more))} more batches"
     yield "for example", ", ".join(map(str, seen.samples))
     yield "as of", f"{exact(seen.as_of)}: tasks added later are not changed"
 

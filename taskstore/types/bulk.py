@@ -181,6 +181,13 @@ EDIT = BulkAction(
         ),
     ),
 )
+COUNTS_AS_DONE = Option(
+    name="counts_as_done",
+    kind=Kind.FLAG,
+    label="Count as done: their batches go on as if these tasks had succeeded",
+    description="Count the tasks as succeeded in their batches, which go on. An undo restores them without a batch.",
+    default=False,
+)
 PURGE = BulkAction(
     name="purge",
     done="Purged",
@@ -188,6 +195,7 @@ PURGE = BulkAction(
     help=f"Delete tasks: {WHICH}.",
     effect="The tasks are deleted.",
     where="from",
+    options=(COUNTS_AS_DONE,),
     is_destructive=True,
 )
 CANCEL = BulkAction(
@@ -202,6 +210,7 @@ CANCEL = BulkAction(
     """,
     effect="Jobs and commands are kept as cancelled, other tasks are deleted. Workers stop what they run of them.",
     where="in",
+    options=(COUNTS_AS_DONE,),
     is_destructive=True,
 )
 # Started from the operation to undo, not from a selection of tasks.
@@ -306,6 +315,21 @@ class Target(Struct, frozen=True, kw_only=True):
     claimed: Annotated[int, Meta(description="Claimed tasks, which are included if `claimed` is take.")]
 
 
+class ClosedBatch(Struct, frozen=True, kw_only=True):
+    """A batch that an operation closes."""
+
+    id: Int64
+    state: Annotated[str, Meta(description="How it closes: failed or succeeded.")]
+    planned: Annotated[int, Meta(description="How many tasks were to follow. They follow only if it succeeds.")]
+
+    @property
+    def outcome(self) -> str:
+        """Return how it closes, in words."""
+        made = "not made" if self.state == "failed" else "made"
+        tasks = "follow-up task is" if self.planned == 1 else "follow-up tasks are"
+        return f"as {self.state}" + (f"; its {self.planned} {tasks} {made}" if self.planned else "")
+
+
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tasks that a bulk operation would change at this moment."""
 
@@ -322,7 +346,11 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
         tuple[Target, ...] | None, Meta(description="For a requeue only: the target groups, largest first.")
     ] = None
     closes: Annotated[
-        Ids, Meta(description="Of a purge or a cancel: the batches that close when none of these tasks is skipped.")
+        tuple[ClosedBatch, ...],
+        Meta(
+            description="Of a purge or a cancel: the batches that close when none of these tasks is skipped. With "
+            "`counts_as_done` they succeed."
+        ),
     ] = ()
     ended: Annotated[int | None, Meta(description="For a requeue only: finished commands, which it skips.")] = None
 

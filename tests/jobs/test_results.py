@@ -72,16 +72,16 @@ def remove_old():
 
 def test_results_are_kept_until_the_step_that_takes_them_has_ended(queue, settings):
     settings.TASKSTORE_RETENTION = "jobs/*/succeeded=1s"
-    later = add.using(queue="later").s(RESULT, 10)
-    whole = group(add.s(1), chain(add.s(2), later)).then(total.using(queue="later").s(RESULT)).enqueue(queue.store)
+    steps = group(add.s(1), chain(add.s(2), add.s(RESULT, 3))).then(total.using(queue="later").s(RESULT))
+    whole = steps.enqueue(queue.store)
     other = add.enqueue(queue.store, 5)
     with queue.worker():
-        eventually(lambda: queue.store.batches.get(whole.id).ended == 2 and queue.store.jobs.get(other.id).result)
+        eventually(lambda: queue.store.batches.get(whole.id).ended == 3 and queue.store.jobs.get(other.id).result)
     remove_old()
-    assert sorted(job.result for job in queue.store.jobs.list(status=JobStatus.SUCCEEDED).jobs) == [1, 2]
+    assert sorted(job.result for job in queue.store.jobs.list(status=JobStatus.SUCCEEDED).jobs) == [1, 2, 5]
     with queue.worker(queues=["later"]):
         assert queue.store.batches.wait(whole.id, 30).ended == 4
-    assert 13 in [job.result for job in queue.store.jobs.list(queue="later").jobs]
+    assert [job.result for job in queue.store.jobs.list(queue="later").jobs] == [6]
     remove_old()
     assert queue.store.jobs.list().jobs == ()
 
