@@ -55,7 +55,7 @@ def planned(when: str) -> Any:
 
     @admin.display(description=when, empty_value="nothing")
     def shown(_: admin.ModelAdmin[Batch], batch: Batch) -> str | None:
-        return batches.plans_of(batch).get(when)
+        return "; ".join(tasks for word, tasks in batches.plans_of(batch) if word == when) or None
 
     return shown
 
@@ -68,10 +68,10 @@ class BatchAdmin(OperatedAdmin, KeyedAdmin):
     created = moment("created_at_ms", "created")
     total, are_open, failed, ended = map(number, NUMBERS.values())
     closed = moment("closed_at_ms", "closed")
-    adds_then, adds_on_failure = planned("then"), planned("on failure")
+    adds_next, adds_then, adds_on_failure = map(planned, ("next", "then", "on failure"))
     readonly_fields = (
         "id", "name", "state", "problem", *NUMBERS, "upper", "children", "created", "closed",
-        "adds_then", "adds_on_failure",
+        "adds_next", "adds_then", "adds_on_failure",
     )  # fmt: skip
     fields = (*readonly_fields, "hold", "reason")
 

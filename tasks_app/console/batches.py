@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
@@ -21,9 +19,7 @@ from . import parameters
 from .pages import actor_for, ask_first, asks, changes, done, existing, reads, user_of
 
 PAGE = 50
-MOST_DRAWN = 100  # Batches of a tree.
-LONGEST_NAME = 36
-WIDTH, HEIGHT, STEP_X, STEP_Y = 360, 46, 28, 58
+MOST_SHOWN, MOST_STEPS = 100, 10  # Batches of a tree, and what one of them adds.
 
 
 @reads(Action.SEE)
@@ -38,12 +34,10 @@ def batches(request: HttpRequest) -> HttpResponse:
 
 @reads(Action.SEE)
 def batch(request: HttpRequest, batch_id: int) -> HttpResponse:
-    found, nodes = existing(control.batch_of(batch_id)), tree_of(batch_id)
+    found = existing(control.batch_of(batch_id))
     context = {
         "batch": found,
-        "nodes": nodes,
-        "width": max((node.x for node in nodes), default=0) + WIDTH + 2,
-        "height": len(nodes) * STEP_Y - STEP_Y + HEIGHT + 2,
+        "tree": tree_of(batch_id),
         "may_operate": may(user_of(request), Action.OPERATE),
         "now_ms": Task.objects.now_ms(),
     }
@@ -71,8 +65,8 @@ def complete(request: HttpRequest, batch_id: int) -> HttpResponse:
             said = f"Batch {batch_id} has {now.state}."
         return done(request, said, resolve_url("tasks_app:batch", batch_id))
 
-    plans = control.plans_of(StoredBatch.objects.get(pk=batch_id))
-    context = {"batch": found, "then": plans.get("then", "")}
+    following = next((tasks for word, tasks in control.plans_of(StoredBatch.objects.get(pk=batch_id))), "")
+    context = {"batch": found, "next": following}
     return ask_first(request, "complete_batch", f"Complete batch {batch_id}", context, do)
 
 
@@ -87,80 +81,37 @@ def delete(request: HttpRequest, batch_id: int) -> HttpResponse:
     return ask_first(request, "delete_batch", f"Delete batch {batch_id}", {"batch": found}, do)
 
 
-# ---- The picture of a batch: those that it is within, those within it, and what they add
+# ---- The tree of a batch: those that it is within, those within it, and what they add
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A batch of the picture, or what one will add (`batch` is None). A line leads from its upper one to it."""
+    """A batch of the tree, or what one will add (`batch` is None)."""
 
-    place: int
-    depth: int
-    upper: int | None  # The place of the node that it hangs on.
     text: str
     batch: Batch | None = None
-
-    @property
-    def x(self) -> int:
-        return 1 + self.depth * STEP_X
-
-    @property
-    def y(self) -> int:
-        return 1 + self.place * STEP_Y
-
-    @property
-    def line(self) -> str:
-        """Return the line from the upper node, as a path of SVG; empty if there is none."""
-        if self.upper is None:
-            return ""
-        left = self.x - STEP_X // 2
-        return f"M{left} {1 + self.upper * STEP_Y + HEIGHT}V{self.y + HEIGHT // 2}H{self.x}"
-
-    @property
-    def done_width(self) -> int:
-        """Return how wide the bar of ended members is."""
-        total = self.batch.total if self.batch else 0
-        return round((WIDTH - 24) * self.batch.ended / total) if self.batch and total else 0
+    below: list[Node] = field(default_factory=list)
 
 
-def tree_of(batch_id: int) -> list[Node]:
-    """Return the outermost batch around this one, and those within it, each below the one that it is within."""
+def tree_of(batch_id: int) -> Node | None:
+    """Return the outermost batch around this one, with those within it and what they plan; None if it is alone."""
     top = batch_id
-    for _ in range(MOST_DRAWN):
+    for _ in range(MOST_SHOWN):
         parent = StoredBatch.objects.filter(pk=top).values_list("parent", flat=True).first()
         if not parent:
             break
         top = parent
-    rows: dict[int, Any] = {row.pk: row for row in StoredBatch.objects.counted().filter(pk=top)}
-    level = list(rows)
-    within: dict[int, list[int]] = defaultdict(list)
-    while level and len(rows) < MOST_DRAWN:
-        found = list(StoredBatch.objects.counted().filter(parent__in=level).order_by("pk")[: MOST_DRAWN - len(rows)])
-        for row in found:
-            within[row.parent].append(row.pk)
-            rows[row.pk] = row
-        level = [row.pk for row in found]
-    nodes: list[Node] = []
-    waiting: list[tuple[int, int, int | None]] = [(top, 0, None)] if top in rows else []
-    while waiting:
-        number, depth, upper = waiting.pop()
-        row, place = rows[number], len(nodes)
-        told = row.told()
-        nodes.append(
-            Node(
-                place=place,
-                depth=depth,
-                upper=upper,
-                text=_short(told.name or ("batch" if row.mark else "step")),
-                batch=told,
-            )
-        )
-        if told.closed_at_ms is None and not told.deleted:
-            for word, planned in control.plans_of(row).items():
-                nodes.append(Node(place=len(nodes), depth=depth + 1, upper=place, text=_short(f"{word}: {planned}")))
-        waiting += [(child, depth + 1, place) for child in reversed(within[number])]
-    return nodes
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    nodes: dict[int, Node] = {}
+    for row in StoredBatch.objects.tree(top).counted().order_by("pk")[:MOST_SHOWN]:
+        node = nodes[row.pk] = Node(row.name or ("batch" if row.mark else "step"), row.told())
+        if row.parent in nodes:
+            nodes[row.parent].below.append(node)
+        if not (row.closed_at_ms or row.refuses):
+            # Batches are newer than those that they are within: what is planned comes after them.
+            planned = control.plans_of(row)
+            nodes[-row.pk] = Node("", below=[Node(f"{word}: {tasks}") for word, tasks in planned[:MOST_STEPS]])
+            if more := planned[MOST_STEPS:]:
+                nodes[-row.pk].below.append(Node(f"and {len(more)} more"))
+    for number, node in nodes.items():
+        node.below.extend(nodes[-number].below if -number in nodes and number > 0 else ())
+    return nodes[top] if top in nodes and nodes[top].below else None

@@ -7,7 +7,7 @@ import json
 from django.db.models import Q, Sum
 
 from taskstore.errors import Forbidden, refuse
-from taskstore.types.batches import ON_FAILURE, THEN, BatchesRequest, BatchPage
+from taskstore.types.batches import ON_FAILURE, THEN, BatchesRequest, BatchPage, step_of
 from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.scalars import Action
 
@@ -16,6 +16,8 @@ from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Step, why_out_of_reach
 from ..database import atomic
 from ..models import Batch, BatchCount, BatchPlan, Task
+
+WHEN = {THEN: "then", ON_FAILURE: "on failure"}
 
 
 def batch_of(batch_id: int, scope: GroupScope = EVERY_GROUP) -> BatchAnswer | None:
@@ -95,17 +97,24 @@ def _held_rows(batch_id: int, actor: Actor) -> list[int]:
     return [plan.pk for plan, _ in held]
 
 
-def plans_of(batch: Batch) -> dict[str, str]:
-    """Return what the batch may still add, in words, by when: `then` and `on failure`."""
+def plans_of(batch: Batch) -> list[tuple[str, str]]:
+    """Return what the batch may still add, in words, in this order: when, and what."""
     here = f"{batch.root}/{batch.path}"
-    found = {}
-    for word, letter in (("then", THEN), ("on failure", ON_FAILURE)):
-        if rows := list(
-            BatchPlan.objects.filter(level=f"{here}{letter}").order_by("pk").values_list("words", flat=True)
-        ):
-            below = BatchPlan.objects.filter(level=f"{here}{letter}{THEN}")
-            found[word] = ", ".join(rows) + (", and more" if below.exists() else "")
-    return found
+    levels = [*map(step_of, range(batch.steps, 0, -1)), THEN, ON_FAILURE]
+    words: dict[str, list[str]] = {letter: [] for letter in levels}
+    of_levels = BatchPlan.objects.filter(level__in=[f"{here}{letter}" for letter in levels]).order_by("pk")
+    for level, text in of_levels.values_list("level", "words"):
+        words[level.removeprefix(here)].append(text)
+    below = f"{here}{THEN}{THEN}", f"{here}{ON_FAILURE}{THEN}"
+    more = set(BatchPlan.objects.filter(level__in=below).values_list("level", flat=True))
+    return [
+        (
+            WHEN.get(letter) or ("next" if letter == levels[0] else "after that"),
+            ", ".join(texts) + (", and more" if f"{here}{letter}{THEN}" in more else ""),
+        )
+        for letter, texts in words.items()
+        if texts
+    ]
 
 
 def _name(batch: BatchAnswer) -> str:

@@ -396,6 +396,11 @@ class Batch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = False
 
     @property
+    def whole(self) -> int:
+        """Return how many tasks it has, and will have if none fails."""
+        return self.total + self.planned
+
+    @property
     def search(self) -> str:
         """Return the search for its tasks."""
         return f"batch:{self.id}"
