@@ -16,7 +16,7 @@ from taskstore.types.batches import AFTER_BATCH
 from taskstore.types.scalars import is_in_group
 from taskstore.types.tasks import FIELDS, Kept
 
-from .client import LIMITS, SILENT, THEN
+from .client import ALARM, DEAD, LIMITS, SILENT, THEN, TREE, TREE_THEN
 from .history import UNAVAILABLE, Event, History, Row
 
 # All inherited fields but the count of claims, which a claim increases.
@@ -319,13 +319,19 @@ def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
     It never does if it was deleted, or if one of its tasks was cancelled or purged.
     """
     batch_of = {task["origin"]: task.get("batch", 0) for task in history.known.values()}
-    removed = [row for row in history.truth.ended.values() if row["ending"] in REMOVED and row["successor"] is None]
+    removed = [
+        row
+        for row in history.truth.ended.values()
+        if row["ending"] in REMOVED and row["successor"] is None and row["group"] not in SILENT
+    ]
+    trees = trees_of(history)
     gone = Counter(batch_of.get(row["origin"]) for row in removed)  # None: of tasks that no client knows.
     living = Counter(row["batch"] for row in history.truth.living.values())
     thens = Counter(int(labels_of(row)[AFTER_BATCH]) for row in history.rows.values() if row["group"] == THEN)
     # A nested plan adds batches of one task in between.
-    levels = {(batch["root"], batch["path"]): batch for batch in history.truth.batches.values() if batch.get("path")}
-    for batch in history.truth.batches.values():
+    others = [batch for batch in history.truth.batches.values() if batch["id"] not in trees]
+    levels = {(batch["root"], batch["path"]): batch for batch in others if batch.get("path")}
+    for batch in others:
         is_open, added = living[batch["id"]], thens[batch["id"]]
         added += (batch.get("root"), f"{batch.get('path')}t") in levels
         if batch["open"] != is_open:
@@ -335,7 +341,7 @@ def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
             yield f"batch {batch['id']} counts {batch['gone']} tasks that were removed: there are at least {least}"
         if added != (not (is_open or batch["gone"] or batch.get("refuses"))):
             yield f"batch {batch['id']} has {is_open} open tasks and added its task {added} times: {batch}"
-    nested = [batch for batch in history.truth.batches.values() if batch.get("path")]
+    nested = [batch for batch in others if batch.get("path")]
     yield from (f"batch {batch['id']} was added with {batch['total']} tasks" for batch in nested if batch["total"] != 1)
     if len(levels) < len(nested):
         yield f"{len(nested) - len(levels)} levels of plans were added twice"
@@ -348,6 +354,49 @@ def a_then_is_added_once_and_never_early(history: History) -> Iterator[str]:
         shown_at_s = shown_s.get(task.get("batch", 0), NEVER_MS)
         if (remover := history.remover(task["id"])) and remover.sent_s > shown_at_s:
             yield f"batch {task['batch']} added its task before task {task['id']} ended"
+
+
+def a_tree_ends_as_its_tasks_do(history: History) -> Iterator[str]:
+    """In a tree of batches nothing follows a failure, the first one is told once, and the states are right."""
+    trees = trees_of(history)
+    members = Counter((row["batch"], row["group"] == DEAD) for row in history.truth.living.values())
+    added = Counter(
+        (int(labels_of(row)[AFTER_BATCH]), row["group"])
+        for row in history.truth.living.values()
+        if row["group"] in (TREE_THEN, ALARM)
+    )
+    fails = {
+        number: bool(batch["gone"] or batch["failed_children"]) and bool(batch["closed_at_ms"])
+        for number, batch in trees.items()
+    }
+    for number, batch in trees.items():
+        within = [each for each in trees.values() if each["parent"] == number]
+        are_open = sum(not each["closed_at_ms"] for each in within)
+        if (batch["open"], batch["failed"]) != (members[number, False], members[number, True]):
+            yield f"batch {number} does not count the {members[number, False]} tasks in it that are open: {batch}"
+        if (batch["children"], batch["failed_children"]) != (are_open, sum(fails[each["id"]] for each in within)):
+            yield f"batch {number} does not count the batches within it: {batch}"
+        if batch["closed_at_ms"] and (batch["open"] or batch["failed"] or are_open):
+            yield f"batch {number} has closed, and something in it is open: {batch}"
+        if batch["closed_at_ms"] and batch["steps"] and not fails[number]:
+            yield f"batch {number} has closed before its last step: {batch}"
+        if not batch["closed_at_ms"] and not (batch["open"] or batch["failed"] or are_open):
+            yield f"batch {number} is open, and nothing in it is: {batch}"
+        if batch["parent"]:
+            continue
+        alarms, thens = added[number, ALARM], added[number, TREE_THEN]
+        has_failed = any(each["gone"] or each["failed"] for each in trees.values() if each["root"] == number)
+        if alarms != (batch["has_failed"] > 0) or (has_failed and not alarms):
+            yield f"batch {number} told a failure {alarms} times: {batch}"
+        if thens != (bool(batch["closed_at_ms"]) and not fails[number]):
+            yield f"batch {number} added what follows {thens} times: {batch}"
+
+
+def trees_of(history: History) -> dict[int, Row]:
+    """Return the batches of trees, by their ids."""
+    batches = history.truth.batches
+    tops = {number for number, batch in batches.items() if batch.get("name") == TREE}
+    return {number: batch for number, batch in batches.items() if batch.get("root") in tops}
 
 
 def labels_of(row: Row) -> Row:
@@ -467,6 +516,7 @@ CHECKS = (
     no_limit_is_exceeded,
     what_is_cancelled_never_runs_again,
     a_then_is_added_once_and_never_early,
+    a_tree_ends_as_its_tasks_do,
     reads_are_true,
     listings_are_complete,
     commits_are_shown_whole,

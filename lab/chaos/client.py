@@ -28,7 +28,9 @@ THEN = "then"  # The group of what batches add when they close. Clients only loo
 # The groups of the tasks between the levels of nested plans, and of the tasks of deleted batches. Requests about them
 # are not recorded: the checker looks only at the tables that they leave.
 BETWEEN, DOOMED = "between", "doomed"
-SILENT = (THEN, BETWEEN, DOOMED)
+# The groups of the tasks of trees of batches, of those that failed, and of what trees add at the end and on failure.
+TREE, DEAD, TREE_THEN, ALARM = "tree", "tree/dead", "tree/then", "tree/alarm"
+SILENT = (THEN, BETWEEN, DOOMED, TREE, DEAD, TREE_THEN, ALARM)
 HELD = "held"  # The group from which some clients claim a task and do nothing.
 MOST_KNOWN = 40  # Ids to interfere with. Few, so that clients collide.
 AWAY_S = 0.05  # The pause before the next attempt on an unavailable server.
@@ -76,6 +78,7 @@ class Client:
         }
         if self.orders.plans:
             moves |= {self.plan: 1, self.finish: 2, self.delete_batch: 1}
+            moves |= {self.tree: 1, self.end_in_trees: 3, self.change_failed: 1}
         deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
@@ -124,6 +127,37 @@ class Client:
         made = self.silently("POST", "/batches", asked)
         if made and self.chance.random() < 0.8:
             self.silently("DELETE", f"/batches/{made['batch']['id']}", None)
+
+    def tree(self) -> None:
+        """Make a batch with steps, some of which are batches with steps."""
+        task = {"group": TREE}
+        inner = {"adds": [task] * self.chance.randint(0, 2), "steps": [[task], [task, task]]}
+        steps: Any = [[task] * self.chance.randint(0, 2), {"adds": [task], "batches": [inner, inner]}, [task]]
+        ends = {"then": [{"group": TREE_THEN}], "on_failure": [{"group": ALARM}]}
+        adds, within = [task] * self.chance.randint(0, 2), [inner] * self.chance.randint(0, 2)
+        asked = {"clientid": self.number, "name": TREE, "adds": adds, "batches": within, "steps": steps, **ends}
+        self.silently("POST", "/batches", asked)
+
+    def end_in_trees(self) -> None:
+        """Finish tasks of trees; some fail, and a few are cancelled."""
+        asked = {"clientid": self.number, "group": TREE, "limit": 3, "duration": 500}
+        for task in (self.silently("POST", "/claim", asked) or {}).get("tasks", ()):
+            chance = self.chance.random()
+            if chance < 0.02:
+                self.silently("POST", "/cancel", {"ids": [task["id"]]})
+            elif chance < 0.15:
+                failed = [{"id": task["id"], "group": DEAD, "error": "it failed", "keep": True}]
+                self.silently("POST", "/update", {"clientid": self.number, "updates": failed})
+            else:
+                self.silently("POST", "/update", {"clientid": self.number, "deletes": [task["id"]]})
+
+    def change_failed(self) -> None:
+        """Requeue what has failed in trees, or purge it. Retention removes what no open batch waits for."""
+        verb = "requeue" if self.chance.random() < 0.9 else "purge"
+        which = {"verb": verb, "group": DEAD}
+        if (seen := self.silently("POST", "/bulk/preview", which)) and seen["count"]:
+            agreed = {"bound": seen["bound"], "as_of": seen["as_of"], "expected": seen["count"]}
+            self.silently("POST", "/bulk", {**which, **agreed, "typed": seen["to_type"]})
 
     def silently(self, method: str, path: str, body: Any) -> Any:
         """Send a request. Returns the answer if it was done, else None."""

@@ -63,7 +63,7 @@ class Stage:
     def server(self, *words: str, **variables: str) -> StoreServer:
         """Start a server, which is killed at the end of the scene. The first one's folder has the SQLite file."""
         folder = self.folder / ("data" if not self._servers else f"data-{len(self._servers)}")
-        variables = {"DATABASE_URL": self.database_url, **variables}
+        variables = {"DATABASE_URL": self.database_url, "TASKSTORE_RETENTION": "tree/dead=1s", **variables}
         server = self.until_the_end(StoreServer(words or self.usual_command, folder, variables))
         self._servers.append(server)
         server.start()

@@ -31,7 +31,8 @@ TABLES = (
     f"SELECT *, {whole_data('tasks_app_task')} AS whole_data FROM tasks_app_task",  # noqa: S608 - no part of it comes from outside.
     "SELECT * FROM tasks_app_endedtask",
     """
-    SELECT batch.id, closed_at_ms, refuses, root, path, problem, coalesce(sum(open), 0) AS open,
+    SELECT batch.id, name, parent, closed_at_ms, refuses, root, path, problem, has_failed, children, failed_children,
+        steps, coalesce(sum(open), 0) AS open, coalesce(sum(failed), 0) AS failed,
         coalesce(sum(gone), 0) AS gone, coalesce(sum(open + failed + ended + gone), 0) AS total
     FROM tasks_app_batch AS batch LEFT JOIN tasks_app_batchcount AS counts ON counts.batch = batch.id
     GROUP BY batch.id

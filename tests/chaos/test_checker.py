@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from msgspec import structs
 
 from lab.chaos.checker import CHECKS, entries_about, violations
+from lab.chaos.client import TREE
 from lab.chaos.history import History
 from tasks_app.core.operations import Duplicate
 from taskstore.types.tasks import NewTask, Refusal
@@ -88,6 +90,35 @@ class ClosesABatchTwice(Server):
     def add_then(self, batch, data):
         super().add_then(batch, data)
         super().add_then(batch, data)
+
+
+class TellsNoFailure(Server):
+    """The wrong tree is a whole one that has closed without a task."""
+
+    wrong: ClassVar[dict[str, int]] = {"gone": 1, "total": 1}
+
+    def truth(self):
+        truth = super().truth()
+        numbers = dict.fromkeys(("refuses", "has_failed", "children", "failed_children", "steps", "open", "failed"), 0)
+        tree = {"id": 9_999, "root": 9_999, "parent": 0, "name": TREE, "path": "", "problem": "", **numbers}
+        truth.batches[9_999] = {**tree, "gone": 0, "total": 0, "closed_at_ms": 1, **self.wrong}
+        return truth
+
+
+class ForgetsWhatFollows(TellsNoFailure):
+    wrong: ClassVar[dict[str, int]] = {}
+
+
+class LosesAStep(TellsNoFailure):
+    wrong: ClassVar[dict[str, int]] = {"steps": 1, "failed_children": 0}
+
+
+class MiscountsATree(TellsNoFailure):
+    wrong: ClassVar[dict[str, int]] = {"closed_at_ms": 0, "open": 1}
+
+
+class NeverCloses(TellsNoFailure):
+    wrong: ClassVar[dict[str, int]] = {"closed_at_ms": 0, "has_failed": 0}
 
 
 class ExceedsALimit(Server):
@@ -345,6 +376,11 @@ FAULTS = {
     ForgetsABatch: "a_then_is_added_once_and_never_early",
     GoesOnAfterACancel: "a_then_is_added_once_and_never_early",
     ClosesABatchTwice: "a_then_is_added_once_and_never_early",
+    TellsNoFailure: "a_tree_ends_as_its_tasks_do",
+    ForgetsWhatFollows: "a_tree_ends_as_its_tasks_do",
+    LosesAStep: "a_tree_ends_as_its_tasks_do",
+    MiscountsATree: "a_tree_ends_as_its_tasks_do",
+    NeverCloses: "a_tree_ends_as_its_tasks_do",
     ExceedsALimit: "no_limit_is_exceeded",
     SaysCancelledAndDoesNothing: "what_is_cancelled_never_runs_again",
     BringsBackWhatWasCancelled: "what_is_cancelled_never_runs_again",
