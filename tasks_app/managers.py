@@ -48,7 +48,7 @@ from .core.operations import (
     as_seen,
 )
 from .core.validation import refuse_forbidden, refuse_wrong_kinds, task_ids, validate
-from .database.batches import ALL_WITHIN, NUMBERS, TROUBLE
+from .database.batches import ALL_WITHIN, NUMBERS
 from .database.group_patterns import BEARS_SOME, bounds_of
 from .database.limit_changes import change_limits, finish_changes, limits_now
 from .writer import totals
@@ -136,8 +136,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def in_batch(self, batch: int) -> Self:
         """The tasks of a batch and of those within it, with the records of those that have ended."""
-        # The first condition in the words of the index, which SQLite would not recognize else.
-        return self.exclude(batch=0).filter(batch__in=within_batch(batch))
+        from .models import Batch  # It imports this module.
+
+        # The first condition in the words of the index, which SQLite would not recognize else. The batches are read
+        # before: a planner that does not know how few they are might read all tasks.
+        return self.exclude(batch=0).filter(batch__in=list(Batch.objects.tree(batch).values_list("pk", flat=True)))
 
     def longest_available_first(self) -> Self:
         return self.order_by("available_at_ms", "id")
@@ -199,11 +202,6 @@ class TaskQuerySet(models.QuerySet["Task"]):
     aget_or_create = aupdate_or_create = _refuse
 
 
-def within_batch(batch: int) -> RawSQL:
-    """Return the ids of a batch and of those within it."""
-    return RawSQL(ALL_WITHIN, [batch])  # noqa: S611 - a constant.
-
-
 class BatchQuerySet(models.QuerySet["Batch"]):
     """Reading batches. They change by commits of tasks."""
 
@@ -225,13 +223,12 @@ class BatchQuerySet(models.QuerySet["Batch"]):
         why = planned.exclude(holder="").annotate(lost=Subquery(lost)).exclude(lost=None).values("lost")[:1]
         return self.annotate(
             lost=Coalesce(Subquery(why), Value(""), output_field=models.TextField()),
-            trouble=RawSQL(TROUBLE, [], output_field=models.TextField()),  # noqa: S611
             numbers=RawSQL(NUMBERS, [], output_field=models.TextField()),  # noqa: S611
         )
 
     def tree(self, top: int) -> Self:
         """A batch and those within it."""
-        return self.filter(pk__in=within_batch(top))
+        return self.filter(pk__in=RawSQL(ALL_WITHIN, [top]))  # noqa: S611 - a constant.
 
     def shown(self) -> Self:
         """Those that somebody made, without the steps within them."""

@@ -516,11 +516,12 @@ class Batch(models.Model):
 
     def told(self) -> BatchAnswer:
         """The batch as it is answered with. It was read by `counted`."""
-        is_open, failed, ended, gone, own_gone, planned = map(int, self.numbers.split())  # type: ignore[attr-defined]
+        *numbers, trouble = self.numbers.split(" ", 6)  # type: ignore[attr-defined]
+        is_open, failed, ended, gone, own_gone, planned = map(int, numbers)
         lost = "" if self.closed_at_ms else self.lost  # type: ignore[attr-defined]
         # Narrower rights show only when something was to be added with them.
-        has_lost = bool(lost) or (not self.closed_at_ms and self.trouble != "" and self.lacking() != [])  # type: ignore[attr-defined]
-        problem = "" if self.closed_at_ms else lost or self.trouble  # type: ignore[attr-defined]
+        has_lost = bool(lost) or (not self.closed_at_ms and trouble != "" and self.lacking() != [])
+        problem = "" if self.closed_at_ms else lost or trouble
         if self.refuses:
             state = "deleted"
         elif self.closed_at_ms:

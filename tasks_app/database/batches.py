@@ -47,39 +47,37 @@ NEW_COLUMNS = ("id", "name", "mark", "parent", "created_at_ms", "root", "path", 
 PLAN_COLUMNS = ("root", "level", "holder", "number", "size", "words", "groups", "reach", "adds")
 HOLDER_COLUMNS = ("name", "groups", "commands", "lost")
 
-# The ids of a batch, which is named in SQL, and of those within it, as the table `tree`.
+# A batch, whose id is `top`, and those within it, as the table `tree`.
 TREE = """
-    WITH RECURSIVE tree(id) AS (
-        SELECT {top} UNION ALL
-        SELECT below.id FROM tree JOIN tasks_app_batch AS below ON below.parent = tree.id AND NOT (below.parent = 0)
+    WITH RECURSIVE tree(id, root, path, refuses, closed_at_ms, problem) AS (
+        SELECT id, root, path, refuses, closed_at_ms, problem FROM tasks_app_batch AS top WHERE top.id = {top}
+        UNION ALL
+        SELECT below.id, below.root, below.path, below.refuses, below.closed_at_ms, below.problem
+        FROM tree JOIN tasks_app_batch AS below ON below.parent = tree.id AND NOT (below.parent = 0)
     )
 """
-
 ALL_WITHIN = f"{TREE} SELECT id FROM tree".format(top="CAST(%s AS bigint)")
-TREE_OF_EACH = TREE.format(top='"tasks_app_batch"."id"')
-# Why a batch, or one within it, can't add what it plans.
-TROUBLE = f"""coalesce((
-    {TREE_OF_EACH}
-    SELECT max(problem) FROM tasks_app_batch AS waiting WHERE closed_at_ms = 0 AND id IN (SELECT id FROM tree)
-), '')"""
-# The numbers of its members, with those of the batches within it, by phase; how many of its own are gone; and how many
-# tasks are planned if nothing fails, of which the batch itself has also those of the batches that were planned with it.
+EACH = '"tasks_app_batch"."id"'
+# Of a batch with those within it: the numbers of members by phase; how many of its own are gone; how many tasks are
+# planned if nothing fails; and why something can't be added. Each batch is looked up by itself: a planner that does not
+# know how few they are would read whole tables.
+TOTALS = (
+    *(
+        f"sum((SELECT sum({name}) FROM tasks_app_batchcount WHERE batch = tree.id))"
+        for name in ("open", "failed", "ended", "gone")
+    ),
+    f"(SELECT sum(gone) FROM tasks_app_batchcount WHERE batch = {EACH})",
+    f"""sum(CASE WHEN refuses = 0 AND (tree.id = {EACH} OR tree.id = root) THEN (
+        SELECT sum(number) FROM tasks_app_batchplan
+        WHERE level >= CAST(tree.root AS text) || '/' || tree.path
+            AND level < CAST(tree.root AS text) || '/' || tree.path || '~' AND level NOT LIKE '%%{ON_FAILURE}%%'
+    ) END)""",
+)
 NUMBERS = f"""(
-    {TREE_OF_EACH}
-    SELECT {
-    " || ' ' || ".join(
-        f"CAST(coalesce(sum({name}), 0) AS text)"
-        for name in ("open", "failed", "ended", "gone", 'CASE WHEN batch = "tasks_app_batch"."id" THEN gone END')
-    )
-} || ' ' || (
-        SELECT CAST(coalesce(sum(number), 0) AS text)
-        FROM tasks_app_batch AS planner JOIN tasks_app_batchplan AS plan
-            ON level >= CAST(planner.root AS text) || '/' || planner.path
-            AND level < CAST(planner.root AS text) || '/' || planner.path || '~'
-        WHERE planner.id IN (SELECT id FROM tree) AND (planner.id = "tasks_app_batch"."id" OR planner.id = planner.root)
-            AND refuses = 0 AND level NOT LIKE '%%{ON_FAILURE}%%'
-    )
-    FROM tasks_app_batchcount WHERE batch IN (SELECT id FROM tree)
+    {TREE.format(top=EACH)}
+    SELECT {" || ' ' || ".join(f"CAST(coalesce({total}, 0) AS text)" for total in TOTALS)}
+        || ' ' || coalesce(max(CASE WHEN closed_at_ms = 0 THEN problem END), '')
+    FROM tree
 )"""
 
 # By database and batch: how many members were open, and whether a failure adds something. Only to guess the lock.

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -14,9 +14,9 @@ from taskstore.types.tasks import FAILED_FROM, Standing, State
 
 from ...core.operations import GroupScope
 from ...database import Dialect
-from ...database.batches import ALL_WITHIN
 from ...database.group_patterns import allowed_by
 from ...database.rows import whole_data
+from ...models import Batch
 from .. import history
 from .grammar import Bound, Key, Term
 
@@ -134,7 +134,9 @@ def _unique(term: Term, now_ms: int, dialect: Dialect) -> Condition:
 
 def _batch(term: Term, now_ms: int, dialect: Dialect) -> Condition:
     # The first condition in the words of the index, which SQLite would not recognize else.
-    return Condition(f'NOT ("batch" = 0) AND "batch" IN ({ALL_WITHIN})', (term.value,))
+    within = [*Batch.objects.using(dialect.using).tree(cast(int, term.value)).values_list("pk", flat=True)]
+    listed = dialect.is_listed.replace("id", '"batch"', 1)
+    return Condition(f'NOT ("batch" = 0) AND {listed}', (dialect.list_of(within),))
 
 
 def _data(term: Term, now_ms: int, dialect: Dialect) -> Condition:
