@@ -11,6 +11,7 @@ import json
 import random
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -67,7 +68,7 @@ class Client:
         self.must_end = False
 
     def run(self) -> None:
-        moves = {
+        moves: dict[Callable[[], None], float] = {
             self.add: 3,
             self.claim: 6,
             self.work: 5,
@@ -78,7 +79,7 @@ class Client:
         }
         if self.orders.plans:
             moves |= {self.plan: 1, self.finish: 2, self.delete_batch: 1}
-            moves |= {self.tree: 1, self.end_in_trees: 3, self.change_failed: 1}
+            moves |= {self.tree: 0.3, self.end_in_trees: 2, self.change_failed: 0.3}
         deadline = monotonic() + self.orders.seconds
         while monotonic() < deadline and not self.must_end:
             [move] = self.chance.choices(list(moves), list(moves.values()))
