@@ -110,7 +110,9 @@ def old(pair, clock):
     keep_house()
 
 
+COUNTED_PURGE, COUNTED_CANCEL = partial(Purge, counts_as_done=True), partial(Cancel, counts_as_done=True)
 SUCCEEDED, FAILED, GONE, OPEN, OPEN_YET = "succeeded", "failed", "gone", "open again", "open yet"
+SUCCEEDED_AT_LAST = "succeeded at last"
 WAYS: dict[tuple[str, str], tuple[str, list[Any]]] = {
     ("plain", "a program deletes it"): (SUCCEEDED, [deleted]),
     ("plain", "a dead letter"): (FAILED, [dead]),
@@ -124,6 +126,11 @@ WAYS: dict[tuple[str, str], tuple[str, list[Any]]] = {
     ("plain", "gRPC names it"): (SUCCEEDED, [partial(described, is_named=True)]),
     ("plain", "gRPC describes it"): (GONE, [partial(described, is_named=False)]),
     ("plain", "a purge that is undone"): (OPEN, [purged_and_back]),
+    ("plain", "purged, and counted as done"): (SUCCEEDED, [partial(in_bulk, action=COUNTED_PURGE)]),
+    ("plain", "a dead letter that is purged, and counted as done"): (
+        SUCCEEDED_AT_LAST,
+        [dead, partial(in_bulk, action=COUNTED_PURGE)],
+    ),
     ("plain", "retention"): (GONE, [old]),
     ("plain", "retention of a dead letter"): (FAILED, [dead, old]),
     ("job", "succeeded"): (SUCCEEDED, [partial(moved, group="jobs/mail/succeeded")]),
@@ -142,6 +149,11 @@ WAYS: dict[tuple[str, str], tuple[str, list[Any]]] = {
     ),
     ("job", "failed, and its record deleted"): (GONE, [partial(moved, group="jobs/mail/failed", error="no"), deleted]),
     ("job", "cancelled"): (GONE, [cancelled]),
+    ("job", "cancelled, and counted as done"): (SUCCEEDED, [partial(in_bulk, action=COUNTED_CANCEL)]),
+    ("job", "cancelled, counted as done and requeued"): (
+        SUCCEEDED,
+        [partial(in_bulk, action=COUNTED_CANCEL), partial(in_bulk, action=Requeue)],
+    ),
     ("job", "cancelled, and old"): (GONE, [cancelled, old]),
     ("job", "cancelled, then requeued"): (OPEN, [cancelled, partial(in_bulk, action=Requeue)]),
 }
@@ -189,6 +201,7 @@ WAYS |= {
     ("command", "cancelled"): (GONE, [cancelled]),
     ("command", "cancelled in its list"): (GONE, [cancelled_in_its_list]),
     ("command", "cancelled, then tried again"): (OPEN, [cancelled, tried_again]),
+    ("command", "cancelled, and counted as done"): (SUCCEEDED, [partial(in_bulk, action=COUNTED_CANCEL)]),
     ("command", "purged"): (GONE, [partial(in_bulk, action=Purge)]),
 }
 
@@ -208,6 +221,7 @@ def test_each_end_has_its_meaning(kind, way, clock, retention):
     told = pair.told
     assert (told.total, told.ended, told.failed, told.gone, told.state) == {
         SUCCEEDED: (2, 1, 0, 0, "open"),
+        SUCCEEDED_AT_LAST: (2, 1, 0, 0, "open"),
         FAILED: (2, 0, 1, 0, "open"),
         GONE: (2, 0, 1, 1, "open"),
         OPEN: (2, 0, 0, 0, "open"),
@@ -219,12 +233,13 @@ def test_each_end_has_its_meaning(kind, way, clock, retention):
     told = pair.told
     assert (told.state, told.is_stuck) == {
         SUCCEEDED: ("succeeded", False),
+        SUCCEEDED_AT_LAST: ("succeeded", False),
         FAILED: ("open", True),
         GONE: ("failed", False),
         OPEN: ("open", False),
         OPEN_YET: ("open", False),
     }[expected]
-    assert pair.added == alarms + (["sum"] if expected == SUCCEEDED else [])
+    assert pair.added == alarms + (["sum"] if expected in (SUCCEEDED, SUCCEEDED_AT_LAST) else [])
 
 
 def test_a_list_counts_as_its_commands(settings):
