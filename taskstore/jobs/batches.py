@@ -114,7 +114,7 @@ def _is_empty(part: Part) -> bool:
 
 def _takes_result(part: Part) -> bool:
     if not isinstance(part, JobGroup):
-        return takes_result(task_of(0, part))
+        return takes_result(part)
     parts = [each for each in part.parts if not _is_empty(each)]
     return any(map(_takes_result, parts[:1] if part.in_turn else parts))
 

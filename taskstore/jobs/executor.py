@@ -44,7 +44,7 @@ from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from ..worker.store import Store
 from .process import packed
-from .results import ResultMissing, links_in, with_results
+from .results import MARK, ResultMissing, with_results
 from .verdicts import (
     Outcome,
     Verdict,
@@ -93,7 +93,8 @@ class Work(Attempt):
     job_id: int
     queue: str
     record: JobRecord
-    given: JobRecord | None = None  # With the results of the step before; None: it takes none.
+    takes_results: bool = False  # Of the step before.
+    given: JobRecord | None = None  # With these results; None: it takes none.
     started_ms: int = 0  # 0: not started.
     ended_ms: int = 0
     pid: int = 0
@@ -164,7 +165,8 @@ class Jobs:
             if finished:
                 entries.append(Entry.of(finished, refused=partial(_say_lost, task.origin)))
                 continue
-            work = Work(task=task, job_id=task.origin, queue=queue, record=verdict.record if verdict else record)
+            record = verdict.record if verdict else record
+            work = Work(task=task, job_id=task.origin, queue=queue, record=record, takes_results=MARK in task.data)
             self._engine.keeper.keep(work)
             works.append(work)
         # By the thread that writes: the store may be unavailable, and the others are to begin.
@@ -380,7 +382,7 @@ class JobProcess:
         """Hand over jobs before their turn, but none whose start is recorded first, or that take results."""
         most = self._jobs.at_once_in_process()
         others = self._engine.others(most - len(self.works)) if len(self.works) <= most // 2 else ()
-        wait = (place for place, other in enumerate(others) if is_recorded_first(other) or takes_results(other))
+        wait = (place for place, other in enumerate(others) if is_recorded_first(other) or other.takes_results)
         first = next(wait, len(others))
         for other in reversed(others[first:]):
             self._engine.put_back(other)
@@ -393,7 +395,7 @@ class JobProcess:
                 work.started_ms = 0
                 self._engine.finish([(work, Jobs.given_back)])
                 return
-            if takes_results(work) and (outcome := self._jobs.results_missing(work)):
+            if work.takes_results and (outcome := self._jobs.results_missing(work)):
                 self._engine.finish([(work, outcome)])
                 return
         self._order([work])
@@ -443,10 +445,6 @@ def stop(child: Child, number: int, _: object) -> None:
 def is_recorded_first(work: Work) -> bool:
     """Whether its start is recorded before, because it is to fail when its worker dies."""
     return work.record.options.filled().on_lost is OnLost.FAIL
-
-
-def takes_results(work: Work) -> bool:
-    return any(links_in(work.record))
 
 
 def _said_by(work: Work) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import InvalidInput
-from ..types.job_record import RESULT_FOR, RESULT_PLACE, JobRecord, JobStatus, finished_group, queue_of
+from ..types.job_record import RESULT_FOR, RESULT_PLACE, JobCall, JobRecord, JobStatus, finished_group, queue_of
 from ..types.tasks import NewTask
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def is_taken(value: object) -> bool:
     return isinstance(value, Mapping) and value.get(NAME) == RESULT[NAME]
 
 
-def takes_result(task: NewTask) -> bool:
-    return MARK in task.data
+def takes_result(call: JobCall | NewTask) -> bool:
+    """Return whether an argument of the job is RESULT, or has it somewhere within."""
+    return MARK in call.data if isinstance(call, NewTask) else any(links_in([call.args, call.kwargs]))
 
 
 def link_to(shape: Shape) -> dict[str, Any]:
@@ -61,18 +62,31 @@ def linked(task: NewTask, before: Mapping[str, Any] | None, after: tuple[str, st
 
 
 def _filled(record: JobRecord, value: Any) -> JobRecord:
-    args = [value if is_taken(each) else each for each in record.args]
-    kwargs = {name: value if is_taken(each) else each for name, each in record.kwargs.items()}
-    return msgspec.structs.replace(record, args=args, kwargs=kwargs)
+    return msgspec.structs.replace(record, args=_with(value, record.args), kwargs=_with(value, record.kwargs))
 
 
-def links_in(record: JobRecord) -> Iterator[Mapping[str, Any]]:
-    yield from (each for each in (*record.args, *record.kwargs.values()) if is_taken(each))
+def _with(value: Any, given: Any) -> Any:
+    """Return what is given with the value in the place of each link."""
+    if is_taken(given):
+        return value
+    if isinstance(given, Mapping):
+        return {name: _with(value, each) for name, each in given.items()}
+    return [_with(value, each) for each in given] if isinstance(given, list | tuple) else given
+
+
+def links_in(given: Any) -> Iterator[Mapping[str, Any]]:
+    if is_taken(given):
+        yield given
+    elif isinstance(given, Mapping | list | tuple):
+        for each in given.values() if isinstance(given, Mapping) else given:
+            yield from links_in(each)
 
 
 def with_results(record: JobRecord, batch: str, store: Store) -> JobRecord:
     """Return the record of a job with the results that it takes. Raises ResultMissing, and what the store raises."""
-    link = next(links_in(record))
+    link = next(links_in([record.args, record.kwargs]), None)
+    if link is None:
+        return record
     if "of" not in link or not batch:
         raise ResultMissing("RESULT has a meaning only in a chain: there is no step before this job")
     shape = link.get("shape")

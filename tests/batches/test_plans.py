@@ -239,10 +239,14 @@ def test_a_large_request_plans_what_a_small_one_plans():
     api = Api(Scope.WORK)
     kept = []
     for size in (1, 30_000):
+        within = {"adds": [{"group": "in", "data": "x" * size}], "steps": [[{"group": "next", "data": "x" * size}]]}
         body = {"clientid": 1, "key": f"of {size}", "hold": True, "then": on_the_wire("abc", "x" * size)}
+        body |= {"batches": [within, within], "steps": [{"batches": [within]}, [{"group": "last"}]]}
         (status, answer), (_, again) = api.post("/batches", body), api.post("/batches", body)
         assert (status, again["batch"]["id"]) == (200, answer["batch"]["id"])
         rows = BatchPlan.objects.filter(root=answer["batch"]["id"]).order_by("pk")
         kept.append([(row.level.partition("/")[2], row.number, row.words, row.groups, row.holder) for row in rows])
+        assert Task.objects.filter(group="in").count() == 2
+        Task.objects.commit(owner=ANN, deletes=[task.id for task in Task.objects.all()])
     assert kept[0] == kept[1]
-    assert len(kept[0]) == 7
+    assert len(kept[0]) == 7 + 2 + 2 + 1

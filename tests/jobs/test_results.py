@@ -44,6 +44,7 @@ def last(queue, steps, name=""):
         (group(group(add.s(1), add.s(2)), chain(add.s(1), group(add.s(RESULT, 2), add.s(4)))).then(same.s(RESULT)),
          [[1, 2], [3, 4]]),
         (chain(add.s(1), group(), chain(add.s(RESULT, 1), add.s(RESULT, 1)), group(group()), add.s(RESULT, 1)), 4),
+        (chain(add.s(1), same.s({"pages": [RESULT, RESULT], "by": "ann"})), {"pages": [1, 1], "by": "ann"}),
         (chain(chain(add.s(1), group(add.s(RESULT, 1))), group(total.s(RESULT), total.s(RESULT)), total.s(RESULT)), 4),
     ],
 )  # fmt: skip
