@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
     from .jobs.results import RESULT as RESULT
+    from .jobs.results import read_results as read_results
     from .types.batches import Batch as Batch
     from .types.batches import Plan as Plan
     from .types.command_record import CommandStatus as CommandStatus
@@ -74,7 +75,7 @@ _NAMES_OF = {
     ".errors": "CommitRefused CommitUnknown InvalidInput JobUnfinished KeyReused "
     "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
     ".jobs.batches": "JobGroup chain group",
-    ".jobs.results": "RESULT",
+    ".jobs.results": "RESULT read_results",
     ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
     ".types.batches": "Batch Plan",
     ".types.command_record": "CommandStatus",

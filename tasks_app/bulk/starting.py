@@ -102,8 +102,11 @@ def delete_batch(batch_id: int, actor: Actor = PROGRAM) -> BulkOperation | None:
     """
     refuse(actor.problems())
     try:
-        within = Batch.objects.within(actor.scope).tree(batch_id).still_open().values_list("pk", flat=True)
-        Task.objects.change_batch(batch_id, Step.DELETE, actor.scope, also=within)
+        within = Batch.objects.tree(batch_id).still_open()
+        if within.within(actor.scope).count() < within.count() and within.within(actor.scope).filter(pk=batch_id):
+            raise Forbidden("a batch within it has groups that you have no access to, so that you can't delete it")
+        ids = within.values_list("pk", flat=True)
+        Task.objects.change_batch(batch_id, Step.DELETE, actor.scope, also=ids)
     except CommitRefused:
         return None
     action = Purge(takes_claimed=True, batch=batch_id)

@@ -88,7 +88,9 @@ def _held_rows(batch_id: int, actor: Actor) -> list[int]:
 
     Raises Forbidden if the actor is no operator, or may not add them either.
     """
-    held = Batch.objects.get(pk=batch_id).lacking()
+    within = Batch.objects.within(actor.scope).tree(batch_id).still_open()
+    holders = [Batch.objects.get(pk=batch_id), *within.exclude(problem="")]
+    held = list({plan.pk: (plan, why) for batch in holders for plan, why in batch.lacking()}.values())
     if held and not actor.may(Action.OPERATE):
         raise Forbidden(f"{held[0][1]}. Only an operator can take the batch over.")
     for plan, _ in held:

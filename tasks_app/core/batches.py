@@ -266,7 +266,7 @@ class Batches:
             within = tuple(Level.of(plan, commit.scope.holder) for plan in commit.batch.batches)
             added += self._fill(made, Level((), within=within), "", planned)
         if isinstance(commit.batch, BatchStep):
-            for batch_id in {commit.batch.id, *commit.batch.also}:
+            for batch_id in sorted({commit.batch.id, *commit.batch.also}):  # Those around others first.
                 if changed := self._batches.get(batch_id):
                     touched[batch_id] = changed
                     added += self._step(changed, commit.batch, commit.scope, planned)
@@ -354,7 +354,8 @@ class Batches:
             case Step.DELETE:
                 batch.refuses = True
             case Step.REOPEN:
-                if batch.closed_at_ms and (parent := self._batches.get(batch.parent)):
+                parent = self._batches.get(batch.parent)
+                if batch.closed_at_ms and parent and not parent.closed_at_ms:
                     parent.children += 1
                     parent.failed_children = max(0, parent.failed_children - 1)
                     parent.is_changed = True
@@ -408,7 +409,7 @@ class Batches:
             if level:
                 added += self._add(level, THEN, batch, planned)
                 batch.then = 0  # Nor when it is opened again.
-            if parent:
+            if parent and not parent.closed_at_ms:
                 parent.children -= 1
                 parent.is_changed = True
                 touched[parent.id] = parent

@@ -185,6 +185,8 @@ def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
         yield "parent", sentences.between(0, INT64_MAX, batch.parent)
     if any(add.batch for add in adds):
         yield "adds", "must not name a batch: the tasks belong to the new one"
+    if batch.steps and (keyed := next((place for place, add in enumerate(adds) if add.unique), None)) is not None:
+        yield f"adds[{keyed}].unique", "must be absent where steps follow, which would not wait for a duplicate"
 
 
 def _wrong_plans(batch: NewBatch | BatchStep) -> Iterator[Problem]:

@@ -66,7 +66,11 @@ def batch_results(
     from ..models import Task as StoredTask
     from .backend import of_alias  # It imports this module.
 
-    if (wanted := current_job().after_batch if batch is None else batch) is None:
+    try:
+        wanted = current_job().after_batch if batch is None else batch
+    except LookupError:
+        raise LookupError("no task is running here: name the batch by its id") from None
+    if wanted is None:
         raise LookupError("the running task follows no batch")
     of_batch, last = StoredTask.objects.get_queryset().in_batch(wanted).order_by("origin"), 0
     while tasks := list(of_batch.filter(origin__gt=last)[:AT_ONCE]):

@@ -114,7 +114,10 @@ def wrong_fields(members: Any, asked: type[Asked], given: Mapping[str, Any], tre
 
 def decode(body: bytes, asked: type[AskedT], given: Mapping[str, Any] = NOTHING) -> AskedT:
     """The value of this type that a body holds. Raises InvalidInput that names every wrong field."""
-    value = value_of(read(body), asked, given)
+    try:
+        value = value_of(read(body), asked, given)
+    except RecursionError:
+        raise wrong("must not be nested this deeply") from None
     return value if asked.as_written is Asked.as_written else value.as_written(written(body))
 
 

@@ -483,7 +483,7 @@ def tell_submitted(session: Session, project: str, made: Sequence[CommandSeen]) 
 
 
 def tell_later(session: Session, count: int, project: str, after: int) -> None:
-    session.say(f"project {project} gets {counted(count, 'command')} once batch {after} has closed")
+    session.say(f"project {project} gets {counted(count, 'command')} once batch {after} has succeeded")
 
 
 def tell_batch(session: Session, made: Sequence[CommandSeen]) -> None:

@@ -36,7 +36,7 @@ class ResultMissing(Exception):
 
 
 def is_taken(value: object) -> bool:
-    return isinstance(value, Mapping) and value.get(NAME) == RESULT[NAME]
+    return isinstance(value, Mapping) and value.get(NAME) == RESULT[NAME] and value.keys() <= {NAME, "of", "shape"}
 
 
 def takes_result(call: JobCall | NewTask) -> bool:
@@ -90,19 +90,36 @@ def with_results(record: JobRecord, batch: str, store: Store) -> JobRecord:
     if "of" not in link or not batch:
         raise ResultMissing("RESULT has a meaning only in a chain: there is no step before this job")
     shape = link.get("shape")
-    if _number_of(shape) > MOST_RESULTS:
-        return _filled(record, {"batch": int(batch), "count": _number_of(shape)})
-    found, size, after = dict[str, Any](), 0, None
-    while True:
-        page = store.search(f"batch:{batch} label.{RESULT_FOR}:{link['of']}", limit=AT_ONCE, after=after)
-        for task in page.tasks:
-            found[task.labels[RESULT_PLACE]] = _result_in(task)
-            size += len(task.data)
-        if (after := page.after) is None:
-            break
-    if size > MOST_BYTES:
-        return _filled(record, {"batch": int(batch), "count": _number_of(shape)})
+    handle: dict[str, Any] = {"batch": int(batch), "count": _number_of(shape), "of": str(link["of"])}
+    if handle["count"] > MOST_RESULTS:
+        return _filled(record, handle)
+    found, size = dict[str, Any](), 0
+    for task in _givers(store, handle):
+        found[task.labels[RESULT_PLACE]] = _result_in(task)
+        size += len(task.data)
+        if size > MOST_BYTES:
+            return _filled(record, handle)
     return _filled(record, _shaped(shape, "", found))
+
+
+def read_results(store: Store, handle: Mapping[str, Any]) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield the place and the result of each job of the step before, for more results than a job is given.
+
+    `handle`: what the job got in the place of RESULT. The places are those in the group, in no particular order; a job
+    that did not succeed, but counts as that, has None. Of each page of tasks only what was asked for is kept.
+    """
+    for task in _givers(store, handle):
+        yield tuple(map(int, task.labels[RESULT_PLACE].split(".")[:-1])), _result_in(task)
+
+
+def _givers(store: Store, handle: Mapping[str, Any]) -> Iterator[Task]:
+    """Yield the tasks whose results a step takes."""
+    after = None
+    while True:
+        page = store.search(f"batch:{handle['batch']} label.{RESULT_FOR}:{handle['of']}", limit=AT_ONCE, after=after)
+        yield from page.tasks
+        if (after := page.after) is None:
+            return
 
 
 def _result_in(task: Task) -> Any:

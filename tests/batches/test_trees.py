@@ -7,8 +7,10 @@ import pytest
 from tasks_app.bulk.starting import delete_batch, undo
 from tasks_app.control import batches as control
 from tasks_app.core.actors import Actor
+from tasks_app.core.operations import GroupScope
 from tasks_app.database import new_groups
 from tasks_app.models import Batch, BatchPlan, Scope, Task
+from taskstore.errors import Forbidden
 from taskstore.types.batches import BatchesRequest, Plan
 from taskstore.types.tasks import Change, NewTask
 from tests.rest_api.api import Api
@@ -263,3 +265,37 @@ def test_groups_within_are_counted(settings):
         "/batches", {"clientid": 1, "batches": [{"adds": [{"group": "a"}], "then": [{"group": "b"}]}]}
     )
     assert (status, list(answer["errors"])) == (413, ["batches[0]"])
+
+
+def test_a_part_that_is_opened_again_after_its_whole_has_closed_goes_on_alone():
+    whole = make([steps(["a"], ["b"])], ["c"])
+    operation = delete_batch(whole + 1, OLAF)
+    assert operation
+    assert (told(whole).state, told(whole).failed_children) == ("failed", 1)
+    undo(operation, OLAF)
+    assert (told(whole).state, told(whole).children, told(whole + 1).state) == ("failed", 0, "open")
+    end("a", "b")
+    assert (told(whole).state, told(whole).children, told(whole + 1).state) == ("failed", 0, "succeeded")
+
+
+def test_a_key_before_steps_is_refused():
+    asked = {"clientid": 1, "adds": [{"group": "a"}, {"group": "a", "unique": "k"}], "steps": [[{"group": "b"}]]}
+    status, answer = Api(Scope.WORK).post("/batches", asked)
+    assert (status, list(answer["errors"])) == (400, ["adds[1].unique"])
+
+
+@pytest.mark.parametrize("depth", [101, 300, 600, 5_000])
+def test_what_nests_too_deep_is_refused(depth):
+    plan = "[]"
+    for _ in range(depth):
+        plan = '{"adds": [{"group": "a"}], "steps": [' + plan + "]}"
+    status, answer = Api(Scope.WORK).send("/batches", ('{"clientid": 1, "then": ' + plan + "}").encode())
+    assert (status, "nest" in answer["detail"]) == (400, True)
+
+
+def test_whoever_does_not_see_all_of_a_batch_can_not_delete_it():
+    whole = make(["a"])
+    Task.objects.create_batch(owner=ANN, adds=[NewTask(group="secret")], parent=whole)
+    with pytest.raises(Forbidden, match="a batch within it has groups that you have no access to"):
+        delete_batch(whole, Actor("olaf", GroupScope(("a", "alarm"))))
+    assert told(whole).state == "open"

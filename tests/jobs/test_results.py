@@ -9,7 +9,7 @@ import pytest
 from tasks_app.control import batches as control
 from tasks_app.database import dialect_of
 from tasks_app.writer.housekeeping import OldTasks
-from taskstore import RESULT, InvalidInput, JobStatus, chain, group
+from taskstore import RESULT, InvalidInput, JobStatus, chain, group, read_results
 from taskstore.jobs import results
 
 from . import sample
@@ -94,7 +94,9 @@ def test_what_is_too_much_is_read_a_page_at_a_time(queue, monkeypatch):
     with queue.worker():
         eventually(lambda: queue.store.batches.get(whole.id).closed_at_ms)
     [job] = queue.store.jobs.list(function=same.path).jobs
-    assert job.result == {"batch": whole.id, "count": 3}
+    assert (job.result["batch"], job.result["count"]) == (whole.id, 3)
+    monkeypatch.setattr(results, "AT_ONCE", 2)
+    assert sorted(read_results(queue.store, job.result)) == [((0,), 1), ((1,), 2), ((2,), 3)]
 
 
 def test_what_is_gone_fails_the_job_that_takes_it(queue):

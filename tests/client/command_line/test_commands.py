@@ -69,7 +69,7 @@ def test_what_comes_then_waits_for_all_lines_of_a_file(commands, monkeypatch):
 def test_what_comes_after_a_batch_is_submitted_when_that_has_closed(commands):
     made, _ = Task.objects.create_batch(owner=1, name="import", hold=True)
     told = commands("submit", "echo after", "--after", str(made.id))
-    assert told.out == f"project default gets 1 command once batch {made.id} has closed\n"
+    assert told.out == f"project default gets 1 command once batch {made.id} has succeeded\n"
     assert commands_in("default", CommandStatus.NEW) == []
     assert commands("submit", "true", "--after", "99").err.count("batch 99 does not exist") == 1
     assert commands("submit", "true", "--after", str(made.id), "--then", "true").code == 2
