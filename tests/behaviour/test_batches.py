@@ -82,7 +82,7 @@ def test_a_child_keeps_its_parent_open(store):
     _, [task] = made(then=NewTask(group="between"), parent=parent.id)
     Batch.objects.filter(pk=parent.id).update(hold=0)
     store.commit(owner=ANN, deletes=[task.id])
-    assert (names(), numbers(parent)) == (["between"], (1, 1, 0, 0))
+    assert (names(), numbers(parent)) == (["between"], (2, 1, 0, 1))
     claim_and_delete(store, "between")
     assert names() == ["end"]
 
