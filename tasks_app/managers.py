@@ -24,7 +24,7 @@ from django.dispatch import receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
 from taskstore.types.batches import Batch as BatchAnswer
-from taskstore.types.batches import NewBatch, Planned, plan_of, plans_in, steps_in
+from taskstore.types.batches import NewBatch, Plan, Planned
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
 from taskstore.types.scalars import Limits, is_in_group
@@ -348,10 +348,7 @@ class TaskManager(models.Manager["Task"]):
         refuse_wrong_kinds(added)
         new = NewBatch(
             name=name,
-            then=plan_of(then),
-            on_failure=plan_of(on_failure, "on_failure"),
-            batches=plans_in(batches, "batches"),
-            steps=steps_in(steps),
+            plan=Plan(then=then, on_failure=on_failure, batches=batches, steps=steps),  # type: ignore[arg-type]
             parent=parent,
             hold=hold,
             failed_ends=failed_ends,

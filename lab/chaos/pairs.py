@@ -37,7 +37,7 @@ class Pair:
         """The commit that adds the prepared tasks."""
         tasks = [NewTask(group=group, data=f"task {place}".encode()) for place, group in enumerate(self.groups)]
         then = Plan((NewTask(group="then"),))
-        return Commit(owner=NOBODY, adds=tuple(tasks), batch=NewBatch(then=then) if self.are_batch else None)
+        return Commit(owner=NOBODY, adds=tuple(tasks), batch=NewBatch(plan=Plan(then=then)) if self.are_batch else None)
 
     def operations(self, ids: Sequence[int]) -> tuple[Operation, Operation]:
         first, second, third = ids

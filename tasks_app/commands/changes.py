@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from taskstore.errors import CommitRefused, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import NewBatch, plan_of, steps_in
+from taskstore.types.batches import NewBatch, Plan, plan_of
 from taskstore.types.checks import MOST
 from taskstore.types.command_record import (
     FINAL,
@@ -240,13 +240,14 @@ def submission_of(asked: SubmitRequest, scope: GroupScope, key: ResendKey | None
     """Return the commit of a request. What comes then may be started at any time. Raises InvalidInput."""
     then = _later(asked.project, asked.then, CommandStatus.NEW)
     if asked.after:
-        later = _later(asked.project, asked.commands, asked.status)
-        return Commit(
-            key=key, owner=asked.clientid, scope=scope, batch=BatchStep(asked.after, Step.ADD_LATER, plan_of(later))
-        )
+        later = Plan(then=plan_of(_later(asked.project, asked.commands, asked.status)))
+        change = BatchStep(asked.after, Step.ADD_LATER, later)
+        return Commit(key=key, owner=asked.clientid, scope=scope, batch=change)
     adds = _tasks_of(asked.project, asked.commands, asked.status, asked.batch)
-    name, mark = f"commands of {asked.project}", uuid4().hex
-    batch = NewBatch(name=name, mark=mark, steps=steps_in([then]), hold=asked.hold) if then or asked.hold else None
+    batch = None
+    if then or asked.hold:
+        plan, name = Plan(steps=(Plan(then),)), f"commands of {asked.project}"
+        batch = NewBatch(name=name, mark=uuid4().hex, plan=plan, hold=asked.hold)
     return Commit(key=key, owner=asked.clientid, adds=tuple(adds), scope=scope, batch=batch)
 
 

@@ -227,11 +227,11 @@ class Batches:
             yield f"batch {change.id} does not exist"
         elif change.step is Step.COMPLETE and batch.closed_at_ms:
             yield f"batch {change.id} is closed"
-        elif change.plan and batch.closed_at_ms and batch.has_lost:
+        elif change.plan.then and batch.closed_at_ms and batch.has_lost:
             yield f"batch {batch.id} has failed, so that nothing can follow it"
-        elif change.plan:
-            number = change.plan.number + (0 if batch.closed_at_ms else batch.then)
-            size = change.size + (0 if batch.closed_at_ms else batch.planned_bytes)
+        elif later := change.plan.then:
+            number = later.number + (0 if batch.closed_at_ms else batch.then)
+            size = later.size + (0 if batch.closed_at_ms else batch.planned_bytes)
             if batch.refuses:
                 yield self._why_closed(batch.id, scope)
             elif number > MOST_PLANNED:
@@ -258,13 +258,16 @@ class Batches:
         failing: set[int] = set()
         replacing = {removal.successor for removal in effect.removals}
         if isinstance(commit.batch, NewBatch):
-            made = self._make(commit.batch, commit.scope)
+            plan, level = commit.batch.plan, Level.of(commit.batch.plan, commit.scope.holder)
+            made = self._make(commit.batch, level)
+            made.rights = commit.scope
+            later = {path: part for path, part in plan.levels if path in (THEN, ON_FAILURE, made.next_level)}
+            made.levels = {path: Level.of(part, commit.scope.holder) for path, part in later.items()}
             touched[made.id] = made
             drafts = [
                 draft if number in replacing else draft._replace(batch=made.id) for number, draft in enumerate(drafts)
             ]
-            within = tuple(Level.of(plan, commit.scope.holder) for plan in commit.batch.batches)
-            added += self._fill(made, Level((), within=within), "", planned)
+            added += self._fill(made, level, "", planned)
         if isinstance(commit.batch, BatchStep):
             for batch_id in sorted({commit.batch.id, *commit.batch.also}):  # Those around others first.
                 if changed := self._batches.get(batch_id):
@@ -316,31 +319,25 @@ class Batches:
             return effect
         return effect._replace(drafts=(*drafts, *added), made=len(added))
 
-    def _make(self, new: NewBatch, scope: GroupScope) -> Batch:
-        plans = {THEN: new.then, ON_FAILURE: new.on_failure}
-        plans |= {step_of(len(new.steps) - place): step for place, step in enumerate(new.steps)}
+    def _make(self, new: NewBatch, level: Level, root: int = 0, path: str = "") -> Batch:
         batch = Batch(
             id=next(self._new_ids),
             parent=new.parent,
             hold=new.hold,
             failed_ends=new.failed_ends,
-            steps=len(new.steps),
-            then=new.then.number if new.then else 0,
-            on_failure=new.on_failure.number if new.on_failure else 0,
-            levels={letter: Level.of(plan, scope.holder) for letter, plan in plans.items() if plan},
-            groups=new.planned_groups,
+            steps=level.steps,
+            then=level.then,
+            on_failure=level.on_failure,
             made=new,
-            rights=scope,
+            path=path,
+            groups=level.groups,
         )
-        batch.root = batch.id
-        self._keep(batch)
-        return batch
-
-    def _keep(self, batch: Batch) -> None:
+        batch.root = root or batch.id
         self._batches[batch.id] = batch
         if parent := self._batches.get(batch.parent):
             parent.children += 1
             parent.is_changed = True
+        return batch
 
     def _step(self, batch: Batch, change: BatchStep, scope: GroupScope, planned: Draft) -> list[TaskRecord]:
         """Change a batch. Returns what is added because it has closed already."""
@@ -360,17 +357,17 @@ class Batches:
                     parent.failed_children = max(0, parent.failed_children - 1)
                     parent.is_changed = True
                 batch.refuses, batch.closed_at_ms = False, 0
-            case Step.ADD_LATER if change.plan and batch.closed_at_ms:
-                return self._add(Level.of(change.plan, scope.holder), THEN, batch, planned)
-            case Step.ADD_LATER if change.plan:
-                batch.later.append((change.plan, scope))
+            case Step.ADD_LATER if change.plan.then and batch.closed_at_ms:
+                return self._add(Level.of(change.plan.then, scope.holder), THEN, batch, planned)
+            case Step.ADD_LATER if later := change.plan.then:
+                batch.later.append((later, scope))
                 if THEN in batch.levels or not batch.then:  # A level that was not read stays so.
                     before = batch.levels.get(THEN, Level(()))
-                    parts = (*before.parts, Part(change.plan, scope.holder))
-                    batch.levels[THEN] = replace(before, parts=parts, groups=before.groups | change.planned_groups)
-                batch.then += change.plan.number
-                batch.planned_bytes += change.size
-                batch.groups |= change.planned_groups
+                    parts = (*before.parts, Part(later, scope.holder))
+                    batch.levels[THEN] = replace(before, parts=parts, groups=before.groups | later.groups)
+                batch.then += later.number
+                batch.planned_bytes += later.size
+                batch.groups |= later.groups
         return []
 
     def _settle(self, touched: dict[int, Batch], failing: set[int], now_ms: int, planned: Draft) -> list[TaskRecord]:
@@ -434,19 +431,7 @@ class Batches:
         """Return the tasks of a level, members of a new batch or of the one around it, and those of batches within."""
         if not level.is_batch:
             return self._fill(around, level, "", planned)
-        parent = around.id if around else 0
-        batch = Batch(
-            id=next(self._new_ids),
-            parent=parent,
-            steps=level.steps,
-            then=level.then,
-            on_failure=level.on_failure,
-            made=NewBatch(parent=parent),
-            root=root,
-            path=path,
-            groups=level.groups,
-        )
-        self._keep(batch)
+        batch = self._make(NewBatch(parent=around.id if around else 0), level, root, path)
         return self._fill(batch, level, "", planned)
 
     def _fill(self, batch: Batch | None, level: Level, letter: str, planned: Draft) -> list[TaskRecord]:

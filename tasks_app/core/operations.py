@@ -7,13 +7,13 @@ Epoch (UTC), durations are milliseconds, ids are positive 64-bit integers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
-from taskstore.types.batches import NewBatch, Plan
+from taskstore.types.batches import NO_PLAN, NewBatch, Plan
 from taskstore.types.scalars import is_in_group, prepare
 from taskstore.types.schedules import reached_by
 from taskstore.types.tasks import (
@@ -119,34 +119,9 @@ class BatchStep:
 
     id: int
     step: Step
-    plan: Plan | None = None  # For ADD_LATER: a single level.
+    plan: Plan = NO_PLAN  # For ADD_LATER, whose `then` is a single level.
     takes_over: tuple[int, ...] = ()  # The rows of its plans that have the rights of this commit from now on.
     also: tuple[int, ...] = ()  # Batches within it with which the same is done.
-
-    @property
-    def planned(self) -> Iterator[tuple[str, NewTask]]:
-        """Yield these tasks, with their paths."""
-        yield from self.plan.every_add("then") if self.plan else ()
-
-    @property
-    def parts(self) -> list[tuple[str, Plan]]:
-        """Return the plan of these tasks, with its name."""
-        return [("then", self.plan)] if self.plan else []
-
-    @property
-    def planned_groups(self) -> frozenset[str]:
-        """Return the groups that these tasks name."""
-        return self.plan.groups if self.plan else frozenset()
-
-    @property
-    def reached(self) -> frozenset[str]:
-        """Return these groups, and those that schedules among them feed."""
-        return self.plan.reached if self.plan else frozenset()
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes the store keeps of them."""
-        return self.plan.size if self.plan else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +153,7 @@ class Commit:
     def data_bytes(self) -> int:
         if not (self.adds or self.updates or self.batch):
             return 0  # Most commits only delete, and each is asked twice.
-        planned = self.batch.size if self.batch else 0
+        planned = self.batch.plan.size if self.batch else 0
         return (
             planned
             + sum([len(add.data) for add in self.adds])

@@ -328,7 +328,7 @@ def _forbidden(commit: Commit, world: World) -> tuple[str, ...]:
     reasons = {scope.why_out_of_reach(group) for group in {group for group, _ in made}}
     reasons |= {why_may_not_add(group, data, scope) for group, data in made if group == SCHEDULES}
     if commit.batch:
-        reasons.add(why_out_of_reach(scope, commit.batch.reached))
+        reasons.add(why_out_of_reach(scope, commit.batch.plan.reached))
     return tuple(sorted(reasons - {""}))
 
 

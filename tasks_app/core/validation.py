@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import MOST_DEPTH, MOST_PLANNED, NewBatch
+from taskstore.types.batches import MOST_DEPTH, MOST_PLANNED, NewBatch, Plan
 from taskstore.types.scalars import (
     CLIENT_TEXT_LENGTH,
     INT64_MAX,
@@ -35,7 +35,7 @@ from taskstore.types.tasks import (
     ids_without_delete,
 )
 
-from .operations import BatchStep, Claim, Commit, GroupScope, Operation, Query, Update
+from .operations import Claim, Commit, GroupScope, Operation, Query, Update
 
 Suspects = Sequence[tuple[str, NewTask | Change]]
 
@@ -118,7 +118,7 @@ def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | C
             if not _is_surely_right(item, limits):
                 yield f"{kind}[{place}]", item
     if commit.batch:
-        yield from ((path, add) for path, add in commit.batch.planned if not _is_surely_right(add, limits))
+        yield from ((path, add) for path, add in commit.batch.plan.planned if not _is_surely_right(add, limits))
 
 
 def _is_surely_right(item: NewTask | Change, limits: Limits) -> bool:
@@ -154,9 +154,9 @@ def _too_much(operation: Operation, suspects: Suspects, limits: Limits) -> Itera
 
 def _too_large_plans(operation: Operation, limits: Limits) -> Iterator[Problem]:
     batch = operation.batch if isinstance(operation, Commit) else None
-    if batch and batch.size > limits.plan_bytes:
-        path = "then" if isinstance(batch, BatchStep) or batch.then else "on_failure"
-        yield path, f"{sentences.at_most(limits.plan_bytes, 'bytes', batch.size)}, with data in Base64"
+    if batch and batch.plan.size > limits.plan_bytes:
+        [(path, _), *_] = batch.plan.parts
+        yield path, f"{sentences.at_most(limits.plan_bytes, 'bytes', batch.plan.size)}, with data in Base64"
 
 
 def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator[Problem]:
@@ -176,7 +176,7 @@ def _wrong(operation: Operation, suspects: Suspects, limits: Limits) -> Iterator
     if isinstance(operation.batch, NewBatch):
         yield from _wrong_batch(operation.batch, operation.adds)
     if operation.batch:
-        yield from _wrong_plans(operation.batch)
+        yield from _wrong_plans(operation.batch.plan)
 
 
 def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
@@ -185,14 +185,14 @@ def _wrong_batch(batch: NewBatch, adds: Sequence[NewTask]) -> Iterator[Problem]:
         yield "parent", sentences.between(0, INT64_MAX, batch.parent)
     if any(add.batch for add in adds):
         yield "adds", "must not name a batch: the tasks belong to the new one"
-    if batch.steps and (keyed := next((place for place, add in enumerate(adds) if add.unique), None)) is not None:
+    if batch.plan.steps and (keyed := next((place for place, add in enumerate(adds) if add.unique), None)) is not None:
         yield f"adds[{keyed}].unique", "must be absent where steps follow, which would not wait for a duplicate"
 
 
-def _wrong_plans(batch: NewBatch | BatchStep) -> Iterator[Problem]:
-    waiting = [(name, plan, 1) for name, plan in batch.parts]
-    if isinstance(batch, NewBatch) and len(batch.steps) > MOST_PLANNED:
-        yield "steps", sentences.at_most(MOST_PLANNED, "steps", len(batch.steps))
+def _wrong_plans(whole: Plan) -> Iterator[Problem]:
+    waiting = [(name, plan, 1) for name, plan in whole.parts]
+    if len(whole.steps) > MOST_PLANNED:
+        yield "steps", sentences.at_most(MOST_PLANNED, "steps", len(whole.steps))
     while waiting:
         path, plan, depth = waiting.pop()
         if depth > MOST_DEPTH:
@@ -203,7 +203,7 @@ def _wrong_plans(batch: NewBatch | BatchStep) -> Iterator[Problem]:
         if len(plan.steps) > MOST_PLANNED:
             yield f"{path}.steps", sentences.at_most(MOST_PLANNED, "steps", len(plan.steps))
         waiting += [(f"{path}.{name}", part, depth + 1) for name, part in plan.parts]
-    for path, add in batch.planned:
+    for path, add in whole.planned:
         if not add.group:
             yield f"{path}.group", sentences.NOT_EMPTY
         for name in ("unique", "batch", "id"):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from taskstore.types.batches import ON_FAILURE, STEPS, THEN, Plan, level_in
+from taskstore.types.batches import ON_FAILURE, THEN, Plan, level_in, step_of
 from taskstore.types.scalars import Limits
 from taskstore.types.tasks import NOBODY, NewTask
 
@@ -115,13 +115,13 @@ def demand_of(operations: Iterable[Operation], named: Mapping[int, TaskRecord]) 
             if isinstance(commit.batch, BatchStep):
                 ids = {commit.batch.id, *commit.batch.also}
                 demand.changed |= ids
-                if commit.batch.plan:
+                if commit.batch.plan.then:
                     demand.adding.add(commit.batch.id)
                 if commit.batch.step is Step.RELEASE:
                     demand.released |= ids
                 demand.takes_over |= dict.fromkeys(commit.batch.takes_over, commit.scope)
             elif commit.batch:
-                demand.new += 1 + sum(plan.new_batches for _, plan in commit.batch.parts)
+                demand.new += 1 + sum(plan.new_batches for _, plan in commit.batch.plan.parts)
                 demand.changed.update({commit.batch.parent} - {0})
     return demand
 
@@ -290,9 +290,9 @@ def _read_sizes(batches: Sequence[Batch], dialect: Dialect) -> Steps[None]:
         batch.planned_bytes = int(size)
 
 
-def _levels_from(level: str) -> list[str]:
-    """Return the bounds of this level and those below it. Their paths have no other letters than t and f."""
-    return [level, f"{level}~"]
+def _levels_from(level: str, last: str = "") -> list[str]:
+    """Return the bounds of the levels from this one to the last, and of those below them."""
+    return [level, f"{last or level}~"]
 
 
 # A condition on the table of batches, here called `waiting`: nothing keeps it open any more.
@@ -411,8 +411,8 @@ def written(written: Written, dialect: Dialect) -> Iterator[Statement]:
             is_over = batch.closed_at_ms and not batch.has_failed
             plans += [
                 (batch.root, level_of(batch, path), plan, batch.rights)
-                for path, plan in new.levels
-                if path not in batch.spent and not (is_over and path.startswith(ON_FAILURE))
+                for path, plan in new.plan.levels
+                if path and path not in batch.spent and not (is_over and path.startswith(ON_FAILURE))
             ]
         elif batch.is_changed:
             sets = ", ".join(f"{name} = %s" for name in quoted(CHANGED))
@@ -467,9 +467,10 @@ def _changed_plans(batch: Batch) -> Iterator[Statement]:
         yield Statement("UPDATE tasks_app_batchplan SET holder = %s WHERE id = %s", [scope.holder, row])
     for letter in sorted(batch.spent):
         yield Statement("DELETE FROM tasks_app_batchplan WHERE level = %s", [level_of(batch, letter)])
-    unused = [ON_FAILURE] if batch.on_failure and not batch.has_failed else []
-    unused += [THEN] if batch.then else []
-    unused += [STEPS] if batch.steps else []
-    for letter in unused if batch.closed_at_ms and not batch.refuses else ():
+    unused = [(ON_FAILURE, ON_FAILURE)] if batch.on_failure and not batch.has_failed else []
+    unused += [(THEN, THEN)] if batch.then else []
+    # A step that was added keeps what is planned within it.
+    unused += [(step_of(1), step_of(batch.steps))] if batch.steps else []
+    for levels in unused if batch.closed_at_ms and not batch.refuses else ():
         sql = "DELETE FROM tasks_app_batchplan WHERE level >= %s AND level < %s"
-        yield Statement(sql, _levels_from(level_of(batch, letter)))
+        yield Statement(sql, _levels_from(*(level_of(batch, level) for level in levels)))

@@ -122,7 +122,7 @@ def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
     for place, change in enumerate(commit.updates):
         if change.group is not None:
             yield f"updates[{place}].group", change.group
-    for path, plan in commit.batch.parts if commit.batch else ():
+    for path, plan in commit.batch.plan.parts if commit.batch else ():
         for below, level in plan.levels:
             words = [PLANS[LETTERS.index(step)] for step in below if step in LETTERS]
             yield from ((".".join([path, *words]), group) for group in level.own_reach)

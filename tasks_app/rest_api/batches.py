@@ -46,7 +46,7 @@ def _prepared(asked: BatchRequest | LargeUpdate, who: Who) -> Commit:
         commit = batch_of(asked, who.scope, key)
         refuse_wrong(commit, limits())
     assert commit.batch  # noqa: S101 - it was just made.
-    _ = commit.batch.size, commit.batch.reached
+    _ = commit.batch.plan.size, commit.batch.plan.reached
     return commit
 
 

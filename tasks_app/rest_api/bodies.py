@@ -18,7 +18,7 @@ from msgspec import Struct, inspect, structs
 from taskstore.endpoints import Endpoint, plain
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
-from taskstore.types.batches import LISTS, PLANS, BatchRequest, NewBatch, PackedPlan
+from taskstore.types.batches import BatchRequest, NewBatch, PackedPlan
 from taskstore.types.bulk import AgreedTasks
 from taskstore.types.requests import Asked, AskedOperation, ClaimRequest, UpdateRequest
 from taskstore.types.scalars import INT64_MIN, whole
@@ -203,9 +203,7 @@ def _packed(batch: NewBatch | BatchStep | None) -> NewBatch | BatchStep | None:
     """Return the batch with plans as text: a hundred thousand tasks would stop the event loop for long."""
     if not isinstance(batch, NewBatch):
         return batch
-    packed: Any = {name: plan and PackedPlan(plan) for name in PLANS for plan in [getattr(batch, name)]}
-    packed |= {name: tuple(map(PackedPlan, getattr(batch, name))) for name in LISTS}
-    return replace(batch, **packed)
+    return replace(batch, plan=PackedPlan(batch.plan))
 
 
 def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -7,7 +7,7 @@ from functools import singledispatch
 from uuid import uuid4
 
 from taskstore.errors import InvalidInput
-from taskstore.types.batches import BatchRequest, NewBatch, plan_from, plans_from, steps_in
+from taskstore.types.batches import BatchRequest, NewBatch, later_in
 from taskstore.types.job_record import new_task
 from taskstore.types.jobs import JobRequest
 from taskstore.types.requests import Add, Asked, AskedOperation, ClaimRequest, UpdateRequest
@@ -48,10 +48,7 @@ def batch_of(asked: BatchRequest, scope: GroupScope, key: ResendKey | None) -> C
         is_told=True,
         batch=NewBatch(
             name=asked.name,
-            then=plan_from(asked.then),
-            on_failure=plan_from(asked.on_failure),
-            batches=plans_from(asked.batches),
-            steps=steps_in(plans_from(asked.steps)),
+            plan=later_in(asked),
             parent=asked.parent,
             hold=asked.hold,
             failed_ends=asked.failed_ends,

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from django.conf import settings
 
-from taskstore.types.batches import STEPS, THEN
+from taskstore.types.batches import THEN
 from taskstore.types.groups import LOST_MS
 from taskstore.types.job_record import RESULT_FOR
 from taskstore.types.limits import MOST_PER_MS
@@ -234,7 +234,7 @@ def close_batches(dialect: Dialect) -> Steps[bool]:
             SELECT id, (
                 SELECT CAST(coalesce(sum(size), 0) AS bigint) FROM tasks_app_batchplan
                 WHERE level = CAST(waiting.root AS text) || '/' || waiting.path
-                    || CASE WHEN steps > 0 THEN '{STEPS}' || CAST(steps AS text) || '.' ELSE '{THEN}' END
+                    || CASE WHEN steps > 0 THEN 's' || substr(CAST(10000 + steps AS text), 2) || '.' ELSE '{THEN}' END
             )
             FROM tasks_app_batch AS waiting
             WHERE {WAITS_FOR_NOTHING}

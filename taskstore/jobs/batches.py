@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from ..client.jobs import refuse_no_call, task_of
-from ..types.batches import Batch, Plan
+from ..types.batches import NO_PLAN, Batch, Plan, without_empty
 from ..types.bulk import Operation
 from ..types.job_record import JobCall
 from ..types.tasks import NewTask
@@ -83,7 +83,7 @@ class JobGroup:
     @property
     def plan(self) -> Plan:
         """Return the jobs as tasks of a plan that ends when all of them have. Raises InvalidInput."""
-        return self._plan(None, None)
+        return without_empty(self._plan(None, None)) or NO_PLAN
 
     def _plan(self, before: Link, after: After) -> Plan:
         """`before`: the results that its first jobs may take; `after`: what the results of its last ones are for."""

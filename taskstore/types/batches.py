@@ -6,7 +6,7 @@ Times are milliseconds since the Epoch. Source: contract.md section 9.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Annotated, Any, Protocol
 
@@ -20,10 +20,9 @@ from .tasks import NewTask, Problem, Task
 
 MOST_DEPTH, MOST_PLANNED = 100, 1_000  # Of plans within plans, and of the tasks of one.
 PLANS, LISTS = ("then", "on_failure"), ("batches", "steps")
-# In the paths of levels: "tf" is what `then` adds on failure, "s1." the last step, and "s1.0.f" what fails in the first
-# batch within that step.
+# In the paths of levels: "tf" is what `then` adds on failure, "s0001." the last step, and "s0001.0.f" what is added on
+# failure of the first batch within that step.
 THEN, ON_FAILURE = LETTERS = "t", "f"
-STEPS = "s"
 AFTER_BATCH = "after_batch"  # The label of a task that a batch has added, with the id of the batch.
 
 BatchName = Annotated[str, Meta(max_length=CLIENT_TEXT_LENGTH, pattern=PLAIN, description="For people; may be empty.")]
@@ -51,11 +50,10 @@ class Plan:
     steps: tuple[Plan, ...] = ()
 
     def __post_init__(self) -> None:
-        adds, batches, steps = adds_of(self.adds, "adds"), plans_in(self.batches, "batches"), steps_in(self.steps)
-        if steps and not (adds or batches):
-            adds, batches, steps = steps[0].adds, steps[0].batches, steps[1:]
-        plans = {name: plan_of(getattr(self, name), name) for name in PLANS}
-        self.__dict__.update(plans, adds=adds, batches=batches, steps=steps)
+        plans: dict[str, Any] = {name: plan_of(getattr(self, name), name) for name in PLANS}
+        steps = (each if each.is_level else Plan(batches=(each,)) for each in plans_in(self.steps, "steps"))
+        adds, batches = adds_of(self.adds, "adds"), plans_in(self.batches, "batches")
+        self.__dict__.update(plans, adds=adds, batches=batches, steps=tuple(steps))
 
     @property
     def is_level(self) -> bool:
@@ -68,7 +66,9 @@ class Plan:
     @property
     def parts(self) -> list[tuple[str, Plan]]:
         """Return the plans within this one, with their names."""
-        return parts_of(self)
+        named = [(name, plan) for name in PLANS if (plan := getattr(self, name))]
+        lists = [(f"{name}[{place}]", plan) for name in LISTS for place, plan in enumerate(getattr(self, name))]
+        return [*named, *lists]
 
     @cached_property
     def number(self) -> int:
@@ -113,8 +113,15 @@ class Plan:
 
     @cached_property
     def levels(self) -> Sequence[tuple[str, Plan]]:
-        """Return this plan and those within it, each with its path below this one, which has none."""
-        return [("", self), *levels_below(self)]
+        """Return this plan and those within it that begin later, each with its path below this one, which has none."""
+        found = [("", self)]
+        for letter, plan in zip(LETTERS, (self.then, self.on_failure), strict=True):
+            found += [(f"{letter}{path}", level) for path, level in plan.levels] if plan else ()
+        for place, within in enumerate(self.batches):
+            found += [(f"{place}.{path}", level) for path, level in within.levels if path]
+        for place, step in enumerate(self.steps):
+            found += [(f"{step_of(len(self.steps) - place)}{path}", level) for path, level in step.levels]
+        return found
 
     @cached_property
     def size(self) -> int:
@@ -131,9 +138,10 @@ class Plan:
         """Return these groups, and those that the schedules among its tasks feed."""
         return frozenset().union(*(plan.own_reach for _, plan in self.levels))
 
-    def every_add(self, path: str) -> Iterator[tuple[str, NewTask]]:
-        """Yield all tasks of the plan, with their paths below this one."""
-        waiting = [(path, self)]
+    @property
+    def planned(self) -> Iterator[tuple[str, NewTask]]:
+        """Yield the tasks that it adds later, with their paths."""
+        waiting = self.parts
         while waiting:
             path, plan = waiting.pop()
             adds = f"{path}.adds" if plan.is_batch or path.endswith("]") else path
@@ -158,30 +166,18 @@ class PackedPlan(Plan):
 
 
 def without_empty(plan: Plan | None) -> Plan | None:
-    """Return the plan; if it has no tasks, what follows it."""
-    return plan if plan is None or plan.number else plan.then
-
-
-def parts_of(planner: Plan | NewBatch) -> list[tuple[str, Plan]]:
-    named = [(name, plan) for name in PLANS if (plan := getattr(planner, name))]
-    lists = [(f"{name}[{place}]", plan) for name in LISTS for place, plan in enumerate(getattr(planner, name))]
-    return [*named, *lists]
-
-
-def levels_below(planner: Plan | NewBatch) -> Iterator[tuple[str, Plan]]:
-    """Yield the levels after this one, with their paths."""
-    for letter, plan in zip(LETTERS, (planner.then, planner.on_failure), strict=True):
-        if plan:
-            yield from ((f"{letter}{path}", level) for path, level in plan.levels)
-    for place, within in enumerate(planner.batches):
-        yield from ((f"{place}.{path}", level) for path, level in within.levels if path)
-    for place, step in enumerate(planner.steps):
-        yield from ((f"{step_of(len(planner.steps) - place)}{path}", level) for path, level in step.levels)
+    """Return the plan, which begins with its first step if it has nothing else; if it has no tasks, what follows it."""
+    if plan is None or plan.number:
+        return plan
+    if not plan.steps:
+        return plan.then
+    first, *steps = plan.steps
+    return replace(plan, adds=first.adds, batches=first.batches, steps=tuple(steps))
 
 
 def step_of(left: int) -> str:
-    """Return the step after which one step less is left, as a part of a path."""
-    return f"{STEPS}{left}."
+    """Return the step after which one step less is left, as a part of a path. Those left come first by name."""
+    return f"s{left:04}."
 
 
 class Planning(Protocol):
@@ -207,11 +203,6 @@ def plans_in(plans: Iterable[Planned], name: str) -> tuple[Plan, ...]:
     return tuple(filter(None, (plan_of(plan, f"{name}[{place}]") for place, plan in enumerate(plans))))
 
 
-def steps_in(plans: Iterable[Planned]) -> tuple[Plan, ...]:
-    """Return the plans that have tasks as levels. Raises TypeError as `plan_of` does."""
-    return tuple(plan if plan.is_level else Plan(batches=(plan,)) for plan in plans_in(plans, "steps"))
-
-
 def adds_of(planned: Any, name: str) -> tuple[NewTask, ...]:
     """Return the tasks. Raises TypeError, which names the part that is no task."""
     if isinstance(planned, str | bytes) or not isinstance(planned, NewTask | Iterable):
@@ -223,55 +214,22 @@ def adds_of(planned: Any, name: str) -> tuple[NewTask, ...]:
     return adds
 
 
+NO_PLAN = Plan()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatch:
-    """A batch to create, in the same commit as its first tasks.
+    """A batch to create, in the same commit as its first tasks, which its plan leaves out.
 
-    `then`: what to add when all its tasks have succeeded; `on_failure`: what to add when the first one has failed.
-    `batches`: plans of batches within it, which begin at once. `steps`: what follows within it, one after the other.
     `hold`: it stays open until it is released. `failed_ends`: what has failed counts as succeeded.
     """
 
     name: str = ""
-    then: Plan | None = None
-    on_failure: Plan | None = None
-    batches: tuple[Plan, ...] = ()
-    steps: tuple[Plan, ...] = ()
+    plan: Plan = NO_PLAN
     parent: int = 0  # The id of an open batch, which stays open until this one has closed; 0: none.
     hold: bool = False
     failed_ends: bool = False
     mark: str = ""  # By which whoever creates it finds it.
-
-    @property
-    def parts(self) -> list[tuple[str, Plan]]:
-        """Return its plans, with their names."""
-        return parts_of(self)
-
-    @property
-    def planned(self) -> Iterator[tuple[str, NewTask]]:
-        """Yield the tasks of its plans, with their paths."""
-        for name, plan in self.parts:
-            yield from plan.every_add(name)
-
-    @property
-    def planned_groups(self) -> frozenset[str]:
-        """Return the groups that its plans name."""
-        return frozenset().union(*(plan.groups for _, plan in self.parts))
-
-    @property
-    def reached(self) -> frozenset[str]:
-        """Return these groups, and those that schedules among them feed."""
-        return frozenset().union(*(plan.reached for _, plan in self.parts))
-
-    @property
-    def size(self) -> int:
-        """Return how many bytes the store keeps of its plans."""
-        return sum(plan.size for _, plan in self.parts)
-
-    @property
-    def levels(self) -> Iterator[tuple[str, Plan]]:
-        """Yield its plans and those within them that are kept, with their paths."""
-        return levels_below(self)
 
 
 # ---- On the wire
@@ -349,13 +307,15 @@ def plan_from(asked: Then) -> Plan | None:
     """Return the plan that a request describes; None if it is empty."""
     if isinstance(asked, PlanOnTheWire):
         adds = tuple(add.new_task() for add in asked.adds)
-        parts = (plan_from(asked.then), plan_from(asked.on_failure), plans_from(asked.batches), plans_from(asked.steps))
-        return without_empty(Plan(adds, *parts))
+        return without_empty(replace(later_in(asked), adds=adds))
     return Plan(tuple(add.new_task() for add in asked)) if asked else None
 
 
-def plans_from(asked: Iterable[Then]) -> tuple[Plan, ...]:
-    return tuple(filter(None, map(plan_from, asked)))
+def later_in(asked: BatchRequest | PlanOnTheWire) -> Plan:
+    """Return what a request describes beside its first tasks."""
+    plans: Any = {name: plan_from(getattr(asked, name)) for name in PLANS}
+    plans |= {name: tuple(map(plan_from, getattr(asked, name))) for name in LISTS}
+    return Plan(**plans)
 
 
 class BatchesRequest(Asked, frozen=True, kw_only=True):

@@ -305,6 +305,6 @@ def test_a_batch_is_completed_without_what_has_failed():
 def test_what_is_to_follow_a_failed_batch_is_refused():
     batch, [task] = made()
     Task.objects.cancel([task.id])
-    later = BatchStep(batch, Step.ADD_LATER, Plan((NewTask(group="sum"),)))
+    later = BatchStep(batch, Step.ADD_LATER, Plan(then=Plan((NewTask(group="sum"),))))
     with pytest.raises(CommitRefused, match=f"batch {batch} has failed, so that nothing can follow it"):
         Task.objects.perform(Commit(owner=ANN, batch=later))

@@ -145,7 +145,7 @@ def test_a_whole_plan_is_bounded(settings):
             made(**plans)
         assert "must have at most 1000 bytes, not" in " ".join(refused.value.fields["then"])
     held, _ = made(then=fitting, hold=True)
-    later = Commit(owner=ANN, batch=BatchStep(held.id, Step.ADD_LATER, Plan((fitting,))))
+    later = Commit(owner=ANN, batch=BatchStep(held.id, Step.ADD_LATER, Plan(then=Plan((fitting,)))))
     Task.objects.perform(later)
     with pytest.raises(CommitRefused, match=f"batch {held.id} may plan at most 1000 bytes of tasks, not"):
         Task.objects.perform(later)
@@ -186,7 +186,7 @@ def test_what_is_added_to_a_batch_with_a_problem_is_kept_too(settings):
     commit(deletes=[task.id])
     settings.TASKSTORE_MAX_GROUPS = 10
     new_groups.memories.clear()
-    Task.objects.perform(Commit(owner=ANN, batch=BatchStep(batch.id, Step.ADD_LATER, Plan((new("b"),)))))
+    Task.objects.perform(Commit(owner=ANN, batch=BatchStep(batch.id, Step.ADD_LATER, Plan(then=Plan((new("b"),))))))
     housekeep()
     assert names() == ["a", "b"]
 

@@ -39,7 +39,9 @@ def names():
 
 def test_more_is_added_when_it_closes_and_at_once_when_it_has_closed():
     def add_later(group):
-        Task.objects.perform(Commit(owner=ANN, batch=BatchStep(batch.id, Step.ADD_LATER, Plan((new(group),)))))
+        Task.objects.perform(
+            Commit(owner=ANN, batch=BatchStep(batch.id, Step.ADD_LATER, Plan(then=Plan((new(group),)))))
+        )
 
     batch, [task] = made(then=new("a"))
     add_later("b")

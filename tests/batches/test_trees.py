@@ -132,7 +132,7 @@ def test_a_planned_group_of_chains_of_groups_is_joined():
     inner = steps(["c", steps(["d"], ["e"])], ["f"])
     whole = make(["a"], [inner, "b"], [steps(["g"], ["h"])], ["join"])
     assert sorted(row.partition("/")[2] for row in BatchPlan.objects.values_list("level", flat=True)) == [
-        "f", "s1.", "s2.", "s2.0.s1.", "s3.", "s3.0.0.s1.", "s3.0.s1.",
+        "f", "s0001.", "s0002.", "s0002.0.s0001.", "s0003.", "s0003.0.0.s0001.", "s0003.0.s0001.",
     ]  # fmt: skip
     assert numbers(whole) == (1, 1, 0, 0, 8)
     end("a")

@@ -576,7 +576,7 @@ def test_a_batch_closes_although_neither_of_two_transactions_saw_its_last_member
         connections.close_all()
 
     async def scenario(writer):
-        new = NewBatch(then=Plan((NewTask(group="then"),)))
+        new = NewBatch(plan=Plan(then=Plan((NewTask(group="then"),))))
         first, second, third = await writer.submit(Commit(owner=ANN, adds=(NewTask(group="work"),) * 3, batch=new))
         await writer.submit(Commit(owner=ANN, deletes=(first.id,)))  # Now it is known how many are open.
         beside = asyncio.ensure_future(asyncio.to_thread(end_beside, second.id))
