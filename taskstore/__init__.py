@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .client.client import AsyncClient as AsyncClient
     from .client.client import Client as Client
+    from .client.errors import BatchFailed as BatchFailed
+    from .client.errors import JobFailed as JobFailed
     from .client.errors import NotAllowed as NotAllowed
     from .client.errors import NotFound as NotFound
     from .client.errors import TooOften as TooOften
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
     from .jobs.registry import UnknownFunction as UnknownFunction
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
-    from .jobs.results import RESULT as RESULT
     from .jobs.results import read_results as read_results
     from .types.batches import Batch as Batch
     from .types.batches import Plan as Plan
     from .types.command_record import CommandStatus as CommandStatus
     from .types.commands import Submission as Submission
+    from .types.job_record import RESULT as RESULT
     from .types.job_record import JobOptions as JobOptions
     from .types.job_record import JobStatus as JobStatus
     from .types.jobs import Job as Job
@@ -71,16 +73,16 @@ if TYPE_CHECKING:
 # The names by their modules: type checkers read the imports above.
 _NAMES_OF = {
     ".client.client": "AsyncClient Client",
-    ".client.errors": "NotAllowed NotFound TooOften UnexpectedAnswer",
+    ".client.errors": "BatchFailed JobFailed NotAllowed NotFound TooOften UnexpectedAnswer",
     ".errors": "CommitRefused CommitUnknown InvalidInput JobUnfinished KeyReused "
     "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
     ".jobs.batches": "JobGroup chain group",
-    ".jobs.results": "RESULT read_results",
+    ".jobs.results": "read_results",
     ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
     ".types.batches": "Batch Plan",
     ".types.command_record": "CommandStatus",
     ".types.commands": "Submission",
-    ".types.job_record": "JobOptions JobStatus",
+    ".types.job_record": "RESULT JobOptions JobStatus",
     ".types.jobs": "Job",
     ".types.limits": "GroupLimit Rate",
     ".types.schedules": "DueJob DueTask Schedule",

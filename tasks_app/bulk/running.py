@@ -395,8 +395,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
     action = None if operation.undoes else action_of(operation)
     ending = action.ending if action else Ending.CHANGED
     counts_as_done = bool(action and action.counts_as_done)
-    batch = BulkOperation.objects.get(pk=operation.undoes).parameters.get("batch") if operation.undoes else None
-    within = [*Batch.objects.tree(batch).filter(refuses=1).values_list("pk", flat=True)] if batch else []
+    batch = reopening(BulkOperation.objects.get(pk=operation.undoes)) if operation.undoes else None
     left = {planned.task or -planned.origin: planned for planned in portion}
     answer: list[TaskRecord] = []
     while left:
@@ -408,7 +407,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             deletes=tuple(step for step in steps if isinstance(step, int)),
             scope=actor.scope,
             operator=actor.operator(ending, counts_as_done=counts_as_done, bulk=operation.pk),
-            batch=BatchStep(batch, Step.REOPEN, also=tuple(within)) if batch else None,
+            batch=batch,
         )
         try:
             answer = Task.objects.perform(commit)
@@ -431,6 +430,14 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
         ignore_conflicts=True,
     )
     return Counter({BulkItem.Outcome.DONE: len(left) - len(taken), BulkItem.Outcome.SKIPPED: len(taken)})
+
+
+def reopening(undone: BulkOperation) -> BatchStep | None:
+    """Return what opens the batch again that the operation deleted, with those within it; None if it deleted none."""
+    if not (batch := undone.parameters.get("batch")):
+        return None
+    within = Batch.objects.tree(batch).filter(refuses=1).values_list("pk", flat=True)
+    return BatchStep(batch, Step.REOPEN, also=tuple(within))
 
 
 def _failed(planned: Planned, error: Exception, operation: BulkOperation) -> Counter[str]:

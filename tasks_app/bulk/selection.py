@@ -249,7 +249,7 @@ def _preview(selection: Selection, now_ms: int, using: str, action: Action | Non
 
 
 def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[ClosedBatch]:
-    """Return the batches that wait for nothing but these tasks, and batches within them that do."""
+    """Return the batches that close without these tasks, and those that can't succeed any more."""
     waits_for: defaultdict[int, Counter[Standing]] = defaultdict(Counter)
     for batch, group, failed_from, commands, number in _rows(
         f"""
@@ -264,25 +264,30 @@ def _closing(found: Condition, scope: GroupScope, dialect: Dialect) -> list[Clos
     ):
         standing = standing_of(group, "", {FAILED_FROM: failed_from} if failed_from else {})
         waits_for[batch][standing] += number * weight_in(group, commands or "")
-    waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open().filter(hold=0, refuses=0)
+    waiting = Batch.objects.using(dialect.using).within(scope).counted().still_open().filter(refuses=0)
     found_batches: dict[int, Batch] = {}
     ids = set(sorted(waits_for)[:MOST_BATCHES])
     while ids:  # With those around them.
         found_batches |= {batch.pk: batch for batch in waiting.filter(pk__in=ids)}
         ids = {batch.parent for batch in found_batches.values()} - found_batches.keys() - {0} - ids
     counts = BatchCount.objects.using(dialect.using).filter(batch__in=found_batches).values("batch")
-    own = {row["batch"]: row for row in counts.annotate(is_open=Sum("open"), has_failed=Sum("failed"))}
+    sums = counts.annotate(is_open=Sum("open"), has_failed=Sum("failed"), is_gone=Sum("gone"))
+    own = {row["batch"]: row for row in sums}
     children: Counter[int] = Counter()  # That close, by the batch around them.
+    failing: set[int] = set()  # Batches within which one fails.
     closing: list[ClosedBatch] = []
     for batch in sorted(found_batches.values(), key=lambda batch: -batch.pk):
-        row, these = own.get(batch.pk, {"is_open": 0, "has_failed": 0}), waits_for[batch.pk]
+        row, these = own.get(batch.pk, {"is_open": 0, "has_failed": 0, "is_gone": 0}), waits_for[batch.pk]
         others = row["is_open"] - these[Standing.OPEN], batch.children - children[batch.pk]
         failed = 0 if batch.failed_ends else row["has_failed"] - these[Standing.FAILED]
-        if any(others) or failed or (batch.failed_ends and batch.steps):
+        waits = bool(any(others) or failed or batch.hold)
+        loses = not batch.failed_ends and (these[Standing.OPEN] or these[Standing.FAILED] or batch.pk in failing)
+        if (batch.failed_ends and batch.steps) or (waits and (not loses or row["is_gone"] or batch.failed_children)):
             continue
-        children[batch.parent] += 1
+        children[batch.parent] += not waits
+        failing |= {batch.parent} if loses else set()
         state = "succeeded" if batch.failed_ends else "failed"
-        closing.append(ClosedBatch(id=batch.pk, state=state, planned=batch.told().planned))
+        closing.append(ClosedBatch(id=batch.pk, state=state, planned=batch.told().planned, waits=waits))
     return closing[::-1]
 
 

@@ -11,16 +11,16 @@ from django.db import IntegrityError
 from taskstore.errors import CommitRefused, Forbidden, KeyReused, StoreBusy, refuse
 from taskstore.types.bulk import PURGE, UNDO, BulkAction
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import Problem
+from taskstore.types.tasks import NOBODY, Problem
 
 from ..access import audit
 from ..conf.retention import UNDO_DAYS
 from ..core.actors import PROGRAM, Actor
-from ..core.operations import ResendKey, Step
+from ..core.operations import Commit, ResendKey, Step
 from ..database import atomic
 from ..models import Batch, BulkOperation, KeptAnswer, Task
 from .actions import Action, Purge
-from .running import run, why_not
+from .running import reopening, run, why_not
 from .selection import Preview, Selection, preview
 
 NEEDS_TYPED_NAME_ABOVE = 1_000
@@ -180,6 +180,8 @@ def undo(operation: BulkOperation, actor: Actor = PROGRAM) -> BulkOperation:
             reason=actor.reason,
         )
         _save(undo)
+        if not operation.done and (batch := reopening(operation)):  # Otherwise its first tasks open it.
+            Task.objects.perform(Commit(owner=NOBODY, scope=actor.scope, batch=batch))
     return _run_at_once(undo)
 
 
@@ -189,7 +191,7 @@ def why_not_undoable(operation: BulkOperation) -> str:
         return "an undo can't be undone"
     if operation.ended_at_ms is None:
         return "a running operation can't be undone: cancel it first"
-    if not operation.done:
+    if not (operation.done or operation.parameters.get("batch")):
         return "it changed nothing, so there is nothing to undo"
     if operation.ended_at_ms < Task.objects.now_ms() - UNDO_DAYS * DAY_MS:
         return f"it can't be undone more than {UNDO_DAYS} days after its end"

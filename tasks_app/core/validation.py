@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from taskstore.errors import Forbidden, LimitExceeded, by_field, refuse
 from taskstore.types import sentences
 from taskstore.types.batches import MOST_DEPTH, MOST_PLANNED, NewBatch, Plan
+from taskstore.types.job_record import NO_STEP_BEFORE, lacks_step
 from taskstore.types.scalars import (
     CLIENT_TEXT_LENGTH,
     INT64_MAX,
@@ -124,7 +125,7 @@ def _suspects(commit: Commit, limits: Limits) -> Iterator[tuple[str, NewTask | C
 def _is_surely_right(item: NewTask | Change, limits: Limits) -> bool:
     if item.unique is not None or item.group == "" or not INT64_MIN <= item.id <= INT64_MAX:
         return False
-    if isinstance(item, NewTask) and (item.unique_for_ms or not 0 <= item.batch <= INT64_MAX):
+    if isinstance(item, NewTask) and (item.unique_for_ms or lacks_step(item) or not 0 <= item.batch <= INT64_MAX):
         return False
     for name, is_right, limit in QUICK_CHECKS:
         value = getattr(item, name)
@@ -243,6 +244,8 @@ def _wrong_item(path: str, item: NewTask | Change, *, is_new: bool) -> Iterator[
     for check in CHECKS:
         yield from check.problems(f"{path}.{check.wire}", _own(check, item))
     kept_ms = item.unique_for_ms if isinstance(item, NewTask) else 0
+    if isinstance(item, NewTask) and lacks_step(item):
+        yield f"{path}.data", NO_STEP_BEFORE
     yield from unique_key(f"{path}.", item.unique, kept_ms)
     if isinstance(item, NewTask) and not 0 <= item.batch <= INT64_MAX:
         yield f"{path}.batch", sentences.between(0, INT64_MAX, item.batch)

@@ -14,16 +14,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import InvalidInput
-from ..types.job_record import RESULT_FOR, RESULT_PLACE, JobCall, JobRecord, JobStatus, finished_group, queue_of
+from ..types.job_record import (
+    NO_STEP_BEFORE,
+    RESULT,
+    RESULT_FOR,
+    RESULT_PLACE,
+    UNLINKED,
+    JobCall,
+    JobRecord,
+    JobStatus,
+    finished_group,
+    queue_of,
+)
 from ..types.tasks import NewTask
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
     from ..worker.store import Store
 
-NAME = "taskstore"
-RESULT: Any = {NAME: "RESULT"}
-MARK = msgspec.json.encode(RESULT)[:-1]
+[NAME] = RESULT
+MARK = UNLINKED[:-1]
 MOST_RESULTS, MOST_BYTES = 1_000, 4 * 2**20  # Beyond that the job gets the id of the batch, to read a page at a time.
 AT_ONCE = 200
 
@@ -54,7 +64,7 @@ def linked(task: NewTask, before: Mapping[str, Any] | None, after: tuple[str, st
     result is for, and its place. Raises InvalidInput if it takes a result, and there is none."""
     if takes_result(task):
         if before is None:
-            raise InvalidInput({"RESULT": ["needs a step before it, as in chain(fetch.s(1), parse.s(RESULT))"]})
+            raise InvalidInput({"args": [NO_STEP_BEFORE]})
         task = replace(task, data=_filled(JobRecord.decode(task.data), before).encode())
     if after is None:
         return task
@@ -88,8 +98,10 @@ def with_results(record: JobRecord, batch: str, store: Store) -> JobRecord:
     if link is None:
         return record
     if "of" not in link or not batch:
-        raise ResultMissing("RESULT has a meaning only in a chain: there is no step before this job")
+        raise ResultMissing(NO_STEP_BEFORE)
     shape = link.get("shape")
+    if not _is_shape(shape):
+        raise ResultMissing("RESULT was not made by a chain")
     handle: dict[str, Any] = {"batch": int(batch), "count": _number_of(shape), "of": str(link["of"])}
     if handle["count"] > MOST_RESULTS:
         return _filled(record, handle)
@@ -140,6 +152,10 @@ def _shaped(shape: Shape, place: str, found: Mapping[str, Any]) -> Any:
         return found[place]
     shapes = [None] * shape if isinstance(shape, int) else shape
     return [_shaped(each, f"{place}{number}.", found) for number, each in enumerate(shapes)]
+
+
+def _is_shape(shape: Any) -> bool:
+    return shape is None or isinstance(shape, int) or (isinstance(shape, list) and all(map(_is_shape, shape)))
 
 
 def _number_of(shape: Shape) -> int:

@@ -316,18 +316,20 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class ClosedBatch(Struct, frozen=True, kw_only=True):
-    """A batch that an operation closes."""
+    """A batch that an operation closes, or that will close as failed because of it."""
 
     id: Int64
     state: Annotated[str, Meta(description="How it closes: failed or succeeded.")]
     planned: Annotated[int, Meta(description="How many tasks were to follow. They follow only if it succeeds.")]
+    waits: Annotated[bool, Meta(description="Whether it stays open until its other tasks have ended.")] = False
 
     @property
     def outcome(self) -> str:
         """Return how it closes, in words."""
+        how = f"{self.state} once its other tasks have ended" if self.waits else self.state
         made = "not made" if self.state == "failed" else "made"
         tasks = "follow-up task is" if self.planned == 1 else "follow-up tasks are"
-        return f"as {self.state}" + (f"; its {self.planned} {tasks} {made}" if self.planned else "")
+        return f"as {how}" + (f"; its {self.planned} {tasks} {made}" if self.planned else "")
 
 
 class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -348,8 +350,8 @@ class Preview(Struct, frozen=True, kw_only=True, omit_defaults=True):
     closes: Annotated[
         tuple[ClosedBatch, ...],
         Meta(
-            description="Of a purge or a cancel: the batches that close when none of these tasks is skipped. With "
-            "`counts_as_done` they succeed."
+            description="Of a purge or a cancel: the batches that close, or can't succeed any more, when none of these "
+            "tasks is skipped. With `counts_as_done` they go on."
         ),
     ] = ()
     ended: Annotated[int | None, Meta(description="For a requeue only: finished commands, which it skips.")] = None

@@ -28,6 +28,9 @@ DEFAULT_QUEUE = "default"
 PREFIX = "jobs/"
 FUNCTION_LABEL = "function"  # Finds the jobs of a function.
 RESULT_FOR, RESULT_PLACE = "result_for", "result_place"  # For which step of a chain a result is, and its place there.
+RESULT: Any = {"taskstore": "RESULT"}  # The argument; a chain adds to it where the result is.
+UNLINKED = b'{"taskstore":"RESULT"}'
+NO_STEP_BEFORE = "RESULT needs a step before it, as in chain(fetch.s(1), parse.s(RESULT))"
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
 LONGEST_QUEUE = 240  # Characters, because it is a part of a group's name.
@@ -274,6 +277,11 @@ def status_of(group: str, state: State, *, is_later: bool = False) -> JobStatus:
     if group.count("/") > 1 and end in FINISHED:
         return JobStatus(end)
     return JobStatus.STARTED if state is State.CLAIMED else JobStatus.SCHEDULED if is_later else JobStatus.PENDING
+
+
+def lacks_step(task: NewTask) -> bool:
+    """Return whether the task is a job that takes the result of a step before it, and follows none."""
+    return task.group.startswith(PREFIX) and UNLINKED in task.data
 
 
 def why_no_queue(name: str) -> str | None:

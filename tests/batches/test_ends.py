@@ -14,6 +14,7 @@ from tasks_app.control import batches as control
 from tasks_app.core.actors import Actor
 from tasks_app.core.operations import BatchStep, Commit, Operator, Step, Update
 from tasks_app.models import AuditEntry, Batch, BatchPlan, Task
+from tasks_app.tasks_backend import batches as blocks
 from tasks_app.writer.totals import fold_here
 from taskstore.errors import CommitRefused
 from taskstore.types.batches import Plan
@@ -26,6 +27,7 @@ from tests.behaviour.test_housekeeping import keep_house
 from tests.command_lists.commands import close
 from tests.command_lists.stages import run
 from tests.console.store import change_all
+from tests.task_framework.tasks import send
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +46,10 @@ class Pair:
         if kind == "command":
             [command] = new_commands(PROJECT, [Submission(cmd="true", max_fails=2)])
             [task] = Task.objects.commit(owner=ANN, adds=[new_command_task(PROJECT, command, batch=self.made.id)])
+        elif kind == "Django's task":
+            around = blocks._current.set(self.made.id)
+            task = Task.objects.get(origin=int(send.enqueue(1, copies=1).id))
+            blocks._current.reset(around)
         else:
             group = {"plain": "mail", "job": "jobs/mail"}[kind]
             data = JobRecord(function="f").encode() if kind == "job" else b""
@@ -77,6 +83,10 @@ def deleted(pair, operator=None):
 
 def moved(pair, group, error=""):
     Task.objects.commit(owner=ANN, updates=[Change(id=pair.member.id, group=group, error=error)])
+
+
+def finished(pair, status):
+    moved(pair, f"{pair.member.group}/{status}".rstrip("/"), "" if status == "succeeded" else "no")
 
 
 def described(pair, *, is_named):
@@ -133,21 +143,15 @@ WAYS: dict[tuple[str, str], tuple[str, list[Any]]] = {
     ),
     ("plain", "retention"): (GONE, [old]),
     ("plain", "retention of a dead letter"): (FAILED, [dead, old]),
-    ("job", "succeeded"): (SUCCEEDED, [partial(moved, group="jobs/mail/succeeded")]),
-    ("job", "succeeded, then deleted"): (SUCCEEDED, [partial(moved, group="jobs/mail/succeeded"), deleted]),
-    ("job", "succeeded, then purged and undone"): (
-        SUCCEEDED,
-        [partial(moved, group="jobs/mail/succeeded"), purged_and_back],
-    ),
+    ("job", "succeeded"): (SUCCEEDED, [partial(finished, status="succeeded")]),
+    ("job", "succeeded, then deleted"): (SUCCEEDED, [partial(finished, status="succeeded"), deleted]),
+    ("job", "succeeded, then purged and undone"): (SUCCEEDED, [partial(finished, status="succeeded"), purged_and_back]),
     ("job", "discarded"): (SUCCEEDED, [deleted]),
-    ("job", "failed"): (FAILED, [partial(moved, group="jobs/mail/failed", error="no")]),
-    ("job", "goes on"): (OPEN_YET, [partial(moved, group="jobs/mail", error="no")]),
-    ("job", "failed, and old"): (FAILED, [partial(moved, group="jobs/mail/failed", error="no"), old]),
-    ("job", "failed, then requeued"): (
-        OPEN,
-        [partial(moved, group="jobs/mail/failed", error="no"), partial(in_bulk, action=Requeue)],
-    ),
-    ("job", "failed, and its record deleted"): (GONE, [partial(moved, group="jobs/mail/failed", error="no"), deleted]),
+    ("job", "failed"): (FAILED, [partial(finished, status="failed")]),
+    ("job", "goes on"): (OPEN_YET, [partial(finished, status="")]),
+    ("job", "failed, and old"): (FAILED, [partial(finished, status="failed"), old]),
+    ("job", "failed, then requeued"): (OPEN, [partial(finished, status="failed"), partial(in_bulk, action=Requeue)]),
+    ("job", "failed, and its record deleted"): (GONE, [partial(finished, status="failed"), deleted]),
     ("job", "cancelled"): (GONE, [cancelled]),
     ("job", "cancelled, and counted as done"): (SUCCEEDED, [partial(in_bulk, action=COUNTED_CANCEL)]),
     ("job", "cancelled, counted as done and requeued"): (
@@ -157,6 +161,9 @@ WAYS: dict[tuple[str, str], tuple[str, list[Any]]] = {
     ("job", "cancelled, and old"): (GONE, [cancelled, old]),
     ("job", "cancelled, then requeued"): (OPEN, [cancelled, partial(in_bulk, action=Requeue)]),
 }
+
+
+WAYS |= {("Django's task", way): ends for (kind, way), ends in WAYS.items() if kind == "job"}
 
 
 def ran_well(command):

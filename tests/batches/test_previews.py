@@ -17,7 +17,11 @@ def made(*groups, **more):
 
 
 def closed_by(action=None, **selected):
-    return [batch.id for batch in selection.preview(Selection(**selected), action or Purge()).closes]
+    return [batch.id for batch in seen(action, **selected) if not batch.waits]
+
+
+def seen(action=None, **selected):
+    return selection.preview(Selection(**selected), action or Purge()).closes
 
 
 def test_it_names_those_that_wait_for_nothing_else():
@@ -56,11 +60,30 @@ def test_it_says_what_is_not_made_then():
     made("mail", **followed)
     made("mail", failed_ends=True, then=NewTask(group="end"))
     made("mail", failed_ends=True, **followed)  # It goes on.
-    seen = selection.preview(Selection(group="mail"), Purge())
-    assert [batch.outcome for batch in seen.closes] == [
+    assert [batch.outcome for batch in seen(group="mail")] == [
         "as failed; its 3 follow-up tasks are not made",
         "as succeeded; its 1 follow-up task is made",
     ]
+
+
+def test_it_names_those_that_can_not_succeed_any_more():
+    outer, _ = made("other", then=NewTask(group="print"))
+    inner, [first, *_] = made("mail", "other", "mail", parent=outer, then=[NewTask(group="bind")] * 2)
+    made("mail", "other", failed_ends=True)
+    made("other")
+    assert [(batch.id, batch.outcome) for batch in seen(group="mail")] == [
+        (outer, "as failed once its other tasks have ended; its 3 follow-up tasks are not made"),
+        (inner, "as failed once its other tasks have ended; its 2 follow-up tasks are not made"),
+    ]
+    Task.objects.cancel([first])
+    assert seen(group="mail") == []  # That is known.
+    Task.objects.commit(owner=1, deletes=Task.objects.filter(batch=inner, group="other").values_list("id", flat=True))
+    assert [(batch.id, batch.waits) for batch in seen(group="mail")] == [(outer, True), (inner, False)]
+
+
+def test_a_held_batch_fails_once_it_is_released():
+    batch, _ = made("mail", hold=True)
+    assert [(each.id, each.waits) for each in seen(group="mail")] == [(batch, True)]
 
 
 @pytest.mark.parametrize("verb", ["purge", "cancel"])
@@ -89,13 +112,11 @@ def test_what_counts_as_done_lets_its_batch_go_on(verb, group):
 
 
 def test_the_console_offers_it_where_batches_close(operator):
-    batch, _ = made("mail", then=NewTask(group="end"))
+    made("mail", then=NewTask(group="end"))
     address = "/console/confirm?verb=purge&name=mail&all=1"
     page = operator.get(address).content.decode()
     assert "as failed; its 1 follow-up task is not made" in page
     assert "counts_as_done" in page
-    made("mail")
-    Task.objects.commit(owner=1, adds=[NewTask(group="other", batch=batch)])
     Task.objects.commit(owner=1, adds=[NewTask(group="other")])
     assert "counts_as_done" not in operator.get("/console/confirm?verb=purge&name=other&all=1").content.decode()
 

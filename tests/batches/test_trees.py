@@ -7,10 +7,10 @@ import pytest
 from tasks_app.bulk.starting import delete_batch, undo
 from tasks_app.control import batches as control
 from tasks_app.core.actors import Actor
-from tasks_app.core.operations import GroupScope
+from tasks_app.core.operations import GroupScope, Step
 from tasks_app.database import new_groups
 from tasks_app.models import Batch, BatchPlan, Scope, Task
-from taskstore.errors import Forbidden
+from taskstore.errors import Forbidden, InvalidInput
 from taskstore.types.batches import BatchesRequest, Plan
 from taskstore.types.tasks import Change, NewTask
 from tests.rest_api.api import Api
@@ -276,6 +276,19 @@ def test_a_part_that_is_opened_again_after_its_whole_has_closed_goes_on_alone():
     assert (told(whole).state, told(whole).children, told(whole + 1).state) == ("failed", 0, "open")
     end("a", "b")
     assert (told(whole).state, told(whole).children, told(whole + 1).state) == ("failed", 0, "succeeded")
+
+
+def test_a_batch_without_tasks_is_opened_again():
+    whole = Task.objects.create_batch(owner=ANN, then=NewTask(group="end"), hold=True)[0].id
+    operation = delete_batch(whole, OLAF)
+    assert operation
+    assert (operation.done, told(whole).state, told(whole).planned) == (0, "deleted", 0)
+    undo(operation, OLAF)
+    assert (told(whole).state, told(whole).planned) == ("held", 1)
+    with pytest.raises(InvalidInput, match="already undone"):
+        undo(operation, OLAF)
+    Task.objects.change_batch(whole, Step.RELEASE)
+    assert groups() == "end"
 
 
 def test_a_key_before_steps_is_refused():

@@ -113,11 +113,29 @@ def test_what_is_gone_fails_the_job_that_takes_it(queue):
 
 def test_a_placeholder_needs_a_step_before_it(queue):
     for steps in (chain(add.s(RESULT)), group(add.s(RESULT)).then(add.s(1)), chain(group(), add.s(RESULT))):
-        with pytest.raises(InvalidInput, match="RESULT: needs a step before it"):
+        with pytest.raises(InvalidInput, match="args: RESULT needs a step before it"):
             steps.enqueue(queue.store)
-    job = add.enqueue(queue.store, cast(Any, RESULT))
+    alone, store = same.s({"by": [RESULT]}), queue.store
+    for do in (
+        lambda: add.enqueue(store, cast(Any, RESULT)),
+        lambda: store.jobs.enqueue_many([add.s(1), alone]),
+        lambda: store.batches.create("film", [alone]),
+        lambda: store.batches.create("film", [add.s(1)], then=alone),
+        lambda: store.batches.create("film", [add.s(1)], steps=[[add.s(1)], [alone]], on_failure=add.s(1)),
+    ):
+        with pytest.raises(InvalidInput, match="RESULT needs a step before it"):
+            do()
+    assert store.jobs.list().jobs == ()
+
+
+@pytest.mark.parametrize("shape", ["x", {"a": 1}, [1, "x"], 1.5])
+def test_a_placeholder_that_no_chain_has_made_fails_the_job(queue, shape):
+    link = {**RESULT, "of": "x", "shape": shape}
+    batch = queue.store.batches.create("film", [add.s(1)], then=same.s(link)).batch
     with queue.worker():
-        assert "RESULT has a meaning only in a chain" in queue.store.jobs.wait(job.id, 30, raises=False).error.message
+        queue.store.batches.wait(batch.id, 30)
+        [job] = [job for job in queue.store.jobs.list().jobs if job.function == same.path]
+        assert queue.store.jobs.wait(job.id, 30, raises=False).error.message == "RESULT was not made by a chain"
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])

@@ -7,7 +7,7 @@ from tasks_app.jobs import queues
 from tasks_app.models import Batch, Task
 from tasks_app.tasks_backend import batch, planned
 from tasks_app.tasks_backend.framework import InvalidTask
-from taskstore import chain, group
+from taskstore import RESULT, InvalidInput, chain, group
 from taskstore.types.tasks import NOBODY, Change
 
 from .tasks import report, send
@@ -45,6 +45,18 @@ def test_a_block_within_a_block_is_a_part_of_it():
             send.enqueue(2, copies=1)
     told = Batch.objects.counted().get(pk=whole.id).told()
     assert (inner.parent, told.open, told.planned) == (whole.id, 2, 3)
+
+
+def test_only_a_chain_gives_a_result_to_the_next_task():
+    taking = planned(report, RESULT)
+    for made in (batch(then=taking), batch(on_failure=taking)):
+        with pytest.raises(InvalidInput, match="RESULT needs a step before it"), made:
+            pass
+    with pytest.raises(InvalidInput, match="RESULT needs a step before it"):
+        report.enqueue(RESULT)
+    assert not Task.objects.exists()
+    with batch(then=chain(planned(report, 1), planned(report, RESULT))):
+        pass
 
 
 def test_what_a_batch_adds_has_no_key():
