@@ -108,7 +108,9 @@ def wrong_fields(members: Any, asked: type[Asked], given: Mapping[str, Any], tre
         known = [name for name in asked.__struct_fields__ if name not in given]
         fields |= {name: sentences.unknown("field", known) for name in given if name in tree}
     for path, text in every_problem(msgspec.convert(harmless, asked)):
-        fields.setdefault(path, text)
+        around = (path[: end.start()] for end in re.finditer(r"[.[]|$", path))
+        if fields.keys().isdisjoint(around):  # What stands for a wrong value is not what is wrong.
+            fields[path] = text
     return {path: [text] for path, text in fields.items()}
 
 

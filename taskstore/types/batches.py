@@ -144,7 +144,11 @@ class Plan:
         waiting = self.parts
         while waiting:
             path, plan = waiting.pop()
-            adds = f"{path}.adds" if plan.is_batch or path.endswith("]") else path
+            name = path.rpartition(".")[2]
+            if name.startswith("steps") and len(plan.batches) == 1 and plan.number == plan.batches[0].number:
+                plan = plan.batches[0]  # What was given as a step with more than tasks.
+            is_object = plan.is_batch or name.startswith("batches")
+            adds = f"{path}.adds" if is_object else path
             yield from ((f"{adds}[{place}]", add) for place, add in enumerate(plan.adds))
             waiting += [(f"{path}.{name}", part) for name, part in plan.parts]
 

@@ -297,6 +297,23 @@ def test_a_key_before_steps_is_refused():
     assert (status, list(answer["errors"])) == (400, ["adds[1].unique"])
 
 
+@pytest.mark.parametrize(
+    ("parts", "path"),
+    [
+        ({"steps": [[5]]}, "steps[0][0]"),
+        ({"then": [[]]}, "then[0]"),
+        ({"then": {"then": [{"group": "a"}, {"group": ""}]}}, "then[1].group"),  # It adds nothing itself.
+        ({"steps": [[{"group": "a"}], [{"group": ""}]]}, "steps[1][0].group"),
+        ({"steps": [{"adds": [{"group": "a"}], "steps": [[{"group": ""}]]}]}, "steps[0].steps[0][0].group"),
+        ({"batches": [{"adds": [{"group": ""}]}]}, "batches[0].adds[0].group"),
+        ({"batches": [{"batches": [{"adds": [{"group": ""}]}]}]}, "batches[0].batches[0].adds[0].group"),
+    ],
+)
+def test_an_error_names_what_was_sent(parts, path):
+    status, answer = Api(Scope.WORK).post("/batches", {"clientid": 1, **parts})
+    assert (status, list(answer["errors"])) == (400, [path])
+
+
 @pytest.mark.parametrize("depth", [101, 300, 600, 5_000])
 def test_what_nests_too_deep_is_refused(depth):
     plan = "[]"
