@@ -109,7 +109,8 @@ class Plan:
 
     @property
     def in_words(self) -> str:
-        return words_of(self.number, self.own_groups)
+        """Say what this level adds: "2 tasks in bind"."""
+        return f"{self.number} {'task' if self.number == 1 else 'tasks'} in {', '.join(sorted(self.own_groups))}"
 
     @cached_property
     def levels(self) -> Sequence[tuple[str, Plan]]:
@@ -418,9 +419,3 @@ def level_in(text: str) -> KeptLevel:
     """Return the level that the store keeps as this text."""
     kept = DECODER.decode(text)
     return kept if isinstance(kept, KeptLevel) else KeptLevel(kept)
-
-
-def words_of(number: int, groups: Iterable[str], *, has_more: bool = False) -> str:
-    """Say what a level of a plan adds: "2 tasks in bind, and more"."""
-    count = f"{number} tasks in " if number > 1 else ""
-    return f"{count}{', '.join(sorted(groups))}{', and more' if has_more else ''}"

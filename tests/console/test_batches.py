@@ -59,7 +59,13 @@ def test_a_batch_is_shown_among_those_around_it(operator):
     end(tasks[:1])
     for batch in (top, part):
         page = text(operator.get(f"/console/batches/{batch.id}"))
-        for words in ("then: 2 tasks in bind, and more", "on failure: tell", "<Chapter>", "open, 1 of 4", "Book"):
+        for words in (
+            "then: 2 tasks in bind, and more",
+            "on failure: 1 task in tell",
+            "<Chapter>",
+            "open, 1 of 4",
+            "Book",
+        ):
             assert words in page
     assert "3 tasks to go" in page
     assert operator.get("/console/batches/999").status_code == 404
