@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from taskstore.types import sentences
 
 from .conf import command_rules, retention
-from .database import dialect_of
+from .database import dialect_of, table_version
 
 DATABASES = ("sqlite", "postgresql")
 CONSOLE_APPS = ("django.contrib.sessions", "django.contrib.messages", "django.contrib.staticfiles")
@@ -45,6 +45,8 @@ def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[Che
         return []
     connections[alias].ensure_connection()
     flaw = dialect_of(alias).flaw(connections[alias])
+    if not flaw and table_version.version_of(alias) is table_version.Version.UNRELEASED:
+        flaw = f"it {table_version.UNRELEASED}"
     return [Error(f'The database of DATABASES["{alias}"] can not be used: {flaw}.', id="tasks_app.E013")] * bool(flaw)
 
 

@@ -68,7 +68,26 @@ STANDING_STATES: dict[int, State] = {
 }
 
 
-class Task(models.Model):
+class Stored(models.Model):
+    """A table without Django's four permissions: the rights to it are those of Task."""
+
+    class Meta:
+        abstract = True
+        default_permissions = ()
+
+
+class Unchanged(Stored):
+    """A table whose rows are inserted and deleted, never changed; see triggers.py."""
+
+    class Meta(Stored.Meta):
+        abstract = True
+
+    def _do_update(self, base_qs: Any, using: str, pk_val: Any, *_: Any) -> Any:  # type: ignore[override]
+        """Have `loaddata`, which updates what is there before it inserts, pass over it."""
+        return [()] if base_qs.filter(pk=pk_val).exists() else []
+
+
+class Task(Unchanged):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Given by the store, used once, for ever.
@@ -97,7 +116,7 @@ class Task(models.Model):
 
     objects: ClassVar[TaskManager] = TaskManager.from_queryset(TaskQuerySet)()
 
-    class Meta:
+    class Meta(Unchanged.Meta):
         # One for each Action.
         permissions = [
             ("see", "Can see groups, counts, and tasks without their data"),
@@ -175,7 +194,7 @@ class Task(models.Model):
         raise Immutable("Tasks are deleted by a commit: use Task.objects.commit(deletes=[...])")
 
 
-class Payload(models.Model):
+class Payload(Unchanged):
     """Data that is too large to be written again with each successor. The living task of a chain has it."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Of the task that brought it.
@@ -186,7 +205,7 @@ class Payload(models.Model):
         return f"payload {self.id}"
 
 
-class KeptPayload(models.Model):
+class KeptPayload(Stored):
     """A payload that is needed by those who were told of its task before it ended, or by an answer that is kept."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -197,7 +216,7 @@ class KeptPayload(models.Model):
         return f"payload {self.id} until {self.until_ms}"
 
 
-class UniqueKey(models.Model):
+class UniqueKey(Stored):
     """A key that a chain of tasks holds, or that is kept from others for a time after the chain has ended."""
 
     pk = models.CompositePrimaryKey("group", "key")
@@ -209,7 +228,7 @@ class UniqueKey(models.Model):
     ending = models.TextField()  # As in EndedTask; empty: it lives.
     ended_in = NameField(max_length=255)  # The group of the last id.
 
-    class Meta:
+    class Meta(Stored.Meta):
         indexes = [
             # The key of a chain that ends.
             models.Index(fields=["origin"], name="key_of_chain"),
@@ -221,7 +240,7 @@ class UniqueKey(models.Model):
         return f"{self.key} in {self.group}"
 
 
-class EndedTask(models.Model):
+class EndedTask(Unchanged):
     """The end of an id that no longer exists: a row of the trail (contract.md section 5)."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)
@@ -244,7 +263,7 @@ class EndedTask(models.Model):
     operator = models.TextField()  # Empty: a worker did it.
     reason = models.TextField()
 
-    class Meta:
+    class Meta(Unchanged.Meta):
         # A chain from its first task to its last.
         indexes = [models.Index(fields=["origin", "id"], name="endedtask_chain")]
 
@@ -256,7 +275,7 @@ class EndedTask(models.Model):
         return self.leased_since_ms > 0
 
 
-class CancelledTask(models.Model):
+class CancelledTask(Stored):
     """The last id of a leased task that was cancelled, for the worker that held it. It is kept for an hour."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)
@@ -268,7 +287,7 @@ class CancelledTask(models.Model):
         return f"{self.id} of {self.owner}"
 
 
-class KeptAnswer(models.Model):
+class KeptAnswer(Stored):
     """The answer to a request with an idempotency key."""
 
     key = KeyField(primary_key=True)  # With its holder's name in front.
@@ -281,7 +300,7 @@ class KeptAnswer(models.Model):
         return str(self.key)
 
 
-class CountDelta(models.Model):
+class CountDelta(Stored):
     """By how much a batch changed the numbers of a group. Folded into GroupTotal, Rate and WorkDone, and gone."""
 
     group = NameField(max_length=255)
@@ -304,7 +323,7 @@ class CountDelta(models.Model):
         return f"{self.group}: {self.tasks:+}"
 
 
-class GroupTotal(models.Model):
+class GroupTotal(Stored):
     """The numbers of a group, but for the deltas that are still to be folded. A group without tasks has none."""
 
     group = NameField(max_length=255, primary_key=True)
@@ -319,7 +338,7 @@ class GroupTotal(models.Model):
         return f"{self.group}: {self.tasks}"
 
 
-class Rate(models.Model):
+class Rate(Stored):
     """Counts of the events in a group within a minute, ten minutes or an hour."""
 
     group = NameField(max_length=255)
@@ -333,7 +352,7 @@ class Rate(models.Model):
     waits = models.TextField()  # How long what was claimed had been available; see tally.text_of.
     runs = models.TextField()  # How long what its holder was done with had been leased.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [
             # Also finds the rates of a group in the order of time.
             models.UniqueConstraint(fields=["group", "minutes", "minute"], name="rate_of_group")
@@ -347,7 +366,7 @@ class Rate(models.Model):
         return f"{self.group} at minute {self.minute}"
 
 
-class Level(models.Model):
+class Level(Stored):
     """How much there was over all groups at the end of a minute. Kept for a day; without a server there is none."""
 
     minute = models.BigIntegerField(primary_key=True)  # The one that ended: minutes since the Epoch.
@@ -363,14 +382,14 @@ class Level(models.Model):
         return f"minute {self.minute}"
 
 
-class WorkDone(models.Model):
+class WorkDone(Stored):
     """How many tasks a client was done with within a minute. Kept for an hour."""
 
     minute = models.BigIntegerField()  # Since the Epoch.
     client = models.BigIntegerField()  # The owner that its commits named, whether or not it was ever heard.
     tasks = models.BigIntegerField()  # See tally.Delta.done.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [
             # Also finds what was done within the last minutes, and what is old enough to go.
             models.UniqueConstraint(fields=["minute", "client"], name="work_of_client")
@@ -380,7 +399,7 @@ class WorkDone(models.Model):
         return f"{self.client} at minute {self.minute}: {self.tasks}"
 
 
-class PausedGroup(models.Model):
+class PausedGroup(Stored):
     """A group in which claims find nothing for now."""
 
     group = NameField(max_length=255, primary_key=True)
@@ -396,7 +415,7 @@ class PausedGroup(models.Model):
         return round(self.at.timestamp() * 1000)
 
 
-class GroupLimit(models.Model):
+class GroupLimit(Stored):
     """How many tasks of a group may be leased at once, or be claimed within a time; see core/limits.py."""
 
     name = NameField(max_length=255, primary_key=True)  # With a star at the end: each group that begins so.
@@ -411,7 +430,7 @@ class GroupLimit(models.Model):
         return str(self.name)
 
 
-class LimitChange(models.Model):
+class LimitChange(Stored):
     """A change of limits for which rows of LimitedTask or LimitedValue are still to be written."""
 
     name = NameField(max_length=255)  # Of the limit.
@@ -421,7 +440,7 @@ class LimitChange(models.Model):
         return str(self.name)
 
 
-class LimitedTask(models.Model):
+class LimitedTask(Stored):
     """A task of a group with a limit that has to be counted as leased, or to be found by its value."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)
@@ -431,7 +450,7 @@ class LimitedTask(models.Model):
     available_at_ms = models.BigIntegerField()
     leased = models.SmallIntegerField()  # Whether it is: 1 or 0.
 
-    class Meta:
+    class Meta(Stored.Meta):
         indexes = [
             # Those that are leased; of the others the values, and the best of each value.
             models.Index(
@@ -443,7 +462,7 @@ class LimitedTask(models.Model):
         return f"{self.id} in {self.group}"
 
 
-class LimitedValue(models.Model):
+class LimitedValue(Stored):
     """A value of the label of a limit that claims have to look at: there is a new task, or room for one.
 
     Rows are only added, so that nobody waits for others. Claims delete those of values of which none can be claimed.
@@ -453,14 +472,14 @@ class LimitedValue(models.Model):
     value = KeyField()
     from_ms = models.BigIntegerField()  # Not before: a task is scheduled for then, or the rate allows one. 0: now.
 
-    class Meta:
+    class Meta(Stored.Meta):
         indexes = [models.Index(fields=["group", "from_ms", "value", "id"], name="limited_values")]
 
     def __str__(self) -> str:
         return f"{self.value} in {self.group}"
 
 
-class RecentClaim(models.Model):
+class RecentClaim(Stored):
     """How many tasks were claimed at a time, where a rate is limited. Kept for as long as that takes."""
 
     group = NameField(max_length=255)
@@ -469,7 +488,7 @@ class RecentClaim(models.Model):
     claims = models.BigIntegerField()
     again_ms = models.BigIntegerField()  # When they were found to be of a time in the future; 0: never.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [models.UniqueConstraint(fields=["group", "value", "at_ms"], name="claims_of_value")]
         indexes = [models.Index(fields=["group", "at_ms"], name="claims_of_group")]
 
@@ -477,7 +496,7 @@ class RecentClaim(models.Model):
         return f"{self.claims} of {self.group}"
 
 
-class Batch(models.Model):
+class Batch(Stored):
     """Tasks that end together, and what is added when they have; see core/batches.py."""
 
     id: models.BigIntegerField[int, int] = IdField(primary_key=True)  # Given by the store.
@@ -501,7 +520,7 @@ class Batch(models.Model):
 
     objects = BatchQuerySet.as_manager()
 
-    class Meta:
+    class Meta(Stored.Meta):
         verbose_name_plural = "batches"
         indexes = [
             models.Index(fields=["mark"], name="batch_mark"),
@@ -564,7 +583,7 @@ class Batch(models.Model):
         return found
 
 
-class BatchCount(models.Model):
+class BatchCount(Stored):
     """The numbers of a batch, in parts: so that transactions which change them don't wait for each other."""
 
     batch = models.BigIntegerField()
@@ -574,27 +593,27 @@ class BatchCount(models.Model):
     ended = models.BigIntegerField()  # Members that have succeeded.
     gone = models.BigIntegerField(default=0)  # Members that were cancelled, purged or removed before they succeeded.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [models.UniqueConstraint(fields=["batch", "part"], name="count_of_batch")]
 
     def __str__(self) -> str:
         return f"batch {self.batch}: {self.open} open"
 
 
-class BatchGroup(models.Model):
+class BatchGroup(Stored):
     """A group that is named in a batch: only those who may see all of them see the batch."""
 
     batch = models.BigIntegerField()
     group = NameField(max_length=255)
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [models.UniqueConstraint(fields=["batch", "group"], name="group_of_batch")]
 
     def __str__(self) -> str:
         return f"{self.group} in batch {self.batch}"
 
 
-class BatchPlan(models.Model):
+class BatchPlan(Stored):
     """Tasks that a batch adds when it closes, or at its first failure: a level of a plan, as it was added.
 
     Each is read when it is due, and deleted with that; nothing of the levels below is read or written then.
@@ -610,14 +629,14 @@ class BatchPlan(models.Model):
     reach = models.TextField()  # JSON: the groups of this level, and those that schedules among its tasks feed.
     adds = models.TextField()  # JSON, see taskstore.types.batches.
 
-    class Meta:
+    class Meta(Stored.Meta):
         indexes = [models.Index(fields=["level"], name="level_of_plan")]
 
     def __str__(self) -> str:
         return f"{self.level}: {self.words}"
 
 
-class RightsHolder(models.Model):
+class RightsHolder(Stored):
     """The rights with which batches add tasks later, by their holder; access/rights.py keeps them current."""
 
     name = models.CharField(max_length=150, primary_key=True)  # As the audit log has it.
@@ -644,7 +663,7 @@ class RightsHolder(models.Model):
         return self.lost or (f"{self.name}: {why}" if why else "")
 
 
-class Client(models.Model):
+class Client(Stored):
     """A worker's last heartbeat."""
 
     id = models.BigIntegerField(primary_key=True)  # The owner that its claims and commits name.
@@ -657,7 +676,7 @@ class Client(models.Model):
     seen_at_ms = models.BigIntegerField()
     token = models.BigIntegerField(null=True)  # The one that it came with.
 
-    class Meta:
+    class Meta(Stored.Meta):
         # Who was heard last; who has been silent for long.
         indexes = [models.Index(fields=["seen_at_ms"], name="client_seen")]
 
@@ -665,7 +684,7 @@ class Client(models.Model):
         return self.name or f"client {self.id}"
 
 
-class ProgressReport(models.Model):
+class ProgressReport(Stored):
     """How far a task is, by the word of its owner. What belongs to an earlier lease or an ended task goes later."""
 
     origin = models.BigIntegerField(primary_key=True)
@@ -687,7 +706,7 @@ class Scope(models.TextChoices):
     COMMANDS = "commands"  # What `work` may, and also decide what shells run.
 
 
-class Token(models.Model):
+class Token(Stored):
     """The right of a program to use the API. Only a hash of the secret is kept."""
 
     name = models.CharField(max_length=100)
@@ -708,7 +727,7 @@ class Token(models.Model):
         return GroupScope(tuple(self.groups) or None)
 
 
-class OneTimePassword(models.Model):
+class OneTimePassword(Stored):
     """Says that the password of a user was made by somebody else. It goes when they choose their own."""
 
     user = models.OneToOneField(
@@ -719,7 +738,7 @@ class OneTimePassword(models.Model):
         return f"one-time password of {self.user}"
 
 
-class SessionGeneration(models.Model):
+class SessionGeneration(Stored):
     """The sessions of a user that are still good: those that were begun in this generation."""
 
     user = models.OneToOneField(
@@ -731,7 +750,7 @@ class SessionGeneration(models.Model):
         return f"session generation of {self.user}"
 
 
-class EndedSession(models.Model):
+class EndedSession(Stored):
     """A session whose user has signed out. Its row is kept for as long as a copy of its cookie could be used."""
 
     id = models.CharField(max_length=32, primary_key=True)
@@ -746,7 +765,7 @@ def choices(words: type[StrEnum]) -> list[tuple[str, str]]:
     return [(word.value, word.value.capitalize()) for word in words]
 
 
-class BulkOperation(models.Model):
+class BulkOperation(Stored):
     """A bulk operation by a person or a program: the request and its progress."""
 
     State: TypeAlias = OperationState
@@ -772,7 +791,7 @@ class BulkOperation(models.Model):
     held_by = models.CharField(max_length=40)  # The process that runs it; empty: none.
     held_until_ms = models.BigIntegerField(default=0)  # Then another process may go on with it.
 
-    class Meta:
+    class Meta(Stored.Meta):
         indexes = [
             # What is to be run; what ended lately.
             models.Index(fields=["state", "ended_at_ms"], name="bulkoperation_state")
@@ -782,7 +801,7 @@ class BulkOperation(models.Model):
         return f"operation {self.pk}: {self.verb} {self.in_words}"
 
 
-class BulkItem(models.Model):
+class BulkItem(Stored):
     """The change that a bulk operation made to a task, and the task before it. Kept as long as it can be undone."""
 
     Outcome: TypeAlias = ItemOutcome
@@ -807,7 +826,7 @@ class BulkItem(models.Model):
     batch = models.BigIntegerField(default=0)
     unique_group = models.TextField(default="")  # Of the key of a living task; see UniqueKey.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [
             # Once for each task, however often a process dies. Also finds what is to be undone, in order.
             models.UniqueConstraint(fields=["operation", "origin"], name="item_of_operation")
@@ -817,14 +836,14 @@ class BulkItem(models.Model):
         return f"{self.origin} {self.outcome} by operation {self.operation}"
 
 
-class SavedSearch(models.Model):
+class SavedSearch(Stored):
     """A search that a person keeps under a name."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, db_constraint=False, related_name="+")
     name = models.CharField(max_length=100)
     q = models.TextField()  # In the words of the box.
 
-    class Meta:
+    class Meta(Stored.Meta):
         constraints = [
             # Also finds those of a user.
             models.UniqueConstraint(fields=["user", "name"], name="saved_search_name")
@@ -834,7 +853,7 @@ class SavedSearch(models.Model):
         return self.name
 
 
-class AuditEntry(models.Model):
+class AuditEntry(Unchanged):
     """A change by a person or by a token with the scope `operate`: who, when, what, how many, why, and how it ended.
 
     Never changed, and deleted only when it is old; see triggers.py.
@@ -851,7 +870,7 @@ class AuditEntry(models.Model):
     details = models.JSONField(default=dict)  # Ids, destination, why tasks were skipped.
     duration_ms = models.IntegerField()
 
-    class Meta:
+    class Meta(Unchanged.Meta):
         indexes = [
             # The list, the newest first; and that of a person, of an action, of a group.
             models.Index(fields=["-at", "-id"], name="audit_newest"),

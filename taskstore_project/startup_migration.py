@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from tasks_app.access.people import Person
 from tasks_app.database import dialect_of
+from tasks_app.database.table_version import UNRELEASED, Version, version_of, why_unusable
 
 from .base_command import CannotRun, typed
 
@@ -57,6 +58,8 @@ def migrate(*, adds_tables: bool = False) -> bool:
             f"a later release has changed the database {place()} ({', '.join(newer)}): upgrade this server, or set "
             "TASKSTORE_NEWER_DATABASE=1 if that is the very next release"
         )
+    if version_of(DEFAULT_DB_ALIAS) is Version.UNRELEASED:
+        raise CannotRun(f"the store in {place()} {UNRELEASED}")
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
     return OWN in MigrationRecorder(connection).applied_migrations()
 
@@ -84,6 +87,8 @@ def need_store() -> None:
         tables = database.introspection.table_names(cursor)
     if "tasks_app_token" not in tables:
         raise _no_store()
+    if why := why_unusable(DEFAULT_DB_ALIAS, f"the store in {place()}", typed("migrate")):
+        raise CannotRun(why)
 
 
 def _no_store() -> CannotRun:

@@ -147,11 +147,15 @@ def has_administrator() -> bool:
     return Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords()).exists()
 
 
-def make_roles(using: str, apps: Any = installed, **_: Any) -> None:
-    """Create the roles after a migration. `apps`: the models as the migrations have left them.
+def make_roles(using: str, apps: Any = installed, plan: Iterable[tuple[Any, bool]] = (), **_: Any) -> None:
+    """Create the roles after a migration, or remove them. `apps`: the models as the migrations have left them.
 
-    A group of the project with the same name stays as it is: who is in it may not expect more rights.
+    `plan`: the migrations that were made, or taken back. A group of the project with the name of a role stays as it
+    is: who is in it may not expect more rights.
     """
+    if any(is_back and migration.initial and migration.app_label == "tasks_app" for migration, is_back in plan):
+        remove_roles()
+        return
     # The tables are missing while only other applications have been migrated.
     if not {Group._meta.db_table, Permission._meta.db_table} <= {*connections[using].introspection.table_names()}:
         return
@@ -159,7 +163,16 @@ def make_roles(using: str, apps: Any = installed, **_: Any) -> None:
     ours = Permission.objects.using(using).filter(content_type__app_label="tasks_app")
     if not ours.exists():  # This application is yet to be migrated.
         return
+    ours.exclude(codename__in=map(codename, Action)).delete()  # Those that Django made of each table, for nobody.
     for role, actions in ROLES.items():
         group, is_new = Group.objects.using(using).get_or_create(name=role)
         if is_new:
             group.permissions.set(ours.filter(codename__in=map(codename, actions)))
+
+
+def remove_roles() -> None:
+    """Remove the roles and permissions, as the tables are gone. What a project has made of a role stays."""
+    for group in Group.objects.filter(name__in=ROLES):
+        if not group.permissions.exclude(content_type__app_label="tasks_app").exists():
+            group.delete()
+    ContentType.objects.filter(app_label="tasks_app").delete()

@@ -38,12 +38,15 @@ def put_right(using: str, **_: Any) -> None:
     """
     connection = connections[using]
     tables = set(connection.introspection.table_names())
+    is_postgresql = connection.vendor == "postgresql"
     # Other applications may have been migrated first, and a second database may have none of our tables.
     if not tables.issuperset(UNCHANGEABLE):
+        if is_postgresql:  # They may have gone, with their triggers.
+            with connection.cursor() as cursor:
+                cursor.execute("DROP FUNCTION IF EXISTS tasks_app_refuse_update, tasks_app_keep_audit")
         return
     if not tables & OF_THE_MIGRATIONS:
         make_around(connection)
-    is_postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         # One by one: a lock on all of these tables at once would stop the commits of other servers for longer.
         for statement in POSTGRESQL if is_postgresql else ():

@@ -298,10 +298,6 @@ limits = [
         ],
     ),
     migrations.CreateModel(
-        name="LimitChange",
-        fields=[numbered(), ("name", NameField(max_length=255)), ("holds", models.SmallIntegerField())],
-    ),
-    migrations.CreateModel(
         name="LimitedTask",
         fields=[
             ("id", IdField(primary_key=True, serialize=False)),
@@ -320,16 +316,6 @@ limits = [
         },
     ),
     migrations.CreateModel(
-        name="LimitedValue",
-        fields=[
-            numbered(),
-            ("group", NameField(max_length=255)),
-            ("value", KeyField()),
-            ("from_ms", models.BigIntegerField()),
-        ],
-        options={"indexes": [models.Index(fields=["group", "from_ms", "value", "id"], name="limited_values")]},
-    ),
-    migrations.CreateModel(
         name="RecentClaim",
         fields=[
             numbered(),
@@ -337,12 +323,8 @@ limits = [
             ("value", KeyField()),
             ("at_ms", models.BigIntegerField()),
             ("claims", models.BigIntegerField()),
-            ("again_ms", models.BigIntegerField()),
         ],
-        options={
-            "constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")],
-            "indexes": [models.Index(fields=["group", "at_ms"], name="claims_of_group")],
-        },
+        options={"constraints": [models.UniqueConstraint(fields=("group", "value", "at_ms"), name="claims_of_value")]},
     ),
 ]
 
@@ -359,15 +341,10 @@ batches = [
             ("refuses", models.SmallIntegerField(default=0)),
             ("has_failed", models.SmallIntegerField(default=0)),
             ("children", models.BigIntegerField(default=0)),
-            ("failed_children", models.BigIntegerField(default=0)),
             ("created_at_ms", models.BigIntegerField()),
             ("closed_at_ms", models.BigIntegerField(default=0)),
-            ("steps", models.IntegerField(default=0)),
-            ("then", models.IntegerField(default=0)),
-            ("on_failure", models.IntegerField(default=0)),
-            ("problem", models.TextField(default="")),
-            ("root", models.BigIntegerField()),
-            ("path", models.CharField(max_length=500)),
+            ("then", models.TextField(default="")),
+            ("on_failure", models.TextField(default="")),
         ],
         options={
             "verbose_name_plural": "batches",
@@ -377,7 +354,6 @@ batches = [
                     fields=["parent", "id"], name="batch_parent", condition=models.Q(("parent", 0), _negated=True)
                 ),
                 models.Index(fields=["closed_at_ms", "id"], name="batch_closed"),
-                models.Index(fields=["root"], name="batch_root"),
             ],
         },
     ),
@@ -390,7 +366,6 @@ batches = [
             ("open", models.BigIntegerField()),
             ("failed", models.BigIntegerField()),
             ("ended", models.BigIntegerField()),
-            ("gone", models.BigIntegerField(default=0)),
         ],
         options={"constraints": [models.UniqueConstraint(fields=("batch", "part"), name="count_of_batch")]},
     ),
@@ -398,31 +373,6 @@ batches = [
         name="BatchGroup",
         fields=[numbered(), ("batch", models.BigIntegerField()), ("group", NameField(max_length=255))],
         options={"constraints": [models.UniqueConstraint(fields=("batch", "group"), name="group_of_batch")]},
-    ),
-    migrations.CreateModel(
-        name="BatchPlan",
-        fields=[
-            numbered(),
-            ("root", models.BigIntegerField()),
-            ("level", NameField(max_length=530)),
-            ("holder", models.CharField(max_length=150)),
-            ("number", models.IntegerField()),
-            ("size", models.BigIntegerField()),
-            ("words", models.TextField()),
-            ("groups", models.TextField()),
-            ("reach", models.TextField()),
-            ("adds", models.TextField()),
-        ],
-        options={"indexes": [models.Index(fields=["level"], name="level_of_plan")]},
-    ),
-    migrations.CreateModel(
-        name="RightsHolder",
-        fields=[
-            ("name", models.CharField(max_length=150, primary_key=True, serialize=False)),
-            ("groups", models.TextField()),
-            ("commands", models.SmallIntegerField()),
-            ("lost", models.TextField(default="")),
-        ],
     ),
 ]
 
@@ -446,7 +396,6 @@ autovacuum = [
                 "tasks_app_rate",
                 "tasks_app_workdone",
                 "tasks_app_limitedtask",
-                "tasks_app_limitedvalue",
                 "tasks_app_recentclaim",
                 "tasks_app_batchcount",
             )
@@ -500,7 +449,6 @@ workers = [
             ("id", IdField(primary_key=True, serialize=False)),
             ("owner", models.BigIntegerField()),
             ("at_ms", models.BigIntegerField(db_index=True)),
-            ("group", NameField(max_length=255)),
         ],
     ),
     migrations.CreateModel(

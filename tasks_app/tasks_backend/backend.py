@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connections, router
 
 from taskstore.errors import InvalidInput
 from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, job_options
@@ -75,15 +74,6 @@ def of_alias(alias: str) -> TaskStoreBackend:
     if not isinstance(found, TaskStoreBackend):
         raise ImproperlyConfigured(f'TASKS["{alias}"] must be a backend of Task Store, not {type(found).__name__}')
     return found
-
-
-def without_tables() -> str:
-    """Return the alias of the store's database if that has no tables yet; otherwise empty."""
-    from ..models import Task as StoredTask  # Models can be imported only when the apps are ready.
-
-    alias = router.db_for_write(StoredTask)
-    has_tables = StoredTask._meta.db_table in connections[alias].introspection.table_names()
-    return "" if has_tables else str(alias)
 
 
 class TaskStoreBackend(BaseTaskBackend):

@@ -14,7 +14,7 @@ from django.db import DEFAULT_DB_ALIAS, connection, transaction
 from tasks_app.database import Dialect, PostgreSQL, SQLite, Statement, dialect_of
 from taskstore_project.startup_migration import reached
 
-from .tables import TABLES, Row, Table
+from .tables import Row, Table
 
 
 class Session(ABC):
@@ -56,9 +56,9 @@ class Session(ABC):
         """Yield the problems of the database's files, a line each."""
         yield from ()  # A database server checks its own files.
 
-    def number_on(self) -> None:
+    def number_on(self, tables: Iterable[Table]) -> None:
         """Set the sequences of the tables beyond their present rows."""
-        for sql in self.connection.ops.sequence_reset_sql(no_style(), [table.model for table in TABLES]):
+        for sql in self.connection.ops.sequence_reset_sql(no_style(), [table.model for table in tables]):
             self.execute(sql)
 
 

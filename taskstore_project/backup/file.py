@@ -14,13 +14,15 @@ import msgspec
 from django.conf import settings
 from django.db.migrations.recorder import MigrationRecorder
 
+from tasks_app.access.people import Person
+from tasks_app.database.table_version import APP, UNRELEASED
 from taskstore.whole_files import whole_file
 from taskstore_project.base_command import CannotRun, grouped
 
 from .databases import Session, looking
-from .tables import TABLES, Row
+from .tables import TABLES, Row, Table
 
-FORMAT = 1
+FORMAT = 2  # 1 does not name the columns: they are those of the first migration.
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 100_000  # Bytes.
 BUFFER = 2**20
@@ -48,6 +50,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ids: Number  # The largest id given out.
     commits: Number
     rows: dict[str, Number]  # The number of rows of each table.
+    columns: dict[str, list[str]] = msgspec.field(default_factory=dict)  # Of each table, in their order.
 
     @property
     def tasks(self) -> int:
@@ -121,7 +124,12 @@ class Archive:
                         f"{self._archive.filename} has a row of more than {most} bytes in {name}: "
                         "TASKSTORE_MAX_DATA_BYTES and TASKSTORE_MAX_REQUEST_BYTES must be as where it was written"
                     )
-                yield decode(line)
+                try:
+                    yield decode(line)
+                except msgspec.ValidationError:
+                    if self.manifest.format == FORMAT:
+                        raise
+                    raise CannotRun(f"the backup {UNRELEASED}") from None
                 count += 1
             if count != self.manifest.rows[name]:
                 raise EOFError
@@ -180,6 +188,7 @@ def write(file: Path, tell: Tell) -> Manifest:
             ids=session.number(session.dialect.newest_id),
             commits=session.number(session.dialect.newest_commit),
             rows=counted,
+            columns={table.name: table.columns for table in TABLES},
         )
         draft.end(manifest)
     return manifest
@@ -199,6 +208,21 @@ def roles(session: Session) -> list[Row]:
     return session.execute(
         f"SELECT user_id, name FROM {ROLES} JOIN auth_group ON auth_group.id = group_id ORDER BY user_id, name"
     )
+
+
+def tables_as(manifest: Manifest, known: Any) -> list[Table]:
+    """Return the tables of a backup with their columns as in the file. `known`: the apps of the version that wrote it.
+
+    Raises CannotRun if that version has others.
+    """
+    models = {model._meta.db_table: model for model in known.get_app_config(APP).get_models()}
+    models[Person._meta.db_table] = Person
+    names = manifest.rows.keys() - {ROLES}
+    tables = [Table(models[name], tuple(manifest.columns.get(name, ()))) for name in manifest.rows if name in models]
+    right = {name: {*Table(models[name]).columns} for name in models.keys() & {table.name for table in TABLES}}
+    if {table.name: {*(table.order or table.columns)} for table in tables} != right or len(tables) < len(names):
+        raise CannotRun(f"the backup {UNRELEASED}")
+    return tables
 
 
 def migrations(session: Session) -> dict[str, str]:

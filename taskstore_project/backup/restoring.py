@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
 from tasks_app.access import audit, sessions
 from tasks_app.access.policy import THIS_MACHINE
 from tasks_app.access.tokens import of_nodes
 from tasks_app.database import ID_JUMP, triggers
+from tasks_app.database.table_version import APP, apps_after, known_migrations
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun, actor, grouped
 from taskstore_project.data_directory import made_if_done
 
 from .databases import Session, changing
-from .file import ROLES, Archive, Manifest, Tell, migrations, opened, with_progress
-from .tables import TABLES
+from .file import ROLES, Archive, Manifest, Tell, migrations, opened, tables_as, with_progress
+from .tables import TABLES, Table
 
 # More than any store gives out. After a restore, ids continue beyond all that may have been given out since the backup,
 # also by a store that was restored from the same backup before.
@@ -52,10 +57,12 @@ def restore(file: Path, tell: Tell) -> Manifest:
     with opened(file) as archive, made_if_done(settings.TASKSTORE_DATA):
         with startup_migration.alone():
             startup_migration.migrate()
-        with changing(table.name for table in TABLES) as session:
-            need_same_tables(archive.manifest, session)
+        # SQLite can't change tables while it checks references, nor switch that off within a transaction.
+        with connection.constraint_checks_disabled(), changing(table.name for table in TABLES) as session:
             need_empty(session)
-            fill(session, archive, tell)
+            with as_written(archive.manifest, session) as tables:
+                fill(session, archive, tables, tell)
+            connection.check_constraints()
             jump(archive.manifest, session)
             revoke_tokens_of_servers()
             sessions.end_all()
@@ -63,14 +70,27 @@ def restore(file: Path, tell: Tell) -> Manifest:
         return archive.manifest
 
 
-def need_same_tables(manifest: Manifest, session: Session) -> None:
-    here = migrations(session)
-    if manifest.migrations != here:
-        theirs, ours = (", ".join(sorted(each.values())) for each in (manifest.migrations, here))
+@contextmanager
+def as_written(manifest: Manifest, session: Session) -> Iterator[list[Table]]:
+    """Have the empty tables be those of the version that wrote the backup, and migrate them afterwards.
+
+    Yields these tables. Raises CannotRun if it is no version that this one can migrate.
+    """
+    here, theirs = migrations(session), manifest.migrations
+    executor = MigrationExecutor(connection)
+    if theirs[APP] not in known_migrations(executor.loader):
+        raise CannotRun(f"a later version wrote the backup ({theirs[APP]}): restore it with that version")
+    if theirs["auth"] != here["auth"]:
         raise CannotRun(
-            f"the backup has tables of another version ({theirs}; here {ours}): restore it with that version, "
-            "then start this version on it"
+            f"the backup has tables of another version of Django ({theirs['auth']}; here {here['auth']}): restore it "
+            "with that version, then start this version on it"
         )
+    tables = tables_as(manifest, apps_after(theirs[APP], executor.loader))
+    executor.migrate([(APP, theirs[APP])])
+    yield tables
+    forwards = MigrationExecutor(connection)
+    forwards.migrate(forwards.loader.graph.leaf_nodes(APP))
+    triggers.put_right(connection.alias)
 
 
 def need_empty(session: Session) -> None:
@@ -82,21 +102,21 @@ def need_empty(session: Session) -> None:
         )
 
 
-def fill(session: Session, archive: Archive, tell: Tell) -> None:
+def fill(session: Session, archive: Archive, tables: Sequence[Table], tell: Tell) -> None:
     # The first start of a server has added an admin, and an audit entry of its token.
     with triggers.lifted(session.connection):
         for name in (
             *("django_session", "tasks_app_sessiongeneration", ROLES),
-            *(table.name for table in reversed(TABLES)),
+            *(table.name for table in reversed(tables)),
         ):
             session.execute(f"DELETE FROM {name}")
-    for table in TABLES:
+    for table in tables:
         rows = with_progress(archive.rows(table.name, table.kinds), table.name, {}, tell)
         session.insert(table, table.for_the_database(rows, session.connection))
     for user, role in archive.rows(ROLES, [int, str]):
         sql = f"INSERT INTO {ROLES} (user_id, group_id) SELECT %s, id FROM auth_group WHERE name = %s"
         session.execute(sql, [user, role])
-    session.number_on()
+    session.number_on(tables)
 
 
 def jump(manifest: Manifest, session: Session) -> None:

@@ -62,6 +62,7 @@ class Table:
     """A table with its columns, and the conversion of values between the file and a database."""
 
     model: type[models.Model]
+    order: tuple[str, ...] = ()  # Of its columns; empty: as in the model.
 
     @property
     def name(self) -> str:
@@ -69,7 +70,8 @@ class Table:
 
     @cached_property
     def fields(self) -> list[Any]:
-        return list(self.model._meta.concrete_fields)
+        fields = {field.column: field for field in self.model._meta.concrete_fields}
+        return [fields[column] for column in self.order or fields]
 
     @property
     def columns(self) -> list[str]:

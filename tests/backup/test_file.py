@@ -82,7 +82,7 @@ def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path):
     newer = tmp_path / "newer.zip"
     with zipfile.ZipFile(newer, "w") as archive:
         archive.writestr(MANIFEST, json.dumps({"format": FORMAT + 1, "sealed": True}))
-    with pytest.raises(CannotRun, match=r"a newer Task Store wrote this backup \(format 2, here 1\)"):
+    with pytest.raises(CannotRun, match=r"a newer Task Store wrote this backup \(format 3, here 2\)"):
         read(newer)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.core.management.commands import migrate
 from django.db import connection, connections
@@ -28,9 +29,16 @@ def migrated_in_the_end(transactional_db):
 
 
 def test_the_tables_can_be_taken_back_and_made_again(migrated_in_the_end):
+    own = Group.objects.create(name="lab")
+    viewer = Group.objects.get(name="viewer")
+    viewer.permissions.add(Permission.objects.get(codename="view_user"))  # What a project has made of a role.
     call_command("migrate", "tasks_app", "zero", verbosity=0)
-    left = {name for name in connection.introspection.table_names() if name.startswith("tasks_app")}
-    assert left == set()
+    assert left_over() == []
+    assert set(Group.objects.all()) == {own, viewer}
+    assert not ContentType.objects.filter(app_label="tasks_app").exists()
+    assert not Permission.objects.filter(content_type__app_label="tasks_app").exists()
+    own.delete()
+    viewer.delete()
     call_command("migrate", "auth", verbosity=0)
     call_command("migrate", verbosity=0)
     [task] = Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")])
@@ -39,6 +47,29 @@ def test_the_tables_can_be_taken_back_and_made_again(migrated_in_the_end):
     for statement in ("UPDATE tasks_app_task SET owner = 1", "UPDATE tasks_app_endedtask SET owner = 1"):
         with pytest.raises(Exception, match="immutable"), connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+def left_over():
+    """The names of all that the database has of ours."""
+    everything = "SELECT name FROM sqlite_master WHERE name LIKE '%tasks_app%'"
+    if connection.vendor == "postgresql":
+        everything = """
+            SELECT relname FROM pg_class WHERE relname LIKE '%tasks_app%'
+            UNION ALL SELECT proname FROM pg_proc WHERE proname LIKE '%tasks_app%'
+            UNION ALL SELECT tgname FROM pg_trigger WHERE tgname LIKE '%tasks_app%'
+            UNION ALL SELECT typname FROM pg_type WHERE typname LIKE '%tasks_app%'
+        """
+    with connection.cursor() as cursor:
+        cursor.execute(everything)
+        return [name for (name,) in cursor.fetchall()]
+
+
+def test_only_permissions_that_somebody_can_use_are_made(transactional_db):
+    table = ContentType.objects.get(app_label="tasks_app", model="batch")
+    Permission.objects.create(content_type=table, codename="view_batch", name="of an earlier version")
+    call_command("migrate", verbosity=0)
+    ours = Permission.objects.filter(content_type__app_label="tasks_app").values_list("codename", flat=True)
+    assert sorted(ours) == ["administer", "commands", "operate", "see", "see_payloads", "work"]
 
 
 def test_the_models_are_what_the_migrations_make(transactional_db):

@@ -6,6 +6,8 @@ from statistics import median
 import pytest
 from django.core.management import CommandError, call_command
 
+from tasks_app.database import table_version
+from tasks_app.database.table_version import Version
 from tasks_app.jobs import queues as job_queues
 from tasks_app.jobs.queues import Wanted
 from tasks_app.models import Task
@@ -184,7 +186,15 @@ def test_it_says_what_is_wrong_with_how_it_is_started(settings, options, why):
         call_command("work", *options)
 
 
-def test_without_tables_a_worker_says_so_and_ends(monkeypatch):
-    monkeypatch.setattr(Task._meta, "db_table", "tasks_app_missing")
-    with pytest.raises(CommandError, match="lacks tables until"):
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (Version.NONE, "the database .default. lacks tables until `python manage.py migrate` has run"),
+        (Version.EARLIER, "has tables of an earlier version until `python manage.py migrate` has run"),
+        (Version.UNRELEASED, "was made by an unreleased revision with other tables: export its tasks"),
+    ],
+)
+def test_without_its_tables_a_worker_says_so_and_ends(monkeypatch, version, words):
+    monkeypatch.setattr(table_version, "version_of", lambda using: version)
+    with pytest.raises(CommandError, match=words):
         call_command("work", "--burst")

@@ -15,7 +15,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
-from tasks_app.tasks_backend.backend import of_alias, without_tables
+from tasks_app.database import store_alias
+from tasks_app.database.table_version import why_unusable
+from tasks_app.tasks_backend.backend import of_alias
 from tasks_app.tasks_backend.framework import DEFAULT_TASK_BACKEND_ALIAS
 from tasks_app.tasks_backend.schedules import put_declared
 from tasks_app.tasks_backend.watched_store import WatchedStore
@@ -115,8 +117,10 @@ class Command(BaseCommand):
             backend = of_alias(options["backend"])
         except ImproperlyConfigured as problem:
             raise CommandError(f"--backend: {problem}") from None
-        if alias := without_tables():  # Otherwise it would wait for them for ever.
-            raise CommandError(f'the database "{alias}" lacks tables until `python manage.py migrate` has run')
+        alias = store_alias()
+        # Otherwise it would wait for its tables for ever.
+        if why := why_unusable(alias, f'the database "{alias}"', "python manage.py migrate"):
+            raise CommandError(why)
         queues = options["queue"] or sorted(backend.queues) or [DEFAULT_QUEUE]
         if options["schedules"]:
             try:

@@ -1,0 +1,58 @@
+"""A store whose tables no version has is told apart, by each command, and one of an earlier version is migrated."""
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections
+
+from tasks_app.database import table_version
+from tasks_app.database.table_version import Version, version_of
+from taskstore_project import startup_migration
+from taskstore_project.base_command import CannotRun
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OTHER = "made by an unreleased revision with other tables: export its tasks with that revision"
+
+
+@pytest.fixture
+def changed(transactional_db):
+    """A table has a column more, as one of the revisions had before the first migration was frozen."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE tasks_app_batchgroup ADD COLUMN later integer")
+        yield
+        cursor.execute("ALTER TABLE tasks_app_batchgroup DROP COLUMN later")
+
+
+def test_each_command_says_that_no_version_has_these_tables(changed):
+    assert version_of("default") is Version.UNRELEASED
+    with pytest.raises(CannotRun, match=OTHER):
+        startup_migration.migrate()
+    with pytest.raises(CannotRun, match=OTHER):
+        startup_migration.need_store()
+    with pytest.raises(Exception, match=OTHER):
+        call_command("check", databases=["default"])
+    with pytest.raises(Exception, match=OTHER):
+        call_command("migrate", plan=True, skip_checks=False)
+    with pytest.raises(CommandError, match=OTHER):
+        call_command("work", "--burst")
+
+
+@pytest.fixture
+def earlier(transactional_db):
+    call_command("migrate", "tasks_app", "0001_initial", verbosity=0)
+    yield
+    call_command("migrate", verbosity=0)
+
+
+def test_a_store_of_an_earlier_version_is_migrated(earlier):
+    assert version_of("default") is Version.EARLIER
+    with pytest.raises(CannotRun, match=r"has tables of an earlier version until `.* migrate.*` has run"):
+        startup_migration.need_store()
+    startup_migration.migrate()
+    assert version_of("default") is Version.HERE
+
+
+def test_without_tables_it_has_no_version(transactional_db, monkeypatch):
+    monkeypatch.setattr(connections["default"].introspection, "table_names", lambda cursor: ["auth_user"])
+    assert version_of("default") is Version.NONE
+    assert "lacks tables until `x` has run" in table_version.why_unusable("default", "it", "x")
