@@ -24,8 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def store(transactional_db):
     empty()
-    call_command("restore", str(FILE))
-    yield
+    yield lambda: call_command("restore", str(FILE))
     call_command("migrate", verbosity=0)
 
 
@@ -47,6 +46,7 @@ def end(group):
 
 
 def test_all_is_there(store):
+    store()
     assert list(verifying.problems()) == []
     assert (Task.objects.count(), Token.objects.filter(name="importer").count()) == (41, 1)
     assert AuditEntry.objects.filter(action="purge").exists()
@@ -57,6 +57,7 @@ def test_all_is_there(store):
 
 
 def test_batches_are_counted_by_the_present_rule(store):
+    store()
     assert numbers() == {
         "open with plans": ("open", 2, 2, 0, 0, 3),
         "one has failed": ("open", 2, 1, 1, 0, 1),
@@ -75,6 +76,7 @@ def test_batches_are_counted_by_the_present_rule(store):
 
 
 def test_what_they_plan_is_added(store):
+    store()
     end("work")
     assert groups("bind", "alarm", "print") == ["bind", "bind"]
     [added] = {task.batch for task in Task.objects.filter(group="bind")}
@@ -88,6 +90,7 @@ def test_what_they_plan_is_added(store):
 
 
 def test_limits_look_at_each_task(store):
+    store()
     assert sorted(LimitChange.objects.values_list("name", "holds")) == [("films/*", 1), ("mail", 1), ("sms", 1)]
     assert finish_changes("default")
     studios = {task.labels["studio"] for task in Task.objects.filter(group="films/render", leased_since_ms__gt=0)}
@@ -97,6 +100,7 @@ def test_limits_look_at_each_task(store):
 
 
 def test_it_can_be_taken_back_a_step_and_brought_here_again(store):
+    store()
     before, plans = numbers(), kept()
     call_command("migrate", "tasks_app", "0001_initial", verbosity=0)
     former = MigrationExecutor(connection).loader.project_state(("tasks_app", "0001_initial")).apps
