@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +20,8 @@ from tasks_app.database import dialect_of
 from tasks_app.database.table_version import UNRELEASED, Version, version_of, why_unusable
 
 from .base_command import CannotRun, typed
+
+log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 5
 OWN = ("taskstore_project", "made_the_database")  # Noted among the migrations of a database that was empty before.
@@ -58,10 +62,28 @@ def migrate(*, adds_tables: bool = False) -> bool:
             f"a later release has changed the database {place()} ({', '.join(newer)}): upgrade this server, or set "
             "TASKSTORE_NEWER_DATABASE=1 if that is the very next release"
         )
-    if version_of(DEFAULT_DB_ALIAS) is Version.UNRELEASED:
+    version = version_of(DEFAULT_DB_ALIAS)
+    if version is Version.UNRELEASED:
         raise CannotRun(f"the store in {place()} {UNRELEASED}")
+    if version is Version.EARLIER and (file := dialect_of(DEFAULT_DB_ALIAS).file):
+        keep_copy(file)
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
     return OWN in MigrationRecorder(connection).applied_migrations()
+
+
+def keep_copy(file: Path) -> None:
+    """Keep a copy of a SQLite database beside it, as it is before its tables change. Raises CannotRun."""
+    copy, draft = file.with_name(f"{file.name}.before-upgrade"), file.with_name(f"{file.name}.copying")
+    draft.unlink(missing_ok=True)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("VACUUM INTO %s", [str(draft)])
+        draft.chmod(0o600)
+        draft.replace(copy)
+    except (DatabaseProblem, OSError) as problem:
+        draft.unlink(missing_ok=True)
+        raise CannotRun(f"can't keep a copy of the database in {copy} before its tables change: {problem}") from None
+    log.warning("the tables change to those of this version; a copy of the database before that is %s", copy)
 
 
 def _look_at_project(loader: MigrationLoader, others: Sequence[str], *, adds_tables: bool) -> None:

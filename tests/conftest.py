@@ -249,7 +249,8 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 def nothing_is_known_of_other_tests() -> None:
     for allowance in request_limits.ALL:  # All tests come from one address.
         allowance.forget()
-    outage.worked(WRITER, HOUSEKEEPING, POOL)
+    for part in (WRITER, HOUSEKEEPING, POOL):
+        outage.worked(part)
 
 
 @pytest.fixture

@@ -161,6 +161,16 @@ def test_the_log_has_two_lines_an_outage(outage, caplog):
     assert len(caplog.messages) == 3
 
 
+def test_tables_that_are_missing_are_said_once(outage, caplog):
+    missing = sqlite3.OperationalError("no such table: tasks_app_task")
+    for _ in range(3):
+        outage.failed("writer", missing)
+        outage.worked("housekeeping", "writer")  # It uses other tables.
+    assert len(caplog.messages) == 1
+    outage.worked("writer")  # Somebody has migrated.
+    assert len(caplog.messages) == 2
+
+
 def test_what_is_no_outage_has_no_line(outage, caplog):
     for error in (*BUSY, *DEFECTS):
         outage.failed("writer", error)

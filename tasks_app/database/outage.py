@@ -24,6 +24,7 @@ NO_SPACE = "53100"
 NO_CONNECTION_LEFT = "53300"
 CORRUPTED = ("XX001", "XX002")
 SQLITE_CORRUPTED = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
+LACKS_TABLES = "the database lacks tables until `migrate` has run"
 DAMAGED = "the database is damaged"
 SILENT_TOO_LONG = "25P03"  # psycopg takes this end of a transaction for an internal error.
 STARTING_OR_STOPPING = ("57P01", "57P02", "57P03")
@@ -105,7 +106,7 @@ def reason_of(error: BaseException) -> str:
     if state == SILENT_TOO_LONG:
         return "the database ended a transaction that was idle for too long"
     if "no such table" in text:
-        return "the database lacks tables until `migrate` has run"
+        return LACKS_TABLES
     return "the database can't be reached"
 
 
@@ -153,6 +154,7 @@ class Outage:
         self._lock = threading.Lock()
         self._failing: set[str] = set()
         self._since_s = 0.0
+        self._lacks_tables = False
         self.is_damaged = False  # For good: the next start looks anew.
 
     @property
@@ -169,6 +171,7 @@ class Outage:
         with self._lock:
             is_new = not self._failing
             self._failing.add(part)
+            self._lacks_tables = reason_of(error) == LACKS_TABLES
             if is_new:
                 self._since_s = time.monotonic()
         if is_new:
@@ -181,13 +184,13 @@ class Outage:
         if not is_known:
             log.error("%s (%s): stop the server, and repair it or restore a backup", DAMAGED, _cause_of(error))
 
-    def worked(self, *parts: str) -> None:
-        """These parts can use the database."""
+    def worked(self, part: str, idle: str = "") -> None:
+        """This part can use the database, and so can another one that may be idle, unless its tables are missing."""
         if not self._failing:  # Said after each batch.
             return
         with self._lock:
             was_failing = bool(self._failing)
-            self._failing.difference_update(parts)
+            self._failing -= {part} if self._lacks_tables else {part, idle}
             is_over = was_failing and not self._failing
         if is_over:
             log.warning("the database is back after %.1f s", time.monotonic() - self._since_s)

@@ -1,5 +1,9 @@
 """A store whose tables no version has is told apart, by each command, and one of an earlier version is migrated."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
@@ -56,3 +60,34 @@ def test_without_tables_it_has_no_version(transactional_db, monkeypatch):
     monkeypatch.setattr(connections["default"].introspection, "table_names", lambda cursor: ["auth_user"])
     assert version_of("default") is Version.NONE
     assert "lacks tables until `x` has run" in table_version.why_unusable("default", "it", "x")
+
+
+def test_a_sqlite_database_is_copied_before_its_tables_change(earlier, caplog):
+    if connection.vendor != "sqlite":
+        return
+    file = Path(connection.settings_dict["NAME"])
+    copy = file.with_name(f"{file.name}.before-upgrade")
+    startup_migration.migrate()
+    assert f"a copy of the database before that is {copy}" in caplog.text
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as before:
+        tables = {name for (name,) in before.execute("SELECT name FROM sqlite_master")}
+    assert "tasks_app_task" in tables
+    assert "tasks_app_batchplan" not in tables
+    copy.unlink()
+    startup_migration.migrate()
+    assert not copy.exists()
+
+
+def test_no_table_changes_where_no_copy_can_be_kept(earlier):
+    if connection.vendor != "sqlite":
+        return
+    file = Path(connection.settings_dict["NAME"])
+    copy = file.with_name(f"{file.name}.before-upgrade")
+    copy.mkdir()
+    try:
+        with pytest.raises(CannotRun, match=r"can't keep a copy of the database in .* before its tables change"):
+            startup_migration.migrate()
+        assert version_of("default") is Version.EARLIER
+    finally:
+        copy.rmdir()
