@@ -12,6 +12,7 @@ class Pace:
     server_kills: int
     migrate_kills: int
     postgresql_kills: int
+    upgrades: int  # And as many ways back.
     worker_kills: int
     takeovers: int
     cuts: int
@@ -25,6 +26,7 @@ SHORT = Pace(
     server_kills=20,
     migrate_kills=3,
     postgresql_kills=8,
+    upgrades=3,
     worker_kills=100,
     takeovers=500,
     cuts=400,
@@ -38,6 +40,7 @@ TINY = Pace(
     server_kills=2,
     migrate_kills=1,
     postgresql_kills=1,
+    upgrades=1,
     worker_kills=8,
     takeovers=50,
     cuts=40,

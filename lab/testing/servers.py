@@ -38,7 +38,7 @@ class StoreServer:
         port: int = 0,
         checkout: Path = PROJECT,
     ) -> None:
-        self._command, self._checkout = command, checkout
+        self._command, self.checkout = command, checkout
         self.folder = folder
         self.variables = variables
         self.port = port or free_port()
@@ -83,7 +83,7 @@ class StoreServer:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],
-                cwd=self._checkout,
+                cwd=self.checkout,
                 env={**clean_environment(self.folder), **self.variables, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -11,6 +11,7 @@ from .databases import interleavings, kill_postgresql
 from .leases import kill_worker, slow_worker
 from .servers import contention, cut_network, kill_migrate, kill_server, terminate
 from .settling import settling
+from .upgrade import upgrade
 
 SQLITE = (Database.SQLITE,)
 POSTGRESQL = (Database.POSTGRESQL,)
@@ -41,6 +42,7 @@ SCENES = (
         databases=POSTGRESQL,
     ),
     Scene(name="cut-network", title="connections cut, responses dropped", act=cut_network),
+    Scene(name="upgrade", title="servers of two versions, one of which migrates", act=upgrade, databases=POSTGRESQL),
     Scene(name="terminate", title="SIGTERM under load", act=terminate),
     Scene(name="slow-worker", title="commits after the lease was taken over", act=slow_worker),
     Scene(name="kill-worker", title="kill -9 of workers that hold tasks", act=kill_worker),

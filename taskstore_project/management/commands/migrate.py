@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from django.conf import settings
 from django.core.management.commands import migrate
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from tasks_app.database import dialect_of
+from tasks_app.database.outage import is_contention
 from taskstore_project.base_command import CannotRun, fail
 from taskstore_project.data_directory import made_if_done
 from taskstore_project.startup_migration import OWN
 
+LOCK_WAIT_MS = 1_000  # While it waits for the lock of a table, everybody else waits for it.
+PAUSES_S = (*[0.2] * 5, *[1.0] * 60, 0.0)
+
 
 class Executor(MigrationExecutor):
-    """Django records many a migration only after its commit: killed between them, it would make the tables again."""
+    """Makes a migration as a whole, beside servers that go on.
+
+    Django records many a migration only after its commit: killed between them, it would make the tables again.
+    """
 
     def apply_migration(self, state: Any, migration: Migration, *how: bool, **named: bool) -> Any:
-        with ExitStack() as stack:
-            if migration.atomic:
+        return self._at_once(super().apply_migration, state, migration, *how, **named)
+
+    def unapply_migration(self, state: Any, migration: Migration, *how: bool, **named: bool) -> Any:
+        return self._at_once(super().unapply_migration, state, migration, *how, **named)
+
+    def _at_once(self, make: Callable[..., Any], state: Any, migration: Migration, *how: bool, **named: bool) -> Any:
+        """Make it in a transaction. One that others keep waiting gives way to them, and is made again."""
+        if not migration.atomic:
+            return make(state, migration, *how, **named)
+        for pause_s in PAUSES_S:
+            try:
                 # SQLite can't switch the checks off within a transaction.
-                stack.enter_context(self.connection.constraint_checks_disabled())
-                stack.enter_context(transaction.atomic(self.connection.alias))
-            return super().apply_migration(state, migration, *how, **named)
+                with self.connection.constraint_checks_disabled(), transaction.atomic(self.connection.alias):
+                    if dialect_of(self.connection.alias).serves_many:
+                        with self.connection.cursor() as cursor:
+                            cursor.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
+                    return make(state.clone(), migration, *how, **named)
+            except OperationalError as error:
+                if not (pause_s and is_contention(error)):
+                    raise
+            time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
 
     def detect_soft_applied(self, state: Any, migration: Migration) -> Any:
         # Not only a first one: what has made one of its tables has made all of them.
