@@ -239,9 +239,16 @@ def test_the_store_may_have_a_database_of_its_own(guide):
     name, mode = "str(BASE_DIR / 'store.sqlite3')", "{'transaction_mode': 'IMMEDIATE'}"
     second = f"{{'ENGINE': 'django.db.backends.sqlite3', 'NAME': {name}, 'OPTIONS': {mode}}}"
     settings.write_text(f"{kept}\nDATABASES['store'] = {second}\nDATABASE_ROUTERS = ['shop.routers.StoreRouter']\n")
+    tests = guide.folder / "shop" / "tests.py"
+    of_one = tests.read_text()
+    named = "class ReceiptsInTheStore(TestCase):\n"
+    tests.write_text(of_one.replace(named, f'{named}    databases = {{"default", "store"}}\n'))
     try:
-        for line in ("migrate", "migrate --database store", "check", "work --schedules --burst"):
+        for line in ("migrate", "migrate --database store", "check", "work --schedules --burst", "test shop.tests"):
             guide.type(f"python manage.py {line}")
+        with closing(sqlite3.connect(guide.folder / "store.sqlite3")) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        assert tables - {name for name in tables if name.startswith(("tasks_app_", "sqlite_"))} == {"django_migrations"}
         guide.type("python manage.py shell -c 'from shop.tasks import send_receipt; send_receipt.enqueue(8)'")
         guide.type("python manage.py work --burst")
         with guide.served("manage.py", "runserver", "--noreload", "{port}") as browser:
@@ -262,6 +269,7 @@ def test_the_store_may_have_a_database_of_its_own(guide):
             assert "succeeded" in browser.get(f"{PREFIX}jobs").text
     finally:
         settings.write_text(kept)
+        tests.write_text(of_one)
 
 
 def test_a_server_on_the_database_of_a_project_adds_nothing_unasked(guide, tmp_path):
