@@ -1,6 +1,7 @@
 """A store whose tables no version has is told apart, by each command, and one of an earlier version is migrated."""
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tasks_app.database import table_version
 from tasks_app.database.table_version import Version, version_of
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun
+from taskstore_project.management.commands import migrate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -64,7 +66,7 @@ def test_without_tables_it_has_no_version(transactional_db, monkeypatch):
 
 def test_a_sqlite_database_is_copied_before_its_tables_change(earlier, caplog):
     if connection.vendor != "sqlite":
-        return
+        pytest.skip("the file is SQLite's")
     file = Path(connection.settings_dict["NAME"])
     copy = file.with_name(f"{file.name}.before-upgrade")
     startup_migration.migrate()
@@ -81,7 +83,7 @@ def test_a_sqlite_database_is_copied_before_its_tables_change(earlier, caplog):
 
 def test_no_table_changes_where_no_copy_can_be_kept(earlier):
     if connection.vendor != "sqlite":
-        return
+        pytest.skip("the file is SQLite's")
     file = Path(connection.settings_dict["NAME"])
     copy = file.with_name(f"{file.name}.before-upgrade")
     copy.mkdir()
@@ -91,3 +93,40 @@ def test_no_table_changes_where_no_copy_can_be_kept(earlier):
         assert version_of("default") is Version.EARLIER
     finally:
         copy.rmdir()
+
+
+def test_a_migration_gives_way_to_a_long_transaction(earlier, monkeypatch):
+    if connection.vendor != "postgresql":
+        pytest.skip("on SQLite a server has its file alone")
+    other, pauses = connection.copy(), []
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("LOCK TABLE tasks_app_recentclaim IN ROW SHARE MODE")
+
+        def pause(seconds):
+            pauses.append(seconds)
+            with connection.cursor() as waiting:  # Nobody waits for the migration meanwhile.
+                waiting.execute("SELECT count(*) FROM tasks_app_recentclaim")
+            cursor.execute("COMMIT")
+
+        monkeypatch.setattr(time, "sleep", pause)
+        call_command("migrate", verbosity=0)
+    other.close()
+    assert pauses == [migrate.PAUSES_S[0]]
+    assert version_of("default") is Version.HERE
+
+
+def test_a_migration_that_is_kept_waiting_for_ever_says_so_and_changes_nothing(earlier, monkeypatch):
+    if connection.vendor != "postgresql":
+        pytest.skip("on SQLite a server has its file alone")
+    other = connection.copy()
+    monkeypatch.setattr(migrate, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(migrate, "LOCK_WAIT_MS", 10)
+    with other.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("LOCK TABLE tasks_app_recentclaim IN ROW SHARE MODE")
+        with pytest.raises(CannotRun, match=r"other transactions hold locks .* end them, and migrate again"):
+            call_command("migrate", verbosity=0)
+        cursor.execute("ROLLBACK")
+    other.close()
+    assert version_of("default") is Version.EARLIER

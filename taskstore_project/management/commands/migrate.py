@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 from django.conf import settings
@@ -21,7 +21,7 @@ from taskstore_project.data_directory import made_if_done
 from taskstore_project.startup_migration import OWN
 
 LOCK_WAIT_MS = 1_000  # While it waits for the lock of a table, everybody else waits for it.
-PAUSES_S = (*[0.2] * 5, *[1.0] * 60, 0.0)
+PAUSES_S = (*[0.2] * 5, *[1.0] * 60)
 
 
 class Executor(MigrationExecutor):
@@ -49,10 +49,12 @@ class Executor(MigrationExecutor):
                             cursor.execute(f"SET LOCAL lock_timeout = {LOCK_WAIT_MS}")
                     return make(state.clone(), migration, *how, **named)
             except OperationalError as error:
-                if not (pause_s and is_contention(error)):
+                if not is_contention(error):
                     raise
             time.sleep(pause_s)
-        raise AssertionError("the last attempt returns or raises")
+        raise CannotRun(
+            f"{migration} was not made, as other transactions hold locks on its tables: end them, and migrate again"
+        )
 
     def detect_soft_applied(self, state: Any, migration: Migration) -> Any:
         # Not only a first one: what has made one of its tables has made all of them.
@@ -79,11 +81,9 @@ class Command(migrate.Command):
 
     def run_from_argv(self, argv: list[str]) -> None:
         file = dialect_of(DEFAULT_DB_ALIAS).file
-        if file is None or file.exists():
-            super().run_from_argv(argv)
-            return
+        is_new = file is not None and not file.exists()
         try:
-            with made_if_done(settings.TASKSTORE_DATA):
+            with made_if_done(settings.TASKSTORE_DATA) if is_new else nullcontext():
                 super().run_from_argv(argv)
         except CannotRun as problem:
             fail(problem)
