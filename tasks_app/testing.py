@@ -69,7 +69,7 @@ class MemoryBackend(TaskStoreBackend):
 
     def _add(self, record: JobRecord, where: Where) -> Job:
         queue, unique, now = where["queue"], where["unique"], now_ms()
-        refuse([*problems_of(queue, record), *unique_key("", unique, where["unique_for_ms"])])
+        refuse([*problems_of(queue, record, where["labels"]), *unique_key("", unique, where["unique_for_ms"])])
         if unique is not None and (held := self._held.get((queue, unique))):
             job_id, until_ms = held
             if now < until_ms or not self.jobs[job_id].is_finished:
@@ -87,6 +87,7 @@ class MemoryBackend(TaskStoreBackend):
             pid=0,
             started=0,
             priority=where["priority"],
+            labels=where["labels"],
             created=now,
             updated=now,
             available_at_ms=due_ms,

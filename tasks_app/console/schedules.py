@@ -56,6 +56,7 @@ FIELDS = {
     "task.group": "group",
     "task.data": "content",
     "task.labels": "labels",
+    "job.labels": "labels",
     "task.priority": "priority",
     "job": "function",
     "job.function": "function",
@@ -114,11 +115,10 @@ class ScheduleForm(TellingForm):
         if before:
             del self.fields["name"]
             unseen = {*(() if sees_data else DATA)}
-            if before.task:
-                if not can_be_written(before.task.labels):
-                    unseen.add("labels")
-                if not is_plain_text(with_plain_ends(before.task.data)):
-                    unseen.add("content")
+            if not can_be_written(before.adds.labels):
+                unseen.add("labels")
+            if before.task and not is_plain_text(with_plain_ends(before.task.data)):
+                unseen.add("content")
             for name in unseen:
                 del self.fields[name]
 
@@ -142,13 +142,11 @@ class ScheduleForm(TellingForm):
         if given["adds"] == "job":
             return SchedulePlan(**times, job=self._job())
         before = self._before.task if self._before else None
-        runs = self._runs()
         data = before.data if before else ""
         # A browser sends all ends of lines alike.
         if "content" in given and with_plain_ends(given["content"]) != with_plain_ends(data):
             data = with_plain_ends(given["content"])
-        labels = given["labels"] if "labels" in given or not before else before.labels
-        task = PlannedTask(group=given["group"], data=data, labels=labels, priority=given["priority"] or 0, **runs)
+        task = PlannedTask(group=given["group"], data=data, **self._common())
         return SchedulePlan(**times, task=task)
 
     def _job(self) -> PlannedJob:
@@ -164,15 +162,17 @@ class ScheduleForm(TellingForm):
             args=tuple(given.get("arguments", job.args)),
             kwargs=given.get("named_arguments", job.kwargs),
             queue=given["queue"] or DEFAULT_QUEUE,
-            priority=given["priority"] or 0,
             options=options,
-            **self._runs(),
+            **self._common(),
         )
 
-    def _runs(self) -> dict[str, Any]:
+    def _common(self) -> dict[str, Any]:
+        """Return what tasks and jobs have alike."""
         given = self.cleaned_data
+        labels = given["labels"] if "labels" in given or not self._before else self._before.adds.labels
         overlap = None if given["overlap"] in ("", DEFAULT) else Overlap(given["overlap"])
-        return {"overlap": overlap, "expires_ms": given["expires_s"], "unique": given["unique"]}
+        runs = {"overlap": overlap, "expires_ms": given["expires_s"], "unique": given["unique"]}
+        return {**runs, "labels": labels, "priority": given["priority"] or 0}
 
 
 def _initial(plan: SchedulePlan) -> dict[str, Any]:
@@ -183,10 +183,10 @@ def _initial(plan: SchedulePlan) -> dict[str, Any]:
         "overlap": plan.adds.overlap or DEFAULT,
         "expires_s": _seconds(plan.adds.expires_ms),
         "unique": plan.adds.unique,
+        "labels": written_labels(plan.adds.labels),
     }
     if isinstance(plan.adds, PlannedTask):
-        labels = written_labels(plan.adds.labels)
-        return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data, "labels": labels}
+        return times | {"adds": "task", "group": plan.adds.group, "content": plan.adds.data}
     return times | {
         "adds": "job",
         "function": plan.adds.function,

@@ -15,6 +15,8 @@ from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     FINISHED,
     FUNCTION_LABEL,
+    NO_LABELS,
+    OWN_LABELS,
     Attempt,
     How,
     JobError,
@@ -79,6 +81,7 @@ def enqueue(
     priority: int = 0,
     unique: str | None = None,
     unique_for_ms: int = 0,
+    labels: Mapping[str, str] = NO_LABELS,
     batch: int = 0,
 ) -> Task:
     """Add a job: available now (0), after so many ms (negative), or at a time. Joins the caller's transaction.
@@ -86,8 +89,9 @@ def enqueue(
     Returns its task, whose id stays the job's id; with a `unique` key that is taken, the task that holds the key, as
     `Task.objects.commit` does. Raises InvalidInput that names every wrong field.
     """
-    refuse([*problems_of(queue, record), *unique_key("", unique, unique_for_ms)])
-    new = new_task(record, queue=queue, at_ms=at_ms, priority=priority, unique=unique, unique_for_ms=unique_for_ms)
+    refuse([*problems_of(queue, record, labels), *unique_key("", unique, unique_for_ms)])
+    own: Any = {"unique": unique, "unique_for_ms": unique_for_ms, "labels": labels}
+    new = new_task(record, queue=queue, at_ms=at_ms, priority=priority, **own)
     [task] = Task.objects.commit(owner=NOBODY, adds=[dataclasses.replace(new, batch=batch)])
     return task
 
@@ -212,6 +216,7 @@ def job_from(task: Task, record: JobRecord, now_ms: int, *, is_whole: bool = Tru
         pid=attempt.pid,
         started=attempt.started,
         priority=task.priority,
+        labels={name: value for name, value in task.labels.items() if name not in OWN_LABELS},
         created=task.created_at_ms,
         updated=task.made_at_ms,
         available_at_ms=task.available_at_ms,

@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
-from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, job_options
+from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, checked_labels, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, new_task, why_no_queue
 from taskstore.types.jobs import Job
 from taskstore.types.tasks import NewTask
@@ -51,10 +51,16 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     ignore_result: bool | None = None
     unique: str | None = None  # A key: while an unfinished job of the queue has it, `enqueue` returns that job.
     unique_for: timedelta | float | None = None  # How long the key stays reserved even if the job finishes.
+    labels: Mapping[str, str] | None = None  # By which its jobs are found, limited and cancelled.
     schedule: str | None = None  # When it is added, in the project's time zone; see schedules.py.
 
     def using(self, **changes: Any) -> Self:
-        """Return a task with the changes that are not None, options included."""
+        """Return a task with the changes that are not None, options included. Labels are added to those it has."""
+        if labels := changes.get("labels"):
+            try:
+                changes["labels"] = {**(self.labels or {}), **checked_labels(labels)}
+            except ValueError as problem:
+                raise InvalidTask(f"{problem}.") from None
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 
@@ -66,6 +72,7 @@ class Where(TypedDict):
     priority: int
     unique: str | None
     unique_for_ms: int
+    labels: Mapping[str, str]
 
 
 def of_alias(alias: str) -> TaskStoreBackend:
@@ -101,6 +108,7 @@ class TaskStoreBackend(BaseTaskBackend):
             raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
             self.job_options(task)
+            checked_labels(getattr(task, "labels", None) or {})
         except (TypeError, ValueError) as problem:
             raise InvalidTask(f"{problem}.") from None
 
@@ -133,7 +141,7 @@ class TaskStoreBackend(BaseTaskBackend):
         record, where = self._call_of(task, args, kwargs)
         if where["unique"]:
             raise InvalidTask(f"{task.module_path} must have no unique key: a batch adds it.")
-        return new_task(record, queue=where["queue"], at_ms=where["at_ms"], priority=where["priority"])
+        return new_task(record, **where)
 
     def _call_of(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JobRecord, Where]:
         self.validate_task(task)
@@ -151,6 +159,7 @@ class TaskStoreBackend(BaseTaskBackend):
             priority=task.priority,
             unique=getattr(task, "unique", None),
             unique_for_ms=length // MILLISECOND,
+            labels=getattr(task, "labels", None) or {},
         )
         return record, where
 

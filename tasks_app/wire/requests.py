@@ -85,6 +85,7 @@ def enqueue_of(asked: JobRequest, scope: GroupScope, key: ResendKey | None) -> C
         priority=asked.priority,
         unique=asked.unique,
         unique_for_ms=asked.unique_for,
+        labels=asked.labels,
     )
     return Commit(key=key, owner=asked.clientid, adds=(task,), scope=scope)
 

@@ -47,11 +47,19 @@ def job() -> None:
 @click.option(
     "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What happens to the job if its worker dies."
 )
+@parameter_types.labels
 @parameter_types.unique
 @parameter_types.unique_for
 @click.option("--wait", is_flag=True, help="Wait until the job has finished. Exit code 1 if it failed.")
 def enqueue(
-    session: Session, /, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], wait: bool, **more: Any
+    session: Session,
+    /,
+    function: str,
+    args: Sequence[str],
+    kwargs: Sequence[tuple[str, str]],
+    labels: Sequence[tuple[str, str]],
+    wait: bool,
+    **more: Any,
 ) -> None:
     """Enqueue FUNCTION. ARGs are parsed as JSON, otherwise passed as strings.
 
@@ -63,6 +71,7 @@ def enqueue(
         list(map(value_of, args)),
         {name: value_of(text) for name, text in kwargs},
         options=JobOptions(**options),
+        labels=dict(labels),
         **more,
     )
     if wait:
@@ -131,6 +140,7 @@ def _facts(found: Job) -> Iterator[tuple[str, object]]:
     yield "kwargs", " ".join(f"{name}={written(each)}" for name, each in found.kwargs.items())
     yield "queue", found.queue
     yield "priority", found.priority
+    yield "labels", " ".join(f"{name}={value}" for name, value in sorted(found.labels.items()))
     yield "created", when(found.created)
     yield "updated", when(found.updated)
     yield "due", when(found.available_at_ms) if found.status == JobStatus.SCHEDULED else ""

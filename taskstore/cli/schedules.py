@@ -118,11 +118,19 @@ def put(session: Session, /, name: str, cron: str, zone: str, catch_up: str, rea
 
 
 def due_job(
-    *, function: str, args: Sequence[str], kwargs: Sequence[tuple[str, str]], queue: str, priority: int, **more: Any
+    *,
+    function: str,
+    args: Sequence[str],
+    kwargs: Sequence[tuple[str, str]],
+    queue: str,
+    labels: Sequence[tuple[str, str]],
+    priority: int,
+    **more: Any,
 ) -> DueJob:
     named = {key: value_of(text) for key, text in kwargs}
     values = list(map(value_of, args))
-    return DueJob(function=function, args=values, kwargs=named, queue=queue, priority=priority, **runs(**more))
+    own: Any = {"priority": priority, "labels": dict(labels), **runs(**more)}
+    return DueJob(function=function, args=values, kwargs=named, queue=queue, **own)
 
 
 def due_task(

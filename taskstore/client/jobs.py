@@ -12,7 +12,17 @@ from msgspec import structs
 
 from .. import endpoints
 from ..errors import InvalidInput, refuse
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, JobRecord, JobStatus, new_task, problems_of
+from ..types.job_record import (
+    DEFAULT_QUEUE,
+    NO_LABELS,
+    JobCall,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    new_task,
+    problems_of,
+    wrong_labels,
+)
 from ..types.jobs import Job, JobRequest, OptionsRequest
 from ..types.schedules import CatchUp, DueJob, DueTask, PlannedJob, PlannedTask, Schedule, ScheduleRequest
 from ..types.sentences import no_json
@@ -44,6 +54,7 @@ class JobVerbs(AnyPart):
         options: JobOptions | None = None,
         unique: str | None = None,
         unique_for_ms: int = 0,
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> Call[Job]:
         """Enqueue a call of a function and return the job.
 
@@ -52,11 +63,11 @@ class JobVerbs(AnyPart):
 
         `unique`: a key of 1 to 255 characters. While an unfinished job of the queue has this key, nothing is enqueued,
         and that job is returned with `duplicate` True. `unique_for_ms`: how long the key stays reserved even if the
-        job finishes, up to 30 days.
+        job finishes, up to 30 days. `labels`: by which jobs are found, limited and cancelled.
         """
         if isinstance(args, str | bytes) or not isinstance(args, Sequence):
             raise InvalidInput({"args": [f"must be a list of arguments, not {args!r:.50}"]})
-        refuse([*no_json("args", args), *no_json("kwargs", kwargs or {})])
+        refuse([*no_json("args", args), *no_json("kwargs", kwargs or {}), *wrong_labels(labels)])
         asked = JobRequest(
             clientid=self.id,
             function=function,
@@ -68,6 +79,7 @@ class JobVerbs(AnyPart):
             options=OptionsRequest(**options.given) if options else OptionsRequest(),
             unique=unique,
             unique_for=unique_for_ms,
+            labels=dict(labels),
         )
         return Call.of(endpoints.ENQUEUE, asked)
 
@@ -94,7 +106,7 @@ def task_of(place: int, call: JobCall | NewTask) -> NewTask:
         return call
     refuse_no_call(place, call)
     record = JobRecord(function=call.function, args=call.args, kwargs=call.kwargs, options=call.options)
-    refuse((f"jobs[{place}].{name}", why) for name, why in problems_of(call.queue, record))
+    refuse((f"jobs[{place}].{name}", why) for name, why in problems_of(call.queue, record, call.labels))
     return new_task(
         record,
         queue=call.queue,
@@ -102,6 +114,7 @@ def task_of(place: int, call: JobCall | NewTask) -> NewTask:
         priority=call.priority,
         unique=call.unique,
         unique_for_ms=call.unique_for_ms,
+        labels=call.labels,
     )
 
 

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from ..errors import refuse
 from ..types.checks import why_wrong
-from ..types.job_record import DEFAULT_QUEUE, JobCall, JobOptions, OnLost, why_no_queue
+from ..types.job_record import DEFAULT_QUEUE, NO_LABELS, JobCall, JobOptions, OnLost, why_no_queue, wrong_labels
 from ..types.progress import problems_of
 from ..types.scalars import INT64_MAX
 from ..worker.handlers import DEFAULT, Report, Retries, Rules, unreported
@@ -248,6 +248,7 @@ class JobFunction(Generic[P, R]):
     at_ms: int = 0  # 0: now.
     unique: str | None = None  # As in `Jobs.enqueue`.
     unique_for_ms: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
     json_default: JsonDefault = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -261,13 +262,14 @@ class JobFunction(Generic[P, R]):
         at: datetime | None = None,
         unique: str | None = None,
         unique_for: timedelta | float | None = None,
+        labels: Mapping[str, str] = NO_LABELS,
         **options: Unpack[GivenOptions],
     ) -> JobFunction[P, R]:
         """Return a copy that is enqueued with other settings.
 
         `at`: when the job is due; raises ValueError without a time zone. `unique`: a key; while an unfinished job of
         the queue has it, `enqueue` returns that job. `unique_for`: how long the key stays reserved even if the job
-        finishes. The options are those of `job`.
+        finishes. `labels`: in addition to those that it has. The options are those of `job`.
         """
         if at is not None and not isinstance(at, datetime):
             raise TypeError(f"at must be a datetime with a time zone, not {at!r:.100}")
@@ -280,6 +282,7 @@ class JobFunction(Generic[P, R]):
             at_ms=self.at_ms if at is None else round(at.timestamp() * 1000),
             unique=self.unique if unique is None else unique,
             unique_for_ms=self.unique_for_ms if unique_for is None else milliseconds("unique_for", unique_for),
+            labels={**self.labels, **checked_labels(labels)},
             options=structs.replace(self.options, **taken(options)),
         )
 
@@ -295,6 +298,7 @@ class JobFunction(Generic[P, R]):
             options=self.options,
             unique=self.unique,
             unique_for_ms=self.unique_for_ms,
+            labels=self.labels,
         )
 
     s = call  # As it is called in Celery.
@@ -323,6 +327,7 @@ def job(
     *,
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
+    labels: Mapping[str, str] = NO_LABELS,
     json_default: JsonDefault = None,
     **options: Unpack[FunctionOptions],
 ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
@@ -334,6 +339,7 @@ def job(
     *,
     queue: str = DEFAULT_QUEUE,
     priority: int = 0,
+    labels: Mapping[str, str] = NO_LABELS,
     json_default: JsonDefault = None,
     **options: Unpack[FunctionOptions],
 ) -> Any:
@@ -341,7 +347,8 @@ def job(
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
     Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
-    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options. `json_default`
+    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options.
+    `labels`: of its jobs, by which they are found, limited and cancelled. `json_default`
     converts arguments and results that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates,
     decimal numbers and UUIDs.
 
@@ -350,6 +357,7 @@ def job(
     """
 
     checked(queue)
+    own_labels = checked_labels(labels)
     of_jobs: dict[str, Any] = dict(options)
     rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
     retries = Retries.of(**rules)
@@ -362,6 +370,7 @@ def job(
             function=function,
             queue=queue,
             priority=priority,
+            labels=own_labels,
             options=given,
             retries=retries,
             json_default=json_default,
@@ -399,6 +408,13 @@ def checked(queue: str) -> str:
     if why := why_no_queue(queue):
         raise ValueError(f"the queue {queue!r} {why}")
     return queue
+
+
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of jobs. Raises ValueError."""
+    for name, why in wrong_labels(labels):
+        raise ValueError(f"{name} {why}")
+    return dict(labels)
 
 
 def path_of(function: Callable[..., Any]) -> str:

@@ -25,11 +25,13 @@ from .tasks import NewTask, Problem, State
 from .texts import clean
 
 DEFAULT_QUEUE = "default"
+NO_LABELS: Mapping[str, str] = {}
 PREFIX = "jobs/"
 FUNCTION_LABEL = "function"  # Finds the jobs of a function.
 RESULT_FOR, RESULT_PLACE = "result_for", "result_place"  # For which step of a chain a result is, and its place there.
 RESULT: Any = {"taskstore": "RESULT"}  # The argument; a chain adds to it where the result is.
 UNLINKED = b'{"taskstore":"RESULT"}'
+OWN_LABELS = frozenset({FUNCTION_LABEL, RESULT_FOR, RESULT_PLACE})
 NO_STEP_BEFORE = "RESULT needs a step before it, as in chain(fetch.s(1), parse.s(RESULT))"
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
@@ -241,6 +243,7 @@ class JobCall:
     options: JobOptions = GIVEN_NONE
     unique: str | None = None
     unique_for_ms: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def queue_group(queue: str) -> str:
@@ -291,8 +294,9 @@ def why_no_queue(name: str) -> str | None:
     return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 
 
-def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
-    """Yield the problems of a job's queue, function and arguments."""
+def problems_of(queue: str, record: JobRecord, labels: Mapping[str, str] = NO_LABELS) -> Iterator[Problem]:
+    """Yield the problems of a job's queue, function, arguments and labels."""
+    yield from wrong_labels(labels)
     if why := why_no_queue(queue):
         yield "queue", why
     if not record.function:
@@ -300,6 +304,15 @@ def problems_of(queue: str, record: JobRecord) -> Iterator[Problem]:
     yield from text("function", record.function, LONGEST_FUNCTION)
     for name, value in (("args", record.args), ("kwargs", record.kwargs)):
         yield from no_json(name, value)
+
+
+def wrong_labels(labels: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield the problems of the labels that a job is given."""
+    if not (isinstance(labels, Mapping) and all(isinstance(each, str) for pair in labels.items() for each in pair)):
+        yield "labels", f"must be texts by name, such as {{'tenant': 'acme'}}, not {labels!r:.100}"
+        return
+    for name in sorted(OWN_LABELS & labels.keys()):
+        yield f"labels.{name}", "must be absent: the store sets this label"
 
 
 def new_task(
@@ -310,6 +323,7 @@ def new_task(
     priority: int = 0,
     unique: str | None = None,
     unique_for_ms: int = 0,
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> NewTask:
     """Return a new task for a job. `at_ms`: as `timespec_ms` of NewTask. `unique`, `unique_for_ms`: as of NewTask.
 
@@ -320,7 +334,7 @@ def new_task(
         data=record.encode(),
         timespec_ms=at_ms,
         priority=priority,
-        labels={FUNCTION_LABEL: record.function},
+        labels={**labels, FUNCTION_LABEL: record.function},
         unique=unique,
         unique_for_ms=unique_for_ms,
     )

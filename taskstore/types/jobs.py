@@ -21,7 +21,7 @@ from .job_record import (
 )
 from .progress import Progress
 from .requests import Asked, AskedOperation
-from .scalars import After, Int64, Limits, NextAfter, PageSize, Priority, Reason, Timespec, UniqueFor, UniqueKey
+from .scalars import After, Int64, Labels, Limits, NextAfter, PageSize, Priority, Reason, Timespec, UniqueFor, UniqueKey
 from .sentences import unique_key, why_no_json
 from .tasks import Problem
 
@@ -61,6 +61,9 @@ class Job(Struct, frozen=True, kw_only=True):
     place: Annotated[str, Meta(description="Its position in the sort order; send it as `after` to continue from here.")]
     progress: Annotated[Progress | None, Meta(description="The progress that its function reported; null if none.")] = (
         None
+    )
+    labels: Annotated[Mapping[str, str], Meta(description="Its labels, without those that the store sets.")] = field(
+        default_factory=dict
     )
     duplicate: Annotated[
         bool, Meta(description="true if the unique key was taken; this is then the job that holds it.")
@@ -107,10 +110,11 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
     options: OptionsRequest = field(default_factory=OptionsRequest)
     unique: UniqueKey | None = None
     unique_for: UniqueFor = 0
+    labels: Labels = field(default_factory=dict)
     clientid: Int64 = 0
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from problems_of(self.queue, self.record())
+        yield from problems_of(self.queue, self.record(), self.labels)
         yield from unique_key("", self.unique, self.unique_for)
 
     def record(self) -> JobRecord:

@@ -108,6 +108,7 @@ class DueJob(Due, frozen=True, kw_only=True):
     queue: str = DEFAULT_QUEUE
     priority: Priority = 0
     options: JobOptions = JobOptions()
+    labels: Labels = field(default_factory=dict)
 
 
 class LastRun(Struct, frozen=True, kw_only=True):
@@ -147,6 +148,11 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused: Annotated[SchedulePause | None, Meta(description="null if it is not paused.")]
 
 
+def wrong_for_schedules(labels: Mapping[str, str]) -> Iterator[Problem]:
+    for name in sorted({SCHEDULE_LABEL, DUE_LABEL} & labels.keys()):
+        yield f"labels.{name}", "must be absent: the schedule sets this label"
+
+
 class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
     """The task that a schedule adds."""
 
@@ -157,8 +163,7 @@ class PlannedTask(DueTask, Asked, frozen=True, kw_only=True):
         if len(self.data.encode()) > LONGEST_DATA:
             yield "data", sentences.at_most(LONGEST_DATA, "bytes", len(self.data.encode()))
         yield from self.problems_of_runs
-        for name in {SCHEDULE_LABEL, DUE_LABEL} & self.labels.keys():
-            yield f"labels.{name}", "must be absent: the schedule sets this label"
+        yield from wrong_for_schedules(self.labels)
         if not self.group:
             yield "group", sentences.NOT_EMPTY
         elif self.group == SCHEDULES:
@@ -186,8 +191,8 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
         return cls(**{**asdict(job), "options": OptionsRequest(**job.options.given)})
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        wrong = list(problems_of(self.queue, self.record))
-        yield from [*wrong, *self.problems_of_runs]
+        wrong = list(problems_of(self.queue, self.record, self.labels))
+        yield from [*wrong, *self.problems_of_runs, *wrong_for_schedules(self.labels)]
         if not wrong and len(json.dumps([self.args, self.kwargs])) > LONGEST_DATA:
             yield "args", f"must be at most {LONGEST_DATA} bytes"
 
@@ -198,7 +203,8 @@ class PlannedJob(DueJob, Asked, frozen=True, kw_only=True):
         )
 
     def new_task(self) -> NewTask:
-        return new_task(self.record, queue=self.queue, priority=self.priority, unique=self.unique or None)
+        own: Any = {"priority": self.priority, "unique": self.unique or None, "labels": self.labels}
+        return new_task(self.record, queue=self.queue, **own)
 
     @property
     def overlaps(self) -> Overlap:
