@@ -6,17 +6,18 @@ Times are milliseconds since the Epoch. Due times fall on whole seconds.
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import count, islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from cronsim.cronsim import Field
+from cronsim.cronsim import FIELD_NAMES, Field
 
 from taskstore.types import sentences
 from taskstore.types.tasks import Problem
@@ -46,6 +47,10 @@ NO_TIME = timedelta(0)
 NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
 
 STEPS_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/[1-9]\d*")
+NAMES_OF_DAYS = re.compile(r"SUN|MON|TUE|WED|THU|FRI|SAT")
+DAYS_TO_DAYS = re.compile(r"\b([0-7])-([0-7])\b(?!/)")
+BY_MONTH = re.compile(r"L-([1-9]|[12][0-9]|30)|([1-9]|[12][0-9]|3[01])W")
+SATURDAY = 5
 INTERVAL = re.compile(r"every ([1-9][0-9]{0,7}) ?(s|min|h|d)")
 
 
@@ -102,7 +107,8 @@ class Timetable:
         """Describe the times, as in "At 03:00 every day"; return the expression when the description is too long."""
         if interval_of(self.cron):
             return self.cron
-        words = CronSim(_expanded(self.cron), datetime.now(UTC)).explain()
+        times = Times(_expanded(self.cron), datetime.now(UTC))
+        words = self.cron if times.by_month else times.explain()
         return words if len(words) <= LONGEST_WORDS else self.cron
 
     def _times(self, at_ms: int) -> Iterator[int]:
@@ -114,15 +120,42 @@ class Timetable:
         shown, again = (_moment(at_ms).astimezone(zone).replace(fold=fold) for fold in (0, 1))
         coming_twice = (shown.utcoffset() or NO_TIME) - (again.utcoffset() or NO_TIME)
         try:
-            shows = CronSim(expression, shown.replace(tzinfo=None) - max(coming_twice, NO_TIME))
+            shows = Times(expression, shown.replace(tzinfo=None) - max(coming_twice, NO_TIME))
         # CronSim raises the last three for some invalid expressions.
-        except (CronSimError, AssertionError, TypeError, ValueError) as problem:
-            if nowhere := _missing_date(self.cron):
-                raise NotATimetable(nowhere) from None
-            raise NotATimetable(f"{RIGHT}: {problem}" if isinstance(problem, CronSimError) else RIGHT) from None
+        except (CronSimError, AssertionError, TypeError, ValueError):
+            raise NotATimetable(_missing_date(self.cron) or f"{RIGHT}{_wrong_field(self.cron)}") from None
         minutes, hours, *others = expression.split()
         is_fixed = len(others) == 3 and not minutes.startswith("*") and not hours.startswith("*")
         return _moments(shows, zone, is_fixed=is_fixed)
+
+
+class Times(CronSim):
+    """The times of an expression, also with 15W, the weekday nearest to the 15th, and L-3, 3 days before the last."""
+
+    def __init__(self, expression: str, at: datetime) -> None:
+        *before, day, month, weekday = expression.split()
+        terms = day.split(",")
+        self.by_month = [term for term in terms if BY_MONTH.fullmatch(term)]
+        plain = [term for term in terms if term not in self.by_month]
+        super().__init__(" ".join([*before, ",".join(plain) or "1", month, weekday]), at)
+        if not plain:
+            self.days = set()
+
+    def match_dom(self, day: date) -> bool:
+        return super().match_dom(day) or any(day.day == _day_of(term, day) for term in self.by_month)
+
+
+def _day_of(term: str, within: date) -> int:
+    """Return the day of the month that the term stands for; 0 if this month has none."""
+    first_weekday, last = monthrange(within.year, within.month)
+    if term.startswith("L-"):
+        return max(0, last - int(term.removeprefix("L-")))
+    day = int(term.removesuffix("W"))
+    weekday = (first_weekday + day - 1) % 7
+    if day > last or weekday < SATURDAY:
+        return day if day <= last else 0
+    nearest = day - 1 if weekday == SATURDAY else day + 1
+    return nearest if 1 <= nearest <= last else nearest + (3 if nearest < 1 else -3)
 
 
 def _moments(shows: Iterable[datetime], zone: ZoneInfo, *, is_fixed: bool) -> Iterator[int]:
@@ -192,15 +225,44 @@ def zone_of(name: str) -> ZoneInfo:
 def _expanded(cron: str) -> str:
     if len(cron) > LONGEST:
         raise NotATimetable(sentences.at_most(LONGEST, "characters", len(cron)))
-    return ALIASES.get(cron, STEPS_OF_ONE.sub(r"\1", cron))  # CronSim goes on to the end of the field.
+    cron = ALIASES.get(cron, STEPS_OF_ONE.sub(r"\1", cron))  # CronSim goes on to the end of the field.
+    fields = cron.upper().split()
+    if len(fields) not in (5, 6):
+        return cron
+    *before, day, month, weekday = fields
+    weekday = NAMES_OF_DAYS.sub(lambda name: str(Field.DOW.int(name[0])), weekday)
+    weekday = DAYS_TO_DAYS.sub(lambda days: _days(int(days[1]), int(days[2])), weekday)
+    return " ".join([*before, day.replace("?", "*"), month, weekday.replace("?", "*")])
+
+
+def _days(first: int, last: int) -> str:
+    """Return a range of weekdays, which may go beyond Saturday, as MON-SUN and FRI-MON do."""
+    if first <= last:
+        return f"{first}-{last}"
+    return f"{first}-7" if last == 0 else f"{first}-6,0-{last}"
+
+
+def _wrong_field(cron: str) -> str:
+    """Return which field of an expression is wrong, to be put behind a sentence; empty if it is none alone."""
+    fields = _expanded(cron).split()
+    if len(fields) not in (5, 6):
+        return f"; it has {len(fields)} fields" if len(fields) > 1 else ""
+    for field, text, given in zip(list(Field)[-len(fields) :], fields, cron.split(), strict=True):
+        plain = [term for term in text.split(",") if not (field is Field.DAY and BY_MONTH.fullmatch(term))]
+        try:
+            for term in plain:
+                field.parse(term)
+        except (CronSimError, AssertionError, TypeError, ValueError):
+            return f"; the {FIELD_NAMES[field].replace('-', ' ')} {given} is wrong"
+    return ""
 
 
 def _missing_date(cron: str) -> str:
     """Return the error of an invalid expression whose only mistake is a date that no year has; otherwise empty."""
-    parts = cron.split()
+    parts = _expanded(cron).split()
     if len(parts) not in (5, 6):
         return ""
-    *_, day, month, _ = parts
+    *_, day, month, _ = cron.split()
     parts[-2] = "1"  # January has all days that any month has.
     with suppress(CronSimError, AssertionError, TypeError, ValueError):
         Field.MONTH.parse(month.upper())

@@ -34,6 +34,21 @@ def next_times(cron, since, most=3, zone=BERLIN):
         ("every 90s", "2026-11-22T11:00:00+00:00", "2026-11-22T11:01:30+00:00"),
         ("58-58/1 * * * *", "2026-11-22T12:58:30+01:00", "2026-11-22T13:58:00+01:00"),
         ("0 0 29 2 *", "2026-01-01T00:00:00+01:00", "2028-02-29T00:00:00+01:00"),
+        ("0 3 * * MON-SUN", "2026-11-21T04:00:00+01:00", "2026-11-22T03:00:00+01:00"),
+        ("0 3 * * FRI-MON", "2026-11-23T04:00:00+01:00", "2026-11-27T03:00:00+01:00"),
+        ("0 3 * * SUN-MON", "2026-11-17T04:00:00+01:00", "2026-11-22T03:00:00+01:00"),
+        ("0 3 ? * MON", "2026-11-22T12:00:00+01:00", "2026-11-23T03:00:00+01:00"),
+        ("0 0 3 1 * ?", "2026-11-22T12:00:00+01:00", "2026-12-01T03:00:00+01:00"),
+        ("0 3 * * FRI#2", "2026-11-22T12:00:00+01:00", "2026-12-11T03:00:00+01:00"),
+        ("0 3 * * fril", "2026-11-22T12:00:00+01:00", "2026-11-27T03:00:00+01:00"),
+        ("0 3 L * *", "2026-11-22T12:00:00+01:00", "2026-11-30T03:00:00+01:00"),
+        ("0 3 L-3 * *", "2026-02-01T12:00:00+01:00", "2026-02-25T03:00:00+01:00"),
+        ("0 3 L-30 * *", "2026-02-01T12:00:00+01:00", "2026-03-01T03:00:00+01:00"),
+        ("0 3 15W * *", "2026-08-01T12:00:00+02:00", "2026-08-14T03:00:00+02:00"),  # A Saturday.
+        ("0 3 15W * *", "2026-11-01T12:00:00+01:00", "2026-11-16T03:00:00+01:00"),  # A Sunday.
+        ("0 3 1W * *", "2026-07-31T12:00:00+02:00", "2026-08-03T03:00:00+02:00"),  # Not in the month before.
+        ("0 3 31W * *", "2026-04-01T12:00:00+02:00", "2026-05-29T03:00:00+02:00"),  # April has none.
+        ("0 3 10,L-1,LW * *", "2026-11-12T12:00:00+01:00", "2026-11-29T03:00:00+01:00"),
     ],
 )
 def test_the_next_due_time_comes_after_the_moment_that_is_asked_about(cron, since, due):
@@ -187,9 +202,9 @@ def test_an_expression_that_makes_no_sense_is_named(cron):
         ("0 0 31 2 *", "must match a date that exists: there is no day 31 in month 2"),
         ("0 0 0 31 feb,apr *", "must match a date that exists: there is no day 31 in month feb,apr"),
         ("0 0 30 2 *", "must match a date that exists: there is no day 30 in month 2"),
-        ("0 0 32 2 *", "Bad day-of-month"),
-        ("0 0 31 13 *", "Bad month"),
-        ("0 99 31 2 *", "Bad hour"),
+        ("0 0 32 2 *", "the day of month 32 is wrong"),
+        ("0 0 31 13 *", "the month 13 is wrong"),
+        ("0 99 31 2 *", "the hour 99 is wrong"),
     ],
 )
 def test_a_date_that_no_year_has_is_told_from_a_wrong_field(cron, words):
@@ -213,3 +228,28 @@ def test_a_zone_that_nobody_knows_is_named_beside_the_expression(zone):
 )
 def test_it_says_in_words_what_words_are_good_for(cron, words):
     assert Timetable(cron=cron).in_words == words
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("61 3 * * *", "the minute 61 is wrong"),
+        ("0 25 * * *", "the hour 25 is wrong"),
+        ("0 22-6 * * *", "the hour 22-6 is wrong"),
+        ("0 3 32 * *", "the day of month 32 is wrong"),
+        ("0 3 1,32W * *", "the day of month 1,32W is wrong"),
+        ("0 3 * foo *", "the month foo is wrong"),
+        ("0 3 * * MON#6", "the day of week MON#6 is wrong"),
+        ("x 0 3 * * MON", "the second x is wrong"),
+        ("0 0 3 * * ? 2026", "it has 7 fields"),
+        ("@reboot", "such as @daily"),
+    ],
+)
+def test_the_field_that_is_wrong_is_named(cron, words):
+    [(field, said)] = problems_of(cron, "UTC")
+    assert (field, said.startswith("must be five cron fields"), words in said) == ("cron", True, True)
+
+
+@pytest.mark.parametrize("cron", ["0 3 15W * *", "0 3 L-3 * *"])
+def test_what_has_no_words_is_shown_as_it_is(cron):
+    assert Timetable(cron=cron).in_words == cron
