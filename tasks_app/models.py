@@ -87,6 +87,16 @@ class Unchanged(Stored):
         return [()] if base_qs.filter(pk=pk_val).exists() else []
 
 
+class Counted(Stored):
+    """A table with numbers of tasks, which follow from those: `loaddata` passes over it; see `count_on`."""
+
+    class Meta(Stored.Meta):
+        abstract = True
+
+    def _do_update(self, *_: Any) -> Any:
+        return [()]
+
+
 class Task(Unchanged):
     """An immutable record. An update or a claim deletes it and makes a successor with a new id."""
 
@@ -184,6 +194,11 @@ class Task(Unchanged):
     def failed_from(self) -> str:
         """The group that a dead letter failed in; empty: it is none."""
         return str(self.labels.get(FAILED_FROM, ""))
+
+    def _do_update(self, base_qs: Any, using: str, pk_val: Any, *others: Any) -> Any:  # type: ignore[override]
+        """Have `loaddata` pass over a task that has ended, too."""
+        has_ended = EndedTask._base_manager.using(using).filter(pk=pk_val).exists()
+        return [()] if has_ended else super()._do_update(base_qs, using, pk_val, *others)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         raise Immutable("Tasks are immutable: use Task.objects.commit(adds=... or updates=...)")
@@ -300,7 +315,7 @@ class KeptAnswer(Stored):
         return str(self.key)
 
 
-class CountDelta(Stored):
+class CountDelta(Counted):
     """By how much a batch changed the numbers of a group. Folded into GroupTotal, Rate and WorkDone, and gone."""
 
     group = NameField(max_length=255)
@@ -323,7 +338,7 @@ class CountDelta(Stored):
         return f"{self.group}: {self.tasks:+}"
 
 
-class GroupTotal(Stored):
+class GroupTotal(Counted):
     """The numbers of a group, but for the deltas that are still to be folded. A group without tasks has none."""
 
     group = NameField(max_length=255, primary_key=True)

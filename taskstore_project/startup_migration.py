@@ -62,28 +62,25 @@ def migrate(*, adds_tables: bool = False) -> bool:
             f"a later release has changed the database {place()} ({', '.join(newer)}): upgrade this server, or set "
             "TASKSTORE_NEWER_DATABASE=1 if that is the very next release"
         )
-    version = version_of(DEFAULT_DB_ALIAS)
-    if version is Version.UNRELEASED:
+    if version_of(DEFAULT_DB_ALIAS) is Version.UNRELEASED:
         raise CannotRun(f"the store in {place()} {UNRELEASED}")
-    if version is Version.EARLIER and (file := dialect_of(DEFAULT_DB_ALIAS).file):
-        keep_copy(file)
     call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
     return OWN in MigrationRecorder(connection).applied_migrations()
 
 
-def keep_copy(file: Path) -> None:
+def keep_copy(file: Path, database: Any) -> None:
     """Keep a copy of a SQLite database beside it, as it is before its tables change. Raises CannotRun."""
     copy, draft = file.with_name(f"{file.name}.before-upgrade"), file.with_name(f"{file.name}.copying")
     draft.unlink(missing_ok=True)
     try:
-        with connection.cursor() as cursor:
+        with database.cursor() as cursor:
             cursor.execute("VACUUM INTO %s", [str(draft)])
         draft.chmod(0o600)
         draft.replace(copy)
     except (DatabaseProblem, OSError) as problem:
         draft.unlink(missing_ok=True)
         raise CannotRun(f"can't keep a copy of the database in {copy} before its tables change: {problem}") from None
-    log.warning("the tables change to those of this version; a copy of the database before that is %s", copy)
+    log.warning("a copy of the database before that is %s", copy)
 
 
 def _look_at_project(loader: MigrationLoader, others: Sequence[str], *, adds_tables: bool) -> None:

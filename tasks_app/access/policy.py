@@ -17,6 +17,7 @@ from taskstore.types.scalars import Action as Action
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.actors import EVERY_ACTION, Actor
 from ..core.operations import GroupScope
+from ..database import store_alias
 from ..models import Scope, Task, Token
 from .people import Person, must_choose_password, must_choose_passwords, name_of
 
@@ -154,7 +155,8 @@ def make_roles(using: str, apps: Any = installed, plan: Iterable[tuple[Any, bool
     is: who is in it may not expect more rights.
     """
     if any(is_back and migration.initial and migration.app_label == "tasks_app" for migration, is_back in plan):
-        remove_roles()
+        if using == store_alias():
+            remove_roles()
         return
     # The tables are missing while only other applications have been migrated.
     if not {Group._meta.db_table, Permission._meta.db_table} <= {*connections[using].introspection.table_names()}:
@@ -163,7 +165,9 @@ def make_roles(using: str, apps: Any = installed, plan: Iterable[tuple[Any, bool
     ours = Permission.objects.using(using).filter(content_type__app_label="tasks_app")
     if not ours.exists():  # This application is yet to be migrated.
         return
-    ours.exclude(codename__in=map(codename, Action)).delete()  # Those that Django made of each table, for nobody.
+    kinds, models = ("add", "change", "delete", "view"), installed.get_app_config("tasks_app").get_models()
+    of_django = [f"{kind}_{model._meta.model_name}" for model in models for kind in kinds]
+    ours.filter(codename__in=of_django).delete()  # It made them of each table, for nobody.
     for role, actions in ROLES.items():
         group, is_new = Group.objects.using(using).get_or_create(name=role)
         if is_new:
@@ -171,8 +175,9 @@ def make_roles(using: str, apps: Any = installed, plan: Iterable[tuple[Any, bool
 
 
 def remove_roles() -> None:
-    """Remove the roles and permissions, as the tables are gone. What a project has made of a role stays."""
+    """Remove the roles and permissions, as the tables are gone. A group that is no more, or less, than a role stays."""
     for group in Group.objects.filter(name__in=ROLES):
-        if not group.permissions.exclude(content_type__app_label="tasks_app").exists():
+        permissions = set(group.permissions.values_list("content_type__app_label", "codename"))
+        if permissions == {("tasks_app", codename(action)) for action in ROLES[group.name]}:
             group.delete()
     ContentType.objects.filter(app_label="tasks_app").delete()

@@ -20,8 +20,10 @@ from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations import AddIndex, RunPython
 
+from taskstore.types.tasks import Standing
+
 from ..conf import retention
-from . import dialect_of, history_partitions
+from . import MINUTE_MS, dialect_of, history_partitions
 
 # Rows of these tables are inserted and deleted, never changed.
 UNCHANGEABLE = ("tasks_app_task", "tasks_app_payload", "tasks_app_endedtask", "tasks_app_auditentry")
@@ -82,16 +84,27 @@ def lifted(connection: BaseDatabaseWrapper) -> Iterator[None]:
             cursor.execute(statement)
 
 
-def count_on(instance: Any, using: str, *, raw: bool = False, **_: Any) -> None:
-    """Never give out an id, or the number of a commit, again that `loaddata` has brought in.
+def count_on(instance: Any, using: str, *, raw: bool = False, created: bool = False, **_: Any) -> None:
+    """Count a task that `loaddata` has brought in, and never give out its id, or the number of a commit, again.
 
     Connected to Django's signal of a saved row: `raw` are those of fixtures.
     """
-    if raw:
+    if raw and created:
+        if hasattr(instance, "standing"):
+            apps.get_model("tasks_app", "CountDelta")._base_manager.using(using).create(**counts_of(instance))
         dialect = dialect_of(using)
         commit = getattr(instance, "ended_by_commit", instance.made_by_commit)
         for name, number in (("ids", instance.id), ("commits", commit)):
             dialect.rows(*dialect.go_on_after(name, number))
+
+
+def counts_of(task: Any) -> dict[str, Any]:
+    """Return the row that adds this task to the counts of its group."""
+    leased = int(task.leased_since_ms > 0)
+    standings = {each.name.lower(): int(task.standing == each and not leased) for each in Standing if each}
+    numbers = {"tasks": 1, "leases": leased, "errors": int(task.error != ""), **standings}
+    others = {"minute": task.made_at_ms // MINUTE_MS, "entered": 0, "left": 0, "failures": 0, "claimed": 0}
+    return {"group": task.group, **numbers, **others, "waits": "", "runs": "", "done": ""}
 
 
 REFUSED = "rows of {} are immutable: delete the row and insert a successor"

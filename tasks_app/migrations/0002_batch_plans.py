@@ -33,6 +33,7 @@ FIRST_MODELS = (
 )
 LETTERS = {"then": "t", "on_failure": "f"}
 OPEN, FAILED, ENDED, GONE, NO_MEMBER = range(5)
+OWED = 2
 FINISHED_STANDING, FAILED_STANDING = 1, 3
 
 
@@ -99,6 +100,8 @@ def count_members(of):
         if all(group.startswith("commands/") for group in groups):
             ended = here[ENDED]  # Each failed run was counted, too.
         of["BatchCount"].filter(batch=batch).delete()
+        if here[GONE]:  # Its first failure is told now, by a server.
+            of["Batch"].filter(pk=batch, has_failed=0).exclude(on_failure="0").update(has_failed=OWED)
         of["BatchCount"].create(batch=batch, part=0, open=here[OPEN], failed=here[FAILED], ended=ended, gone=here[GONE])
 
 
@@ -110,11 +113,14 @@ def phase(group, standing):
 
 
 def convert_back(apps, schema_editor):
-    """Make texts of plans. Steps and batches within are lost, which that revision does not know."""
+    """Make texts of plans. Steps and batches within are lost, and what has gone has ended, as that revision has it."""
     batches, plans = (
         apps.get_model("tasks_app", name)._base_manager.using(schema_editor.connection.alias)
         for name in ("Batch", "BatchPlan")
     )
+    counts = apps.get_model("tasks_app", "BatchCount")._base_manager.using(schema_editor.connection.alias)
+    counts.update(ended=models.F("ended") + models.F("gone"))
+    batches.filter(has_failed=OWED).update(has_failed=0)
     for batch in batches.iterator():
         texts = dict(plans.filter(root=batch.root).values_list("level", "adds"))
         here = f"{batch.root}/{batch.path}"

@@ -43,7 +43,7 @@ Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # Before th
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The description of a backup, in the file."""
 
-    format: int
+    format: Annotated[int, msgspec.Meta(ge=1)]
     made_at_ms: Moment  # By the database's clock, not after the moment of the snapshot.
     database: str
     migrations: dict[str, str]  # The last migration of each application with tables in the backup.
@@ -108,6 +108,8 @@ class Archive:
             )
         try:
             self.manifest = msgspec.json.decode(text, type=Manifest)
+            if missing := [name for name in APPLICATIONS if name not in self.manifest.migrations]:
+                raise msgspec.ValidationError(f"Object missing required field `{missing[0]}` - at `$.migrations`")
         except msgspec.ValidationError as problem:
             raise CannotRun(f"{archive.filename} has a manifest that no backup has: {problem}") from None
 

@@ -16,13 +16,13 @@ from tasks_app.access import audit, sessions
 from tasks_app.access.policy import THIS_MACHINE
 from tasks_app.access.tokens import of_nodes
 from tasks_app.database import ID_JUMP, triggers
-from tasks_app.database.table_version import APP, apps_after, known_migrations
+from tasks_app.database.table_version import APP, Version, apps_after, known_migrations, version_of
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun, actor, grouped
 from taskstore_project.data_directory import made_if_done
 
-from .databases import Session, changing
-from .file import ROLES, Archive, Manifest, Tell, migrations, opened, tables_as, with_progress
+from .databases import Session, changing, looking
+from .file import ROLES, Archive, Manifest, Tell, doubted, migrations, opened, tables_as, with_progress
 from .tables import TABLES, Table
 
 # More than any store gives out. After a restore, ids continue beyond all that may have been given out since the backup,
@@ -55,12 +55,15 @@ def restore(file: Path, tell: Tell) -> Manifest:
     leaves no new directory or file behind.
     """
     with opened(file) as archive, made_if_done(settings.TASKSTORE_DATA):
+        if version_of(connection.alias) in (Version.HERE, Version.EARLIER):
+            with looking() as session:
+                need_empty(session)  # Before its tables change.
         with startup_migration.alone():
             startup_migration.migrate()
         # SQLite can't change tables while it checks references, nor switch that off within a transaction.
         with connection.constraint_checks_disabled(), changing(table.name for table in TABLES) as session:
             need_empty(session)
-            with as_written(archive.manifest, session) as tables:
+            with as_written(file, archive.manifest, session) as tables:
                 fill(session, archive, tables, tell)
             connection.check_constraints()
             jump(archive.manifest, session)
@@ -71,7 +74,7 @@ def restore(file: Path, tell: Tell) -> Manifest:
 
 
 @contextmanager
-def as_written(manifest: Manifest, session: Session) -> Iterator[list[Table]]:
+def as_written(file: Path, manifest: Manifest, session: Session) -> Iterator[list[Table]]:
     """Have the empty tables be those of the version that wrote the backup, and migrate them afterwards.
 
     Yields these tables. Raises CannotRun if it is no version that this one can migrate.
@@ -89,7 +92,8 @@ def as_written(manifest: Manifest, session: Session) -> Iterator[list[Table]]:
     executor.migrate([(APP, theirs[APP])])
     yield tables
     forwards = MigrationExecutor(connection)
-    forwards.migrate(forwards.loader.graph.leaf_nodes(APP))
+    with doubted(file):  # A migration may not understand what is in its rows.
+        forwards.migrate(forwards.loader.graph.leaf_nodes(APP))
     triggers.put_right(connection.alias)
 
 

@@ -22,7 +22,7 @@ WHOLE = Manifest(
     format=FORMAT,
     made_at_ms=1,
     database="sqlite",
-    migrations={"tasks_app": "0001_initial"},
+    migrations={"auth": "0001_initial", "tasks_app": "0001_initial"},
     ids=200,
     commits=7,
     rows={"tasks_app_task": len(ROWS)},
@@ -95,6 +95,8 @@ def test_a_newer_format_is_refused_whatever_else_is_in_it(tmp_path):
         ({"made_at_ms": 2**62}, r"\$.made_at_ms"),
         ({"rows": {"tasks_app_task": 1.5}}, r"\$.rows"),
         ({"sealed": True}, "sealed"),
+        ({"format": 0}, r"\$.format"),
+        ({"migrations": {"tasks_app": "0001_initial"}}, "`auth`"),
     ],
 )
 def test_a_manifest_with_a_value_that_none_has_is_refused_by_its_name(tmp_path, wrong, words):

@@ -71,6 +71,14 @@ for model in (AuditEntry, Payload):
 print(json.dumps(taken))
 """
 
+COUNTS = """
+from tasks_app.models import GroupTotal
+from tasks_app.writer.totals import fold_here
+
+fold_here("default")
+print(json.dumps(sorted(GroupTotal.objects.values_list("group", "tasks", "leases"))))
+"""
+
 SCHEMA = {
     "sqlite": """
         SELECT name, CASE type WHEN 'table' THEN '' ELSE sql END FROM sqlite_master WHERE tbl_name LIKE 'tasks_app%'
@@ -116,8 +124,10 @@ def test_fixtures_and_flush(project, copy):
     project.run(FILL)
     without = [word for name in ("contenttypes", "auth.permission") for word in ("--exclude", name)]
     project.manage("dumpdata", *without, "--output", "all.json")
-    for _ in range(2):  # What is there already stays as it is.
-        project.manage("loaddata", "all.json", **copy)
+    project.manage("loaddata", "all.json", **copy)
+    assert project.run(COUNTS, **copy) == [["mail", 2, 1]]
+    project.manage("loaddata", "all.json", **copy)  # What is there already stays as it is.
+    assert project.run(COUNTS, **copy) == [["mail", 2, 1]]
     there = {"data": [5, 80_000], "ended": 1, "audit": ["root@example.org"], "people": ["root@example.org"]}
     assert project.run(LOOK, **copy) == there
     assert project.run(REFUSED, **copy) == []

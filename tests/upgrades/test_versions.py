@@ -1,5 +1,6 @@
 """A store whose tables no version has is told apart, by each command, and one of an earlier version is migrated."""
 
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -8,13 +9,17 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, connections
+from django.db.migrations.executor import MigrationExecutor
 
 from tasks_app.database import table_version
 from tasks_app.database.table_version import Version, version_of
+from tasks_app.models import Batch, BatchPlan, Task
 from taskstore_project import startup_migration
 from taskstore_project.base_command import CannotRun
 from taskstore_project.management.commands import migrate
+from tests.emptying import empty
 
+FILE = Path(__file__).with_name("ede4381c.zip")
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OTHER = "made by an unreleased revision with other tables: export its tasks with that revision"
@@ -71,6 +76,7 @@ def test_a_sqlite_database_is_copied_before_its_tables_change(earlier, caplog):
     copy = file.with_name(f"{file.name}.before-upgrade")
     startup_migration.migrate()
     assert f"a copy of the database before that is {copy}" in caplog.text
+    assert "change to those of this version" in caplog.text
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as before:
         tables = {name for (name,) in before.execute("SELECT name FROM sqlite_master")}
@@ -130,3 +136,46 @@ def test_a_migration_that_is_kept_waiting_for_ever_says_so_and_changes_nothing(e
         cursor.execute("ROLLBACK")
     other.close()
     assert version_of("default") is Version.EARLIER
+
+
+def test_another_table_that_begins_like_ours_is_no_part_of_the_store(transactional_db):
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE tasks_app_task_copy AS SELECT * FROM tasks_app_task")
+        try:
+            assert version_of("default") is Version.HERE
+        finally:
+            cursor.execute("DROP TABLE tasks_app_task_copy")
+
+
+def test_without_migrations_the_tables_are_those_of_the_models(transactional_db, settings):
+    settings.MIGRATION_MODULES = {"tasks_app": None}
+    assert version_of("default") is Version.HERE
+
+
+def test_a_store_that_is_not_empty_is_not_migrated_by_a_restore(earlier, refusal):
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO tasks_app_pausedgroup VALUES ('mail', 'ann', '', '2026-11-29 00:00:00')")
+    assert "is not empty (paused groups: 1)" in refusal("restore", FILE)
+    assert version_of("default") is Version.EARLIER
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM tasks_app_pausedgroup")
+
+
+def test_a_failure_of_before_is_told_after_the_upgrade(earlier):
+    former = MigrationExecutor(connection).loader.project_state(("tasks_app", "0001_initial")).apps
+    models = {model.__name__: model._base_manager for model in former.get_models()}
+    plan = {"adds": [{"group": "alarm", "data": ""}], "then": None, "on_failure": None}
+    models["Batch"].create(id=1, parent=0, hold=0, failed_ends=0, created_at_ms=1, on_failure=json.dumps(plan))
+    models["BatchCount"].create(batch=1, part=0, open=1, failed=0, ended=1)
+    task = {"available_at_ms": 0, "owner": 0, "data": b"", "labels": {}, "priority": 0, "claims": 0, "batch": 1}
+    task |= {"leased_since_ms": 0, "created_at_ms": 1, "made_at_ms": 1, "made_by_commit": 1}
+    models["Task"].create(id=1, origin=1, group="jobs/a/cancelled", standing=1, error="cancelled", **task)
+    models["Task"].create(id=2, origin=2, group="work", **task)
+    call_command("migrate", verbosity=0)
+    told = Batch.objects.counted().get(pk=1).told()
+    assert (told.state, told.total, told.open, told.failed, told.gone, told.ended) == ("open", 2, 1, 1, 1, 0)
+    Task.objects.commit(owner=1, deletes=[2])
+    assert sorted(Task.objects.values_list("group", flat=True)) == ["alarm", "jobs/a/cancelled"]
+    assert Batch.objects.counted().get(pk=1).told().state == "failed"
+    assert not BatchPlan.objects.exists()
+    empty()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 from django.conf import settings
@@ -16,9 +17,12 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from tasks_app.database import dialect_of
 from tasks_app.database.outage import is_contention
+from tasks_app.database.table_version import Version, version_of
 from taskstore_project.base_command import CannotRun, fail
 from taskstore_project.data_directory import made_if_done
-from taskstore_project.startup_migration import OWN
+from taskstore_project.startup_migration import OWN, keep_copy, place
+
+log = logging.getLogger(__name__)
 
 LOCK_WAIT_MS = 1_000  # While it waits for the lock of a table, everybody else waits for it.
 PAUSES_S = (*[0.2] * 5, *[1.0] * 60)
@@ -51,6 +55,8 @@ class Executor(MigrationExecutor):
             except OperationalError as error:
                 if not is_contention(error):
                     raise
+            if pause_s == PAUSES_S[-1]:
+                log.warning("%s waits for other transactions, which hold locks on its tables", migration)
             time.sleep(pause_s)
         raise CannotRun(
             f"{migration} was not made, as other transactions hold locks on its tables: end them, and migrate again"
@@ -69,6 +75,10 @@ migrate.MigrationExecutor = Executor  # type: ignore[attr-defined]
 class Command(migrate.Command):
     def handle(self, *words: Any, **options: Any) -> None:
         chosen = connections[options["database"]]
+        if not (options["plan"] or options["check_unapplied"]) and version_of(chosen.alias) is Version.EARLIER:
+            log.warning("the tables of %s change to those of this version", place())
+            if file := dialect_of(chosen.alias).file:
+                keep_copy(file, chosen)
         with ExitStack() as stack:
             if is_new := not chosen.introspection.table_names():
                 # All tables or none: before the first server has started, nobody can need some of them.
@@ -81,9 +91,12 @@ class Command(migrate.Command):
 
     def run_from_argv(self, argv: list[str]) -> None:
         file = dialect_of(DEFAULT_DB_ALIAS).file
-        is_new = file is not None and not file.exists()
+        only_looks = not {"--plan", "--check"}.isdisjoint(argv)
         try:
-            with made_if_done(settings.TASKSTORE_DATA) if is_new else nullcontext():
+            if file is None or (only_looks and file.exists()):
+                super().run_from_argv(argv)
+                return
+            with made_if_done(settings.TASKSTORE_DATA):
                 super().run_from_argv(argv)
         except CannotRun as problem:
             fail(problem)

@@ -1,0 +1,5 @@
+"""Commands on the test database."""
+
+from tests.backup.conftest import command, refusal
+
+__all__ = ["command", "refusal"]
