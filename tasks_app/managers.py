@@ -278,14 +278,14 @@ class TaskManager(models.Manager["Task"]):
 
     def cancel(
         self,
-        ids: Iterable[int],
+        ids: Iterable[int | str],
         *,
         by: str = "",
         reason: str = "",
         scope: GroupScope = EVERY_GROUP,
         ends_leases: bool = True,
     ) -> list[int]:
-        """Cancel tasks, each named by its present id or the first one of its chain: all of them, or none.
+        """Cancel tasks, each named by any id of its chain, or by that of a result of Django's: all of them, or none.
 
         Jobs and commands are kept as cancelled, with `by` and `reason` in their error; others are deleted. A worker
         that holds one learns of it within a second: it ends what it runs, and what it commits is refused.
@@ -294,10 +294,11 @@ class TaskManager(models.Manager["Task"]):
         may not be changed, or is leased and `ends_leases` is false, and StoreBusy when workers keep changing them.
         Source: contract.md section 9.
         """
-        wanted = list(dict.fromkeys(ids))
+        wanted: Any = list(dict.fromkeys(int(each) if _is_number(each) else each for each in ids))
         refuse(task_ids("ids", wanted))
         if not isinstance(reason, str):
             raise TypeError(f"reason must be text, not {reason!r:.100}")
+        wanted += self._origins_of(wanted)
         operator = Operator(name=by, ending=Ending.CANCELLED, reason=reason, overrides=ends_leases)
         end_s = time.monotonic() + PATIENCE_S
         while True:
@@ -318,6 +319,13 @@ class TaskManager(models.Manager["Task"]):
                     raise Forbidden(f"task {owned[0]} is leased: to cancel it takes the scope operate") from None
                 if time.monotonic() > end_s:
                     raise StoreBusy("workers keep changing these tasks: try again later") from None
+
+    def _origins_of(self, ids: Collection[int]) -> list[int]:
+        """Return the first ids of the chains of those that have ended."""
+        from .models import EndedTask  # It imports this module.
+
+        ended = EndedTask.objects.using(self.writing_alias).filter(id__in=ids).exclude(origin=F("id"))
+        return sorted(set(ended.values_list("origin", flat=True)))
 
     def create_batch(
         self,
@@ -629,3 +637,8 @@ def _matching(pattern: str) -> Q:
     """The groups that a pattern of GroupScope allows."""
     first, beyond = bounds_of(pattern)
     return Q(group__gte=first, group__lt=beyond) if beyond else Q(group=first)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether it is the id of a result, as Django has it."""
+    return isinstance(value, str) and value.isascii() and value.isdecimal()

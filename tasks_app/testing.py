@@ -23,6 +23,7 @@ from taskstore.types.job_record import (
     DEFAULT_QUEUE,
     Attempt,
     How,
+    JobError,
     JobRecord,
     JobStatus,
     problems_of,
@@ -101,6 +102,15 @@ class MemoryBackend(TaskStoreBackend):
 
     def _find(self, job_id: int) -> Job | None:
         return self.jobs.get(job_id)
+
+    def cancel(self, result_id: str, reason: str = "") -> bool:
+        """Cancel a task that has not finished."""
+        job = self.jobs[int(result_id)]
+        if job.is_finished:
+            return False
+        error = JobError(type="Cancelled", message=reason)
+        self.jobs[job.id] = structs.replace(job, status=JobStatus.CANCELLED, error=error, updated=now_ms())
+        return True
 
     def take(self, queues: Sequence[str]) -> tuple[Job, JobRecord] | None:
         """Start the next task that is due. None when there is none."""

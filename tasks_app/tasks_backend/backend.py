@@ -184,6 +184,12 @@ class TaskStoreBackend(BaseTaskBackend):
         """Return a result. Raises TaskResultDoesNotExist, also for a job that is not a task of this project."""
         return self.result_of(self.job_of(result_id))
 
+    def cancel(self, result_id: str, reason: str = "") -> bool:
+        """Cancel the job of a result. Returns whether it had not finished yet."""
+        from ..models import Task as StoredTask
+
+        return bool(StoredTask.objects.cancel([result_id], reason=reason))
+
     def job_of(self, result_id: str) -> Job:
         """Return the job of a result. Raises TaskResultDoesNotExist."""
         try:

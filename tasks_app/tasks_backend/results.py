@@ -95,6 +95,13 @@ class StoreResult(TaskResult):  # type: ignore[misc, type-arg]  # Frozen, and no
             raise JobFailed(self.task.get_backend().job_of(self.id))  # type: ignore[attr-defined]
         return self.return_value
 
+    def cancel(self, reason: str = "") -> bool:
+        """Cancel the task, also while it runs: its worker ends it within a second. False: it has finished already.
+
+        It joins the caller's transaction. The result has failed then, with `reason` in its error.
+        """
+        return bool(self.task.get_backend().cancel(self.id, reason))  # type: ignore[attr-defined]
+
     def refresh(self) -> None:
         self._take(self.task.get_backend().get_result(self.id))
 

@@ -44,7 +44,11 @@ class JobFailed(TaskStoreError):
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        super().__init__(f"job {job.id} {job.status}: {job.error.line if job.error else 'unknown error'}")
+        if job.status == "cancelled":
+            why = job.error.message if job.error else ""
+            super().__init__(f"job {job.id} was cancelled{why and ': '}{why}")
+        else:
+            super().__init__(f"job {job.id} {job.status}: {job.error.line if job.error else 'unknown error'}")
 
 
 class BatchFailed(TaskStoreError):

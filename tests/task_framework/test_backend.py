@@ -21,7 +21,7 @@ from tasks_app.testing import drain_queue
 from taskstore.client.errors import JobFailed
 from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobError, JobOptions, JobRecord, JobStatus, OnLost
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Change, NewTask
 from tests.jobs_store.jobs import enqueued, finished, started
 
 from .tasks import echo_a_day, report, send, which
@@ -163,6 +163,31 @@ def test_the_result_of_a_cancelled_job_has_failed_and_says_why(backend):
     assert (kept.exception_class, kept.traceback) == (JobEnded, "Cancelled: by olaf: ordered twice\n")
 
 
+@pytest.mark.parametrize("kind", [BACKEND, "tasks_app.testing.MemoryBackend"])
+def test_a_result_cancels_its_task_once(settings, kind):
+    settings.TASKS = {"default": {"BACKEND": kind}}
+    result: Any = send.enqueue("ann")
+    assert (result.cancel("ordered twice"), result.cancel()) == (True, False)
+    result.refresh()
+    assert result.status == TaskResultStatus.FAILED
+    assert "ordered twice" in result.errors[-1].traceback
+    with pytest.raises(JobFailed, match=f"job {result.id} was cancelled: ordered twice"):
+        result.get(timeout=1)
+    done: Any = send.enqueue("bob")
+    drain_queue()
+    assert not done.cancel()
+
+
+def test_any_id_of_a_chain_names_it(backend):
+    first, second = send.enqueue("ann"), send.enqueue("bob")
+    [held, other] = [started(), started()]
+    Task.objects.commit(owner=held.owner, updates=[Change(id=held.id)])  # It has another id.
+    [present] = Task.objects.filter(origin=held.origin)
+    assert present.id not in (held.id, held.origin)
+    assert Task.objects.cancel([held.id, second.id]) == [other.id, present.id]
+    assert {job.status for job in map(backend.job_of, (first.id, second.id))} == {JobStatus.CANCELLED}
+
+
 @pytest.mark.parametrize("job_id", ["0", "-1", "17", "x", str(2**80)])
 def test_what_is_no_job_of_the_project_does_not_exist(backend, job_id):
     with pytest.raises(TaskResultDoesNotExist):
@@ -205,6 +230,7 @@ def test_parameters_that_are_no_json_are_refused(argument):
         (lambda: OBJECTS.commit(owner=1, adds=[NEW(group="a", labels={"a": 5})]), "labels: must be texts"),
         (lambda: OBJECTS.commit(owner=1, updates=[NEW(group="a")]), r"updates\[0\]: must be a Change, not"),
         (lambda: OBJECTS.cancel([1], reason=None), "reason must be text, not None"),
+        (lambda: OBJECTS.cancel(["seven"]), r"ids\[0\]: must be an integer, not 'seven'"),
         (lambda: OBJECTS.set_limits("a", rate=100), r"rate must be a Rate, such as Rate\(100"),
         (lambda: planned(ANYTHING), "planned needs a function with @task"),
     ],
@@ -224,10 +250,6 @@ def test_a_function_of_the_settings_makes_json_of_parameters(settings):
     settings.TASKS = {"default": {"BACKEND": BACKEND, "OPTIONS": {"json_default": lambda value: value + ""}}}
     with pytest.raises(TypeError, match=r"^args\[0\] must be JSON: unsupported operand"):
         send.enqueue(Decimal("1.5"))
-    with pytest.raises(
-        InvalidInput, match=rf"ids\[0\]: must be an integer, not '{result.id}': use int\('{result.id}'\)"
-    ):
-        Task.objects.cancel([result.id])
 
 
 def test_options_come_from_the_backend_the_queue_and_the_task(settings):
