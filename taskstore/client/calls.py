@@ -6,13 +6,13 @@ import json
 import secrets
 import time
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from msgspec import Struct, structs
+from msgspec import NODEFAULT, Struct, structs
 from msgspec.json import Decoder
 
 from ..endpoints import Endpoint, Repeat
@@ -142,9 +142,10 @@ def members_of(value: object) -> dict[str, Any]:
     """Return the members of a part of a request, without those that have their default."""
     if not isinstance(value, Struct):
         raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
-    defaults = _defaults(type(value))
     members = {
-        name: given for name, given in zip(defaults, structs.astuple(value), strict=True) if given is not defaults[name]
+        name: given
+        for (name, default, made), given in zip(_defaults(type(value)), structs.astuple(value), strict=True)
+        if given is not default and given != made
     }
     if isinstance(value, WithData) and value.data_base64 is not None:
         members["data_base64"] = b64encode(value.data_base64).decode()
@@ -152,8 +153,15 @@ def members_of(value: object) -> dict[str, Any]:
 
 
 @cache
-def _defaults(kind: type[Struct]) -> Mapping[str, Any]:
-    return {each.encode_name: each.default for each in structs.fields(kind)}
+def _defaults(kind: type[Struct]) -> Sequence[tuple[str, Any, Any]]:
+    """Return the name of each member, its default, and what is made anew where that is a list or an object.
+
+    An older server does not know a newer member, and refuses one that has nothing in it, too.
+    """
+    return [
+        (each.encode_name, each.default, None if each.default_factory is NODEFAULT else each.default_factory())
+        for each in structs.fields(kind)
+    ]
 
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
