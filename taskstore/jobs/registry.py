@@ -347,10 +347,9 @@ def job(
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
     Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
-    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options.
-    `labels`: of its jobs, by which they are found, limited and cancelled. `json_default`
-    converts arguments and results that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates,
-    decimal numbers and UUIDs.
+    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options. `labels`: of its
+    jobs, by which they are found, limited and cancelled. `json_default` converts arguments and results that are not
+    JSON, as the `default` of `json.dumps`: `json_default=str` for dates, decimal numbers and UUIDs.
 
     Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
     that a worker could not find by its name, and for a name that another function has.

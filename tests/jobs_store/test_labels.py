@@ -7,7 +7,10 @@ from tasks_app.jobs import queues
 from tasks_app.models import Scope, Task
 from tasks_app.tasks_backend.framework import InvalidTask
 from taskstore import Client, DueJob, InvalidInput, Rate, chain, job
+from taskstore.client.calls import encoded
 from taskstore.types.job_record import JobRecord
+from taskstore.types.jobs import JobRequest
+from taskstore.types.schedules import PlannedJob
 from tests.client.patience import wait_for_last_requests
 from tests.rest_api.api import Api
 from tests.task_framework.tasks import send as send_by_django
@@ -111,3 +114,8 @@ def test_limits_and_cancels_go_by_them(store):
     assert by_tenant == [
         ("acme", "jobs/default/cancelled"), ("acme", "jobs/default/cancelled"), ("orbit", "jobs/default"),
     ]  # fmt: skip
+
+
+def test_an_older_server_is_sent_no_empty_labels():
+    assert encoded(JobRequest(function="f")) == b'{"function":"f"}'
+    assert b"labels" not in encoded(PlannedJob.of(DueJob(function="f")))
