@@ -21,8 +21,8 @@ from taskstore.jobs.process import Assignment, answer_to, packed
 from taskstore.jobs.verdicts import Verdict, after, assigned, change_of, now_ms, outcome_of
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
+    UNCOUNTED,
     Attempt,
-    How,
     JobError,
     JobRecord,
     JobStatus,
@@ -251,7 +251,7 @@ def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
         started=started, ended=now_ms(), how=outcome.how, worker=WORKER, pid=outcome.pid, error=outcome.error
     )
     verdict = after(record, attempt, outcome)
-    return verdict if outcome.how is How.SNOOZED else replace(verdict, in_ms=0)
+    return verdict if outcome.how in UNCOUNTED else replace(verdict, in_ms=0)
 
 
 def _note(backend: TaskStoreBackend, job_id: int, done: float, text: str) -> None:

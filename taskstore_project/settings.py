@@ -55,6 +55,8 @@ TASKSTORE_AUDIT_DAYS = environment.number("TASKSTORE_AUDIT_DAYS", 400)
 TASKSTORE_RETENTION = environment.retention("TASKSTORE_RETENTION")
 # How long a repeated request with the same key gets the same answer.
 TASKSTORE_KEY_SECONDS = environment.number("TASKSTORE_KEY_SECONDS", 3_600)
+# After so long, a job whose function no worker has is an alarm.
+TASKSTORE_MISSING_FUNCTION_MINUTES = environment.number("TASKSTORE_MISSING_FUNCTION_MINUTES", 60)
 # People are signed out after so much inactivity, and so long after the sign-in.
 TASKSTORE_SESSION_IDLE_MINUTES = environment.number("TASKSTORE_SESSION_IDLE_MINUTES", 12 * 60)
 TASKSTORE_SESSION_HOURS = environment.number("TASKSTORE_SESSION_HOURS", 7 * 24)

@@ -16,6 +16,7 @@ from tests.console.store import add, claim
 
 NOW = 28_333_340  # A minute.
 MINUTE_MS = 60_000
+LATER_MS = (NOW + 10) * MINUTE_MS
 
 
 @pytest.fixture
@@ -267,6 +268,29 @@ def test_which_attempt_comes_next(clock):
 def told(task, clock) -> str | None:
     found = diagnosis.of_task(task, clock.now_ms, clients.seen(), bytes(task.data))
     return found.text if found else None
+
+
+def lacking(function, since_ms):
+    error = JobError(type="UnknownFunction", message=f"this worker does not run {function}")
+    attempt = Attempt(started=since_ms, how=How.GIVEN_BACK, error=error, times=9)
+    data = JobRecord(function=function, attempts=(attempt,)).encode()
+    return {"data": data, "error": error.line, "labels": {"function": function}, "timespec_ms": LATER_MS}
+
+
+def test_a_function_that_no_worker_has_is_told_after_an_hour(clock, settings):
+    added = add("jobs/default", 3, **lacking("shop.tasks.f", NOW * MINUTE_MS - 30 * MINUTE_MS))
+    add("jobs/default")  # Not all of the queue's jobs.
+    assert of("jobs/default").kind is Kind.WAITING
+    settings.TASKSTORE_MISSING_FUNCTION_MINUTES = 20
+    found = of("jobs/default")
+    assert (found.kind, found.is_alarm) == (Kind.STALLED, True)
+    assert found.text == "No worker has shop.tasks.f for 30 min: 3 waiting."
+    assert troubles() == ["jobs/default: No worker has shop.tasks.f for 30 min: 3 waiting."]
+    one = Task.objects.get(pk=added[0].id)
+    waits = diagnosis.of_task(one, NOW * MINUTE_MS, [], bytes(one.data))
+    assert waits is not None
+    assert waits.text == "No worker that has claimed it has shop.tasks.f for 30 min: it is offered again"
+    assert waits.next_ms == LATER_MS
 
 
 def test_what_is_done_to_many_tasks_is_told_while_it_goes_on(clock):

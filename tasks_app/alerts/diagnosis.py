@@ -6,16 +6,18 @@ The table of groups, the pages of a group, a worker, a task and a job, and the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from django.conf import settings
 from django.db.models import Count, QuerySet, Sum
 
-from taskstore.types.job_record import JobRecord, NotAJob, queue_of
+from taskstore.types.job_record import FUNCTION_LABEL, JobRecord, NotAJob, queue_of
 from taskstore.types.scalars import LATEST_MS, whole
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import ATTEMPTS, State
+from taskstore.types.tasks import ATTEMPTS, Standing, State
 from taskstore.units import about, ago, counted, number
 
 from .. import schedules
@@ -32,8 +34,13 @@ SPIKE_MINUTES = 10
 FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
 FEW_WORKERS = 2  # More lost workers than these share one notice.
+FUNCTION_MINUTES = 60  # Without a worker that has the function of a job.
 FEW_GROUPS = 3  # Named in the sentence about a folder.
 MOST_GROUPS = 500  # Groups to check: those with the most ready tasks, and as many that workers have named.
+
+
+def missing_function_ms() -> int:
+    return MINUTE_MS * int(getattr(settings, "TASKSTORE_MISSING_FUNCTION_MINUTES", FUNCTION_MINUTES))
 
 
 class Kind(StrEnum):
@@ -205,6 +212,8 @@ class _Evidence:
         held = self._held.get(name, [])
         if held and sum(tasks for _, tasks in held) >= counts.claimed:  # Otherwise other workers go on.
             return _with_lost_worker(name, held)
+        if counts.retrying and (lacking := self._without_function(name)):
+            return lacking
         if name in self._spikes:
             failures, usual = self._spikes[name]
             failed = State.FAILED if counts.failed > counts.retrying else State.RETRYING
@@ -242,6 +251,27 @@ class _Evidence:
             return Diagnosis(kind=Kind.WORKING, of=_group(name))
         waits = counts.scheduled or counts.retrying or (counts.ready and name in self._last_claims)
         return Diagnosis(kind=Kind.WAITING if waits else Kind.IDLE, of=_group(name))
+
+    def _without_function(self, name: str) -> Diagnosis | None:
+        """Diagnose a queue with jobs whose function no worker has had for a while."""
+        waiting = Task.objects.get_queryset().in_group(name).standing(Standing.RETRYING).with_error()
+        # The lowest id changed longest ago: the pauses grow.
+        if not queue_of(name) or (first := waiting.order_by("id").first()) is None:
+            return None
+        if (left := _left(bytes(first.data))) is None or self._now_ms - left[1] < missing_function_ms():
+            return None
+        function, since_ms = left
+        waiting = waiting.bearing(FUNCTION_LABEL, function)
+        return Diagnosis(
+            kind=Kind.STALLED,
+            of=_group(name),
+            word=f"No worker has {function}",
+            since=f"for {about(self._now_ms - since_ms)}",
+            why=f"{number(waiting.count())} waiting.",
+            advice=Link(words="See the jobs", page="group", query={"name": name, "state": State.RETRYING}),
+            tasks=self._stats[name].counts.retrying,
+            is_alarm=True,
+        )
 
     def _claims(self) -> dict[str, int]:
         """Return the minute of the last claim within a day, of each group in which something waits."""
@@ -438,6 +468,15 @@ def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Di
         if is_due and group is not None and group.kind in (Kind.STALLED, Kind.PAUSED):
             return group
     if state is State.RETRYING:
+        if queue_of(task.group) and (left := _left(data)):
+            return Diagnosis(
+                kind=Kind.WAITING,
+                of=of,
+                word=f"No worker that has claimed it has {left[0]}",
+                since=f"for {about(now_ms - left[1])}",
+                why="it is offered again",
+                next_ms=task.available_at_ms,
+            )
         return Diagnosis(
             kind=Kind.WAITING,
             of=of,
@@ -445,6 +484,15 @@ def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Di
             why=f"{_next_attempt(task, data)}, {'due' if is_due else ''}".rstrip(),
             next_ms=task.available_at_ms,
         )
+    return None
+
+
+def _left(data: bytes) -> tuple[str, int] | None:
+    """Return the function of a job that workers leave to others, and since when; None for others."""
+    with suppress(NotAJob):
+        record = JobRecord.decode(data)
+        if left := record.lacks_function:
+            return record.function, left.started
     return None
 
 

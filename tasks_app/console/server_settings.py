@@ -76,6 +76,7 @@ LIMITS: dict[str, Sequence[tuple[str, str, Callable[[Any], str]]]] = {
         ("TASKSTORE_RETENTION", "task retention by group", words_or("unlimited")),
         ("TASKSTORE_COMMAND_LISTS", "rules for bundling shell commands into lists", words_or("none")),
         ("TASKSTORE_KEY_SECONDS", "lifetime of an Idempotency-Key", seconds),
+        ("TASKSTORE_MISSING_FUNCTION_MINUTES", "time until a function that no worker has is an alarm", minutes),
     ),
     "Sessions and rate limits": (
         ("TASKSTORE_SESSION_IDLE_MINUTES", "inactivity before sign-out", minutes),

@@ -31,10 +31,10 @@ from ..types.job_record import (
     queue_of,
 )
 from ..types.job_record import Attempt as Attempted
-from ..types.tasks import Change, Ending
+from ..types.tasks import NOBODY, Change, Ending
 from ..worker import children
 from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
-from ..worker.engine import Attempt
+from ..worker.engine import MOST_OF_A_CLAIM, Attempt
 from ..worker.handlers import Result, Then
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import AWAY
@@ -45,6 +45,7 @@ from ..worker.settling import Entry
 from ..worker.store import Store
 from .process import packed
 from .results import MARK, ResultMissing, with_results
+from .unknown_functions import INFO, UnknownFunctions
 from .verdicts import (
     Outcome,
     Verdict,
@@ -52,6 +53,7 @@ from .verdicts import (
     assigned,
     change_of,
     given_back,
+    left_to_others,
     lost_before,
     no_job,
     now_ms,
@@ -70,6 +72,7 @@ QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one 
 AT_ONCE, INSTANT_MS = 16, 5  # To hand over before their turn, if the recent average is below this.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 UNDECLARED = JobOptions()
+YIELD_S = 0.2
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 FRAME = '  File "'  # Begins each of a traceback.
 
@@ -122,6 +125,8 @@ class Jobs:
 
     def __init__(self, store: Store, groups: Sequence[str], setup: Setup) -> None:
         self._store, self._groups, self._setup = store, groups, setup
+        self._unknown = UnknownFunctions(store, groups, lambda: self._children.about, self._is_idle)
+        self._asked = self._given_back = 0  # By the last claim, and by how many in a row that brought nothing else.
         self._average_ms = float(AHEAD_MS)  # The recent average duration.
         self._processes: list[JobProcess] = []
         self.end_s = setup.kill_after_s + 1
@@ -132,8 +137,13 @@ class Jobs:
         self._place = Attempted(worker=engine.name, host=socket.gethostname())
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()
-        orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
-        return [(LOOK_EVERY_S, orphans.look)]
+        self._orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
+        return [(LOOK_EVERY_S, self._look)]
+
+    def _look(self) -> None:
+        """Look for the jobs of dead workers, and for those that others left because they don't have the function."""
+        # What is to come later belongs to nobody. A refusal means that another worker was faster.
+        self._engine.settling.write(self._unknown.bring_forward(self._orphans.look()), client_id=NOBODY)
 
     def place(self) -> Callable[[Work], Outcome]:
         self._processes.append(JobProcess(self, self._engine, self._children))
@@ -143,7 +153,13 @@ class Jobs:
         return attempts
 
     def room(self, in_work: int) -> int:
-        return self._engine.room(in_work)
+        # Many jobs in a row that it can only give back are not to keep others waiting.
+        room = self._engine.room(in_work)
+        self._asked = room and max(room, min(2 * self._given_back, MOST_OF_A_CLAIM))
+        return self._asked
+
+    def _is_idle(self) -> bool:
+        return len(self._engine.works) < self._setup.processes
 
     def _running(self) -> Sequence[Work]:
         return [work for process in self._processes for work in list(process.works.values())[:1]]
@@ -152,10 +168,16 @@ class Jobs:
         """Return the jobs to run, less those whose earlier workers died too often."""
         entries: list[Entry] = []
         works: list[Work] = []
+        left = 0
         for task in tasks:
             queue = queue_of(task.group) or DEFAULT_QUEUE
             try:
-                record = self._declared(JobRecord.decode(task.data))
+                record = JobRecord.decode(task.data)
+                if attempt := self._unknown.attempt_at(record.function, self._place):
+                    entries.append(Entry.of(change_of(task, queue, left_to_others(record, attempt))))
+                    left += 1
+                    continue
+                record = self._declared(record)
                 if task.origin in own:
                     record = without_attempt(record, own[task.origin].started_ms)
                 verdict = lost_before(task, record, now_ms())
@@ -171,6 +193,10 @@ class Jobs:
             works.append(work)
         # By the thread that writes: the store may be unavailable, and the others are to begin.
         self._engine.settling.put([(entry.itself, entry.commit.size) for entry in entries])
+        are_more = len(tasks) >= self._asked
+        self._given_back = self._given_back + left if left == len(tasks) and are_more else 0
+        if left and not are_more:  # Let others claim what they brought forward.
+            self._engine.stopping.wait(YIELD_S)
         return works
 
     def _declared(self, record: JobRecord) -> JobRecord:
@@ -188,7 +214,8 @@ class Jobs:
         """Return the `info` of a heartbeat, from which other workers on this machine learn whether this one is dead."""
         works = [work for work in self._running() if work.started_ms]
         jobs = [{"id": work.job_id, "pid": work.pid} for work in works[:MOST_TOLD]]
-        return {**whereabouts(os.getpid()), "processes": self._setup.processes, "in_work": len(works), "jobs": jobs}
+        told = {"processes": self._setup.processes, "in_work": len(works), "jobs": jobs, INFO: self._unknown.info()}
+        return {**whereabouts(os.getpid()), **told}
 
     # ---- The thread of a process
 
@@ -232,7 +259,10 @@ class Jobs:
         took_ms = round(over.took_s * 1_000)
         work.ended_ms = work.started_ms + took_ms
         self._average_ms += (took_ms - self._average_ms) / 10
-        return outcome_of(over, text_of(over.out), work.record.options.timeout_ms, self._memory_of(work))
+        outcome = outcome_of(over, text_of(over.out), work.record.options.timeout_ms, self._memory_of(work))
+        if outcome.then is Then.LEAVE and outcome.error:
+            self._unknown.note(work.record.function, outcome.error)
+        return outcome
 
     def hear(self, work: Work, news: News) -> None:
         work.pid, work.log = news.pid, text_of(news.out)
@@ -314,7 +344,8 @@ class Jobs:
 
     def _entry(self, work: Work, task: Task, verdict: Verdict) -> Entry | None:
         def written(tasks: Sequence[Task]) -> None:
-            _say_ended(work, verdict, self._setup.output)
+            if not verdict.record.lacks_function:  # That is told once.
+                _say_ended(work, verdict, self._setup.output)
 
         more: dict[str, Any] = {
             "written": written,

@@ -22,7 +22,7 @@ from ..types.job_record import LONGEST_LOG, How, JobOptions
 from ..types.texts import LONGEST_MESSAGE, clean
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
 from ..worker.handlers import Report, Then, unreported
-from .registry import Functions, JobContext, ResultNotJson, enter, resolve, why_not
+from .registry import Functions, JobContext, ResultNotJson, UnknownFunction, enter, resolve, why_not
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
@@ -96,7 +96,11 @@ def answer_to(
                 report=report,
             )
             enter(context)
-            result = functions.find(assigned.function)(context, assigned.args, assigned.kwargs)
+            try:
+                run = functions.find(assigned.function)
+            except UnknownFunction as problem:
+                return {"how": How.GIVEN_BACK, "error": described(problem), "then": Then.LEAVE}
+            result = run(context, assigned.args, assigned.kwargs)
             if is_alone:
                 join_threads(math.inf if assigned.has_limit else EXIT_S)
         return {"how": How.SUCCEEDED, "result": result}
@@ -155,7 +159,7 @@ def threads() -> list[threading.Thread]:
 def described(problem: BaseException) -> Mapping[str, str]:
     """Return the members of a JobError, whose traceback contains only the frames of the job's own code."""
     kind = type(problem)
-    is_ours = isinstance(problem, ResultNotJson | ThreadsLeft | Stopped)
+    is_ours = isinstance(problem, ResultNotJson | ThreadsLeft | Stopped | UnknownFunction)
     name = kind.__qualname__ if is_ours or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
         message = str(problem)
@@ -172,7 +176,7 @@ def _traceback(problem: BaseException) -> str:
     frames = problem.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__name__", "").startswith(OUR_OWN):
         frames = frames.tb_next
-    if isinstance(problem, ResultNotJson | ThreadsLeft) or frames is None:
+    if isinstance(problem, ResultNotJson | ThreadsLeft | UnknownFunction) or frames is None:
         return ""
     try:
         return "".join(traceback.format_exception(type(problem), problem, frames))

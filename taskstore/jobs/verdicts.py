@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..types.tasks import Task
     from ..worker.store import ClientStatus
 
+# The pause before a job is offered again to workers that lack its function; doubled each time, up to an hour.
+UNKNOWN_MS = 5_000
 EXCUSED = 3  # How often a worker may die before it has started a job that must not be lost.
 
 
@@ -72,7 +74,7 @@ def outcome_of(over: Over, log: str, timeout_ms: int | None, memory_bytes: int |
         kind, message = "Died", cause_of_death(over.code)
     else:
         then = Then(answer["then"]) if "then" in answer else None
-        how = How.SNOOZED if then is Then.SNOOZE else How.FAILED
+        how = {Then.SNOOZE: How.SNOOZED, Then.LEAVE: How.GIVEN_BACK}.get(then, How.FAILED) if then else How.FAILED
         return Outcome(how, error=error, pid=over.pid, log=log, then=then, in_ms=answer.get("in_ms"))
     # The traceback shows where the job was interrupted.
     made = JobError(type=kind, message=message, traceback=error.traceback if error else "")
@@ -89,6 +91,7 @@ class Verdict:
 
     record: JobRecord
     finished: JobStatus | None = None  # None: it runs again.
+    error: str = ""  # Why it has to wait.
     in_ms: int = 0  # The delay before it runs again.
     is_discarded: bool = False  # It is deleted.
 
@@ -103,6 +106,8 @@ def after(record: JobRecord, attempt: Attempt, outcome: Outcome | None = None) -
         return Verdict(record=record.with_attempt(attempt), is_discarded=True)
     if is_over(record, attempt) or outcome.then is Then.FAIL:
         return _finished(JobStatus.FAILED, record, attempt, error=attempt.error, log=log)
+    if attempt.lacked_function:
+        return left_to_others(record, attempt)
     if attempt.how in UNCOUNTED:  # Not a failure.
         return Verdict(record=record.with_attempt(replace(attempt, error=None)), in_ms=outcome.in_ms or 0)
     kept = record.with_attempt(attempt, error=attempt.error, log=log)
@@ -112,6 +117,14 @@ def after(record: JobRecord, attempt: Attempt, outcome: Outcome | None = None) -
         return Verdict(record=kept, in_ms=outcome.in_ms)
     doublings = min(_times(kept, FAILURES) - 1, 40)
     return Verdict(record=kept, in_ms=min(record.options.filled().backoff_ms << doublings, LONGEST_BACKOFF_MS))
+
+
+def left_to_others(record: JobRecord, attempt: Attempt) -> Verdict:
+    """Leave a job to workers that have its function. Those that have it bring it forward; see unknown_functions.py."""
+    kept = record.with_attempt(attempt)
+    pause_ms = UNKNOWN_MS << min(kept.attempts[-1].times - 1, 40)
+    error = attempt.error.line if attempt.error else ""
+    return Verdict(record=kept, error=error, in_ms=min(pause_ms, LONGEST_BACKOFF_MS))
 
 
 def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "") -> dict[str, Any]:
@@ -195,7 +208,7 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
     """
     data = verdict.record.encode()
     if verdict.finished is None:
-        return Change(id=task.id, data=data, error="", timespec_ms=-verdict.in_ms, release=True)
+        return Change(id=task.id, data=data, error=verdict.error, timespec_ms=-verdict.in_ms, release=True)
     error = verdict.record.error
     group = finished_group(queue, verdict.finished)
     return NewTask.successor_of(task, group=group, data=data, error=error.line if error else "")

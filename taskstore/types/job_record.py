@@ -78,6 +78,7 @@ class How(StrEnum):
     AWAY = "store away"  # For longer than the lease. The worker claimed it again, and it did not count as an attempt.
 
 
+UNKNOWN_FUNCTION = "UnknownFunction"  # The error with which a worker gives back a job whose function it lacks.
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED, How.AWAY})
 
@@ -112,6 +113,16 @@ class Attempt(Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     final: bool = False  # It finished the job. After a requeue, counting starts again.
     times: Number = 1  # It stands for so many such attempts, one after the other.
+
+    @property
+    def lacked_function(self) -> bool:
+        """Whether its worker gave the job back because it does not have the function."""
+        return self.how is How.GIVEN_BACK and self.error is not None and self.error.type == UNKNOWN_FUNCTION
+
+    def continues(self, before: Attempt) -> bool:
+        """Whether it is recorded together with the attempt before."""
+        is_same = self.how in (How.SNOOZED, How.AWAY) and before.how is self.how
+        return is_same or (self.lacked_function and before.lacked_function)
 
 
 class JobOptions(Struct, frozen=True, kw_only=True):
@@ -199,6 +210,12 @@ class JobRecord(Record, frozen=True, kw_only=True):
         return 1 + sum(attempt.how in FAILURES for attempt in self.counted)
 
     @property
+    def lacks_function(self) -> Attempt | None:
+        """The attempts since its workers have lacked the function; None if the last one had it."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last and last.lacked_function else None
+
+    @property
     def under_way(self) -> Attempt | None:
         last = self.attempts[-1] if self.attempts else None
         return last if last and last.how is None else None
@@ -224,7 +241,7 @@ class JobRecord(Record, frozen=True, kw_only=True):
     def with_attempt(self, attempt: Attempt, **changes: Any) -> Self:
         """Return the record with an attempt added, replacing one under way, and other members changed."""
         before = self.attempts[:-1] if self.under_way else self.attempts
-        if before and before[-1].how is attempt.how and attempt.how in (How.SNOOZED, How.AWAY):
+        if before and attempt.continues(before[-1]):
             attempt = replace(attempt, started=before[-1].started, times=before[-1].times + 1)
             before = before[:-1]
         return replace(self, attempts=(*before, attempt), **changes)

@@ -75,6 +75,7 @@ class Then(StrEnum):
     FAIL = "fail"
     DISCARD = "discard"
     SNOOZE = "snooze"
+    LEAVE = "leave"  # To workers that have the function. Only of jobs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

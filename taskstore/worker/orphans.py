@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..types.tasks import Change, NewTask
@@ -40,8 +40,10 @@ class Orphans:
         self._what, self._given_back = what, given_back
         self._looks: Counter[int] = Counter()  # By client id.
 
-    def look(self) -> None:
-        for heard in self._store.clients():
+    def look(self) -> Sequence[ClientStatus]:
+        """Look once, and return all clients."""
+        clients = self._store.clients()
+        for heard in clients:
             if not is_dead(heard) or self._looks[heard.client_id] >= LOOKS:
                 continue
             changes = [change for task in self._held_by(heard.client_id) if (change := self._given_back(task, heard))]
@@ -56,6 +58,7 @@ class Orphans:
             # A refusal means that another worker was faster, which is fine.
             self._settling.write([Entry.of(change) for change in changes], client_id=heard.client_id)
             self._looks[heard.client_id] += 1
+        return clients
 
     def _held_by(self, client_id: int) -> Iterator[Task]:
         for group in self._groups:

@@ -192,7 +192,7 @@ def test_it_says_what_went_wrong_and_where_in_the_jobs_own_code(functions):
 
 def test_a_function_that_is_no_job_is_not_run(functions):
     error = functions.answer("no_such_job")["error"]
-    assert error["type"] == "taskstore.jobs.registry.UnknownFunction"
+    assert error["type"] == "UnknownFunction"
     assert "this worker does not run" in error["message"]
 
 

@@ -1,0 +1,126 @@
+"""A deploy: old workers meet new jobs and new workers old ones, and leave them to each other."""
+
+import time
+
+import pytest
+
+from taskstore import Client
+from taskstore.jobs import executor, verdicts
+from taskstore.jobs.registry import REGISTERED
+from taskstore.jobs.worker import JobWorker
+from taskstore.types.job_record import How, JobOptions, JobRecord, JobStatus, OnLost, new_task
+from taskstore.worker import heartbeat
+
+from .workers import SAMPLE, Queue, eventually
+
+NEW = "tests.jobs.new_version"
+RENAMED, ADD = f"{NEW}.renamed", f"{SAMPLE}.add"
+MANY, PAUSE_MS = 1_000, 1_000
+
+
+class Deploy(Queue):
+    """Workers of either version; each has a fork server of its own, which imports the functions of that one alone."""
+
+    module = SAMPLE
+
+    def new_worker(self, **options):
+        options = {"processes": 2, "kill_after_ms": 300, "wait_ms": 100, **options}
+        return JobWorker(self.store, runner=[REGISTERED, self.module], **options)
+
+    def of(self, module):
+        other = Deploy(
+            Client(self.store.url, token=self.token, client_id=99), self.token
+        )  # As in a process of its own.
+        other.module = module
+        return other
+
+    def add(self, function, *values, **options):
+        tasks = [new_task(JobRecord(function=function, args=[value], **options)) for value in values]
+        return [task.origin for task in self.store.commit(adds=tasks)]
+
+    def done(self):
+        return {job.id: job for job in self.store.jobs.list(status=JobStatus.SUCCEEDED, limit=200).jobs}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch):
+    monkeypatch.setattr(verdicts, "UNKNOWN_MS", PAUSE_MS)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 1.0)
+    monkeypatch.setattr(executor, "LOOK_EVERY_S", 0.5)
+
+
+@pytest.fixture
+def old(queue):
+    return Deploy(queue.store, queue.token)
+
+
+@pytest.fixture
+def new(old):
+    other = old.of(NEW)
+    with other.store:
+        yield other
+
+
+def test_a_job_that_a_worker_does_not_have_is_left_to_others_and_its_name_is_told_once(old, new, caplog):
+    """By name, without options of its own, so that it would have one attempt."""
+    left = old.add(RENAMED, *range(20))
+    with old.worker(name="old"):
+        known = old.add(ADD, 1)
+        assert eventually(lambda: all(old.record(each).attempts for each in left))
+        assert old.finished(known[0]).result == 1
+        told = [each.message for each in caplog.records if "renamed" in each.message]
+        with new.worker(name="new"):
+            assert eventually(lambda: old.done().keys() == {*known, *left})
+    assert len(told) == 1
+    assert told[0].startswith(f"jobs of {RENAMED} are left to other workers: this worker does not run {RENAMED}, only ")
+    for job in old.done().values():
+        *before, last = job.attempts
+        assert (last.how, last.worker) == (How.SUCCEEDED, "new" if before else "old")
+        assert all(each.lacked_function and each.worker == "old" for each in before)
+    assert [task.error for task in old.tasks()] == [""] * 21
+
+
+def test_a_job_keeps_its_place_and_its_attempts(old, new):
+    [left] = old.add(RENAMED, 1)
+    with old.worker(name="old"):
+        assert eventually(lambda: old.record(left).attempts)
+        task, first = old.task(left), old.record(left).attempts[0]
+        assert task.error.startswith(f"UnknownFunction: this worker does not run {RENAMED}, only ")
+        assert 0 < task.available_at_ms - first.ended <= 1.5 * PAUSE_MS
+        assert task.owner == 0
+        assert (old.store.jobs.get(left).status, old.record(left).next_attempt) == (JobStatus.SCHEDULED, 1)
+        assert eventually(lambda: old.record(left).attempts[0].times == 2)  # Offered again: one attempt, counted.
+    [attempt] = old.record(left).attempts
+    assert (attempt.started, attempt.lacked_function) == (first.started, True)
+    later = old.add(RENAMED, 2)
+    with new.worker(processes=1):
+        assert eventually(lambda: old.done().keys() == {left, *later})
+
+
+def test_a_job_that_must_not_be_lost_is_left_as_well(old, new):
+    [left] = old.add(RENAMED, 1, options=JobOptions(on_lost=OnLost.FAIL))
+    with old.worker():
+        assert eventually(lambda: old.record(left).lacks_function)
+    with new.worker():
+        assert old.finished(left).result == 1
+
+
+def test_a_worker_that_may_end_does_not_wait_for_what_it_does_not_have(old):
+    old.add(RENAMED, 1)
+    began_s = time.monotonic()
+    worker = old.new_worker(processes=1)
+    worker.run(until_empty=True)
+    assert time.monotonic() - began_s < 20
+    assert RENAMED in worker.left[0]
+
+
+@pytest.mark.parametrize("processes", [1, 4])
+def test_known_jobs_do_not_wait_behind_a_thousand_unknown_ones(old, processes):
+    with old.worker(processes=processes):
+        old.finished(old.add(ADD, 0)[0])
+        unknown = old.add(RENAMED, *range(MANY))
+        known = old.add(ADD, *range(10))
+        assert eventually(lambda: {*known} <= old.done().keys())
+        jobs, begun_ms = old.done(), old.task(unknown[0]).created_at_ms
+        assert max(jobs[each].attempts[-1].ended - begun_ms for each in known) < 10_000  # Not a second each.
+        assert all(old.record(each).lacks_function for each in (unknown[0], unknown[-1]))
