@@ -1,6 +1,7 @@
 """The app, as Django finds it."""
 
 from django.apps import AppConfig
+from django.conf import settings
 from django.db.models.signals import post_migrate, post_save
 
 
@@ -19,3 +20,8 @@ class TasksAppConfig(AppConfig):
         for counted in ("tasks_app.Task", "tasks_app.EndedTask"):
             post_save.connect(triggers.count_on, sender=counted)
         post_migrate.connect(policy.make_roles, sender=self)
+        if hasattr(settings, "TASKS"):  # Otherwise the framework may not be installed.
+            from .managers import tasks_cancelled
+            from .tasks_backend.signals import tell_cancelled
+
+            tasks_cancelled.connect(tell_cancelled)

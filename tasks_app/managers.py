@@ -20,7 +20,7 @@ from django.db import connections, models, transaction
 from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Length, Substr
-from django.dispatch import receiver
+from django.dispatch import Signal, receiver
 
 from taskstore.errors import CommitRefused, Forbidden, Immutable, StoreBusy, TaskStoreError, refuse
 from taskstore.types.batches import Batch as BatchAnswer
@@ -236,6 +236,10 @@ class BatchQuerySet(models.QuerySet["Batch"]):
 
     def still_open(self) -> Self:
         return self.filter(closed_at_ms=0)
+
+
+# With `made`: by the ids before, the first id and the present group of each; and `using`, whose transaction it is in.
+tasks_cancelled = Signal()
 
 
 class TaskManager(models.Manager["Task"]):
@@ -480,12 +484,15 @@ class TaskManager(models.Manager["Task"]):
             raise SynchronousOnlyOperation("this would wait for its own event loop: await acommit, aclaim or aperform")
         try:
             if writer is not None and not connections[using].in_atomic_block:
-                return writer.submit_from_thread(operation)
-            records = database.run(operation, using, told=partial(note_once_committed, using))
+                records = writer.submit_from_thread(operation)
+            else:
+                records = database.run(operation, using, told=partial(note_once_committed, using))
+                totals.now_and_then_fold(using)
         except TaskStoreError as error:
             meters.note_refusal(error)
             raise
-        totals.now_and_then_fold(using)
+        if isinstance(operation, Commit) and operation.operator and operation.operator.ending is Ending.CANCELLED:
+            _tell_cancelled(operation, records, using)
         return records
 
     def _check(self, operation: Operation, *, is_checked: bool) -> None:
@@ -637,6 +644,14 @@ def _matching(pattern: str) -> Q:
     """The groups that a pattern of GroupScope allows."""
     first, beyond = bounds_of(pattern)
     return Q(group__gte=first, group__lt=beyond) if beyond else Q(group=first)
+
+
+def _tell_cancelled(commit: Commit, records: Sequence[TaskRecord], using: str) -> None:
+    """Tell the receivers, such as those of Django's tasks, by the ids before what the tasks have become."""
+    made = zip(commit.updates, records[len(commit.adds) :], strict=False)
+    jobs = {change.id: (record.origin, record.group) for change, record in made}
+    if jobs:
+        tasks_cancelled.send(TaskManager, made=jobs, using=using)
 
 
 def _is_number(value: object) -> bool:

@@ -21,6 +21,7 @@ from taskstore.jobs.process import Assignment, answer_to, packed
 from taskstore.jobs.verdicts import Verdict, after, assigned, change_of, now_ms, outcome_of
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
+    SHOWN_MEMBERS,
     UNCOUNTED,
     Attempt,
     JobError,
@@ -45,8 +46,10 @@ from .tasks_backend.framework import (
     TaskResultDoesNotExist,
     normalize_json,
     task_backends,
+    task_finished,
 )
 from .tasks_backend.functions import Functions
+from .tasks_backend.signals import tell
 
 WORKER, OWNER = "tests", 1
 LEASE_MS = 3_600_000
@@ -110,6 +113,7 @@ class MemoryBackend(TaskStoreBackend):
             return False
         error = JobError(type="Cancelled", message=reason)
         self.jobs[job.id] = structs.replace(job, status=JobStatus.CANCELLED, error=error, updated=now_ms())
+        tell(task_finished, self, job.id)
         return True
 
     def take(self, queues: Sequence[str]) -> tuple[Job, JobRecord] | None:
@@ -287,7 +291,7 @@ def _jobs_of(backend: TaskStoreBackend) -> Iterable[Job]:
 
 
 def _members(record: JobRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
+    return {name: getattr(record, name) for name in SHOWN_MEMBERS}
 
 
 def _call(task: Task[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:

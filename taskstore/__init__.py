@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .jobs.batches import group as group
     from .jobs.registry import JobContext as JobContext
     from .jobs.registry import JobFunction as JobFunction
+    from .jobs.registry import SoftTimeLimit as SoftTimeLimit
     from .jobs.registry import UnknownFunction as UnknownFunction
     from .jobs.registry import current_job as current_job
     from .jobs.registry import job as job
@@ -78,7 +79,7 @@ _NAMES_OF = {
     "LimitExceeded NotHeld StoreBusy StoreUnavailable TaskStoreError",
     ".jobs.batches": "JobGroup chain group",
     ".jobs.results": "read_results",
-    ".jobs.registry": "JobContext JobFunction UnknownFunction current_job job",
+    ".jobs.registry": "JobContext JobFunction SoftTimeLimit UnknownFunction current_job job",
     ".types.batches": "Batch Plan",
     ".types.command_record": "CommandStatus",
     ".types.commands": "Submission",

@@ -70,7 +70,8 @@ MAY_IMPORT = {
     "tasks_app.pytest_plugin": {"tasks_app.testing"},
     # Django's, and what begins and ends with a server.
     "tasks_app": set(),
-    "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"},
+    "tasks_app.apps": {"tasks_app.access", "tasks_app.checks", "tasks_app.database"}
+    | {"tasks_app.models", "tasks_app.tasks_backend"},
     "tasks_app.checks": STORE | {"tasks_app.reading"},
     "tasks_app.management": TYPES
     | {"tasks_app.database", "tasks_app.tasks_backend", "taskstore.jobs", "taskstore.worker"},

@@ -6,5 +6,6 @@ this package imports models only when a job is enqueued or searched for.
 
 from .backend import TaskStoreBackend
 from .batches import batch, batch_results, planned
+from .signals import task_retried
 
-__all__ = ["TaskStoreBackend", "batch", "batch_results", "planned"]
+__all__ = ["TaskStoreBackend", "batch", "batch_results", "planned", "task_retried"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,10 +13,11 @@ from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from taskstore.errors import InvalidInput
-from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, checked_labels, job_options
+from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, checked_labels, described, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, new_task, why_no_queue
 from taskstore.types.jobs import Job
 from taskstore.types.tasks import NewTask
+from taskstore.worker.handlers import Backoff, Kinds, Retries, Rules
 
 from . import results
 from .batches import current_batch
@@ -34,6 +36,8 @@ from .framework import (
     task_enqueued,
 )
 
+RULES = frozenset(Rules.__annotations__)
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -43,12 +47,18 @@ class StoreTask(Task):  # type: ignore[type-arg]  # Not subscriptable at run tim
     """A task with its options. None means as in the options of the backend. Durations are a timedelta, or seconds."""
 
     max_attempts: int | None = None
-    backoff: timedelta | float | None = None
+    backoff: Backoff | None = None
+    jitter: float | None = None
+    retry_on: Kinds | None = None
+    fail_on: Kinds | None = None
+    discard_on: Kinds | None = None
     timeout: timedelta | float | None = None
     memory_bytes: int | None = None
     on_lost: OnLost | str | None = None
     max_lost: int | None = None
     ignore_result: bool | None = None
+    soft_time_limit: timedelta | float | None = None
+    expires: timedelta | float | None = None
     unique: str | None = None  # A key: while an unfinished job of the queue has it, `enqueue` returns that job.
     unique_for: timedelta | float | None = None  # How long the key stays reserved even if the job finishes.
     labels: Mapping[str, str] | None = None  # By which its jobs are found, limited and cancelled.
@@ -86,8 +96,8 @@ def of_alias(alias: str) -> TaskStoreBackend:
 class TaskStoreBackend(BaseTaskBackend):
     """A backend whose tasks are jobs: `manage.py work` runs them, and their results are read from the store.
 
-    OPTIONS: `max_attempts`, `backoff`, `timeout`, `memory_bytes`, `on_lost`, `max_lost`, `ignore_result`; `queues` with
-    the same for single queues; `modules` with tasks outside of the installed apps; `schedules`, see schedules.py.
+    OPTIONS: those of jobs, such as `max_attempts`; `queues` with the same for single queues; `modules` with tasks
+    outside of the installed apps; `schedules`, see schedules.py.
     """
 
     task_class = StoreTask
@@ -107,17 +117,20 @@ class TaskStoreBackend(BaseTaskBackend):
         if why := why_no_queue(task.queue_name):
             raise InvalidTask(f"The queue {task.queue_name!r} {why}.")
         try:
-            self.job_options(task)
+            self.described(task)
             checked_labels(getattr(task, "labels", None) or {})
         except (TypeError, ValueError) as problem:
             raise InvalidTask(f"{problem}.") from None
 
-    def job_options(self, task: Task[..., Any]) -> JobOptions:
-        """Return the options of the task, with defaults from its queue, then from the backend."""
-        queue = by_queue(self.options).get(task.queue_name, {})
+    def described(self, task: Task[..., Any]) -> tuple[JobOptions, Retries]:
+        """Return the options of the task, with defaults from its queue, then from the backend; and its rules."""
         # A task that was made for another backend has no options.
-        own = {name: getattr(task, name, None) for name in OPTIONS}
-        return job_options(for_all(self.options), queue, own)
+        own, retries = described({name: getattr(task, name, None) for name in (*OPTIONS, *RULES)})
+        default = job_options(for_all(self.options), by_queue(self.options).get(task.queue_name, {}))
+        return JobOptions(**(default.given | own.given)), retries
+
+    def job_options(self, task: Task[..., Any]) -> JobOptions:
+        return self.described(task)[0]
 
     def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:
         """Add a job in the caller's transaction: it exists once that is committed, or never.
@@ -145,6 +158,7 @@ class TaskStoreBackend(BaseTaskBackend):
 
     def _call_of(self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[JobRecord, Where]:
         self.validate_task(task)
+        self._refuse_other_rules(task)
         record = JobRecord(
             function=task.module_path,
             args=[self._as_json(f"args[{place}]", each) for place, each in enumerate(args)],
@@ -162,6 +176,16 @@ class TaskStoreBackend(BaseTaskBackend):
             labels=getattr(task, "labels", None) or {},
         )
         return record, where
+
+    def _refuse_other_rules(self, task: Task[..., Any]) -> None:
+        """Raise InvalidTask for rules that the worker, which finds the task by its name, would not know."""
+        rules = {name: value for name in RULES if (value := getattr(task, name, None)) is not None}
+        if isinstance(rules.get("backoff"), timedelta | float | int):
+            del rules["backoff"]  # An option of each job.
+        declared = vars(sys.modules.get(task.func.__module__, object)).get(task.func.__name__) if rules else None
+        for name, value in rules.items():
+            if value != getattr(declared, name, None):
+                raise InvalidTask(f"{name} must be where the task is declared, because workers read it there.")
 
     def converted(self, value: Any) -> Any:
         """Return an argument or a result as JSON. Raises TypeError, ValueError, or what the hook raises."""

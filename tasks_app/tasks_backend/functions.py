@@ -17,7 +17,7 @@ from django.utils.module_loading import autodiscover_modules
 from taskstore.jobs.registry import JobContext, ResultNotJson, Runnable, UnknownFunction, result_of
 from taskstore.types.job_record import JobOptions
 from taskstore.worker.children import Stopped
-from taskstore.worker.handlers import DEFAULT, Retries, Then
+from taskstore.worker.handlers import Retries, Then
 
 from .backend import TaskStoreBackend, of_alias
 from .framework import (
@@ -31,6 +31,7 @@ from .framework import (
     task_started,
 )
 from .results import find_task, known_tasks
+from .signals import task_retried
 
 
 def prepared(alias: str) -> Functions:
@@ -66,7 +67,7 @@ class Functions:
         return found
 
     def retries(self, function: str) -> Retries:
-        return DEFAULT
+        return self._backend.described(find_task(function, self._modules))[1]
 
     def find(self, function: str) -> Runnable:
         try:
@@ -86,9 +87,12 @@ class Functions:
             except Stopped:
                 raise  # The worker that stopped the task reports it.
             except BaseException as problem:
-                then = Then.FAIL if isinstance(problem, ResultNotJson) else DEFAULT.after(problem)
+                retries = self._backend.described(task)[1]
+                then = Then.FAIL if isinstance(problem, ResultNotJson) else retries.after(problem)
                 if then is Then.FAIL or (then is Then.RETRY and context.is_last):
                     self._runs.fail(result, problem)
+                elif then is Then.RETRY:
+                    self._runs.retry(result, problem)
                 raise
             self._runs.succeed(result, returned)
             return returned
@@ -110,7 +114,7 @@ class Runs:
     ) -> TaskResult[..., Any]:
         result = None
         # The framework's own receivers, one for each signal, log only the id, the function and the status.
-        if task.takes_context or any(len(signal.receivers) > 1 for signal in SIGNALS):
+        if task.takes_context or task_retried.receivers or any(len(signal.receivers) > 1 for signal in SIGNALS):
             with suppress(TaskResultDoesNotExist):  # The task may have been purged while it runs.
                 result = self._backend.get_result(str(context.job_id))
         if result is None:  # Without a query: connecting takes longer than many tasks.
@@ -139,11 +143,20 @@ class Runs:
         task_finished.send_robust(type(self._backend), task_result=result)
 
     def fail(self, result: TaskResult[..., Any], problem: BaseException) -> None:
+        self._failed(result, problem, TaskResultStatus.FAILED, finished_at=timezone.now())
+        task_finished.send_robust(type(self._backend), task_result=result)
+
+    def retry(self, result: TaskResult[..., Any], problem: BaseException) -> None:
+        self._failed(result, problem, TaskResultStatus.READY)
+        task_retried.send_robust(type(self._backend), task_result=result)
+
+    def _failed(
+        self, result: TaskResult[..., Any], problem: BaseException, status: TaskResultStatus, **more: Any
+    ) -> None:
         kind = type(problem)
         path = f"{kind.__module__}.{kind.__qualname__}"
         result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(problem))))
-        _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-        task_finished.send_robust(type(self._backend), task_result=result)
+        _set(result, status=status, **more)
 
 
 def _set(result: TaskResult[..., Any], **members: Any) -> None:

@@ -1,18 +1,18 @@
-"""The store of a worker of Django's tasks, which sends the signals of failed tasks that could not send them."""
+"""The store of a worker of Django's tasks, which sends the signals that their functions could not send."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.db import close_old_connections
+from django.dispatch import Signal
 
-from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, status_of
+from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, queue_of, status_of
 from taskstore.types.tasks import State, Task
 
 from ..local_store import LocalStore
-from .framework import TaskResultDoesNotExist, task_finished
-from .results import JobEnded
+from .framework import task_finished
+from .signals import task_retried, tell
 
 if TYPE_CHECKING:
     from .backend import TaskStoreBackend
@@ -28,19 +28,25 @@ class WatchedStore(LocalStore):
     def commit(self, **asked: Any) -> list[Task]:
         made = super().commit(**asked)
         for task in made:
-            if status_of(task.group, State.READY) is JobStatus.FAILED and _was_silent(task):
-                self._send_finished(task)
+            if queue_of(task.group) and (signal := self._due_for(task)):
+                self._tell(signal, task.origin)
         return made
 
-    def _send_finished(self, task: Task) -> None:
+    def _due_for(self, task: Task) -> Signal | None:
+        status = status_of(task.group, State.READY)
+        if status is JobStatus.CANCELLED:  # It has expired.
+            return task_finished
+        if status is JobStatus.FAILED:
+            return task_finished if _was_silent(task) else None
+        return task_retried if status is JobStatus.PENDING and task_retried.receivers and _was_silent(task) else None
+
+    def cancelled_here(self, job_id: int) -> None:
+        """Send the signal of a job that was cancelled while this worker held it."""
+        self._tell(task_finished, job_id)
+
+    def _tell(self, signal: Signal, job_id: int) -> None:
         close_old_connections()
-        # The job may not be a task of this project, or may be purged already.
-        with suppress(TaskResultDoesNotExist):
-            result = self._backend.get_result(str(task.origin))
-            try:
-                raise JobEnded(result.errors[-1].traceback if result.errors else "")
-            except JobEnded:  # Receivers that log or report errors expect a current exception.
-                task_finished.send_robust(type(self._backend), task_result=result)
+        tell(signal, self._backend, job_id)
         close_old_connections()
 
 

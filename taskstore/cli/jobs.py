@@ -45,6 +45,13 @@ def job() -> None:
     "--timeout", "timeout_ms", type=parameter_types.duration_ms, metavar="TIME", help="Time limit of one attempt."
 )
 @click.option(
+    "--expires",
+    "expires_ms",
+    type=parameter_types.duration_ms,
+    metavar="TIME",
+    help="How long after it is due a job that nobody has begun is cancelled.",
+)
+@click.option(
     "--on-lost", type=click.Choice([each.value for each in OnLost]), help="What happens to the job if its worker dies."
 )
 @parameter_types.labels
@@ -65,7 +72,7 @@ def enqueue(
 
     taskstore job enqueue reports.build 2026 --with format=pdf
     """
-    options = {name: more.pop(name) for name in ("max_attempts", "timeout_ms", "on_lost")}
+    options = {name: more.pop(name) for name in ("max_attempts", "timeout_ms", "expires_ms", "on_lost")}
     new = session.store.jobs.enqueue(
         function,
         list(map(value_of, args)),

@@ -34,7 +34,7 @@ from ..types.job_record import Attempt as Attempted
 from ..types.tasks import NOBODY, Change, Ending
 from ..worker import children
 from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
-from ..worker.engine import MOST_OF_A_CLAIM, Attempt
+from ..worker.engine import MOST_OF_A_CLAIM, Attempt, nothing
 from ..worker.handlers import Result, Then
 from ..worker.heartbeat import Chore
 from ..worker.lease_keeper import AWAY
@@ -52,6 +52,7 @@ from .verdicts import (
     after,
     assigned,
     change_of,
+    expired_before,
     given_back,
     left_to_others,
     lost_before,
@@ -180,7 +181,7 @@ class Jobs:
                 record = self._declared(record)
                 if task.origin in own:
                     record = without_attempt(record, own[task.origin].started_ms)
-                verdict = lost_before(task, record, now_ms())
+                verdict = lost_before(task, record, now_ms()) or expired_before(task, record, now_ms())
                 finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
             except (TypeError, ValueError) as problem:  # Includes NotAJob.
                 finished = no_job(task, queue, problem)
@@ -339,6 +340,7 @@ class Jobs:
     def _say_not_kept(self, work: Work, problem: Exception | None = None) -> None:
         if work.is_cancelled:
             logger.info("job %d: cancelled", work.job_id)
+            getattr(self._store, "cancelled_here", nothing)(work.job_id)  # That of a Django project sends signals.
         else:
             _say_lost(work.job_id, problem)
 

@@ -22,7 +22,7 @@ from ..types.job_record import LONGEST_LOG, How, JobOptions
 from ..types.texts import LONGEST_MESSAGE, clean
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
 from ..worker.handlers import Report, Then, unreported
-from .registry import Functions, JobContext, ResultNotJson, UnknownFunction, enter, resolve, why_not
+from .registry import Functions, JobContext, ResultNotJson, SoftTimeLimit, UnknownFunction, enter, resolve, why_not
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
@@ -43,6 +43,7 @@ class Assignment:
     worker: str = ""
     backoff_ms: int = 0
     ignore_result: bool = False
+    soft_limit_ms: int | None = None
     has_limit: bool = False  # Of time: otherwise what it leaves running has EXIT_S.
 
 
@@ -85,7 +86,7 @@ def answer_to(
     `is_alone`: in a process of its own, where a signal interrupts the job and its threads have to end with it.
     """
     try:
-        with interrupted_by_signal() if is_alone else nullcontext():
+        with interrupted_by_signal(assigned.soft_limit_ms) if is_alone else nullcontext():
             context = JobContext(
                 job_id=assigned.job_id,
                 attempt=assigned.attempt,
@@ -125,16 +126,24 @@ def then(problem: BaseException, assigned: Assignment, functions: Functions) -> 
 
 
 @contextmanager
-def interrupted_by_signal() -> Iterator[None]:
-    """Raise Stopped at an interrupt, so that the job can clean up."""
+def interrupted_by_signal(soft_limit_ms: int | None) -> Iterator[None]:
+    """Raise Stopped at an interrupt, so that the job can clean up, and SoftTimeLimit once after that time."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise Stopped("it was interrupted")
 
+    def warn(number: int, frame: FrameType | None) -> NoReturn:
+        raise SoftTimeLimit(f"it took longer than {(soft_limit_ms or 0) / 1_000:g} s")
+
     signal.signal(INTERRUPT, stop)
+    if soft_limit_ms:
+        signal.signal(signal.SIGALRM, warn)
+        signal.setitimer(signal.ITIMER_REAL, soft_limit_ms / 1_000)
     try:
         yield
     finally:
+        if soft_limit_ms:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(INTERRUPT, lambda *_: None)
 
 
@@ -159,7 +168,7 @@ def threads() -> list[threading.Thread]:
 def described(problem: BaseException) -> Mapping[str, str]:
     """Return the members of a JobError, whose traceback contains only the frames of the job's own code."""
     kind = type(problem)
-    is_ours = isinstance(problem, ResultNotJson | ThreadsLeft | Stopped | UnknownFunction)
+    is_ours = isinstance(problem, ResultNotJson | ThreadsLeft | Stopped | SoftTimeLimit | UnknownFunction)
     name = kind.__qualname__ if is_ours or kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
         message = str(problem)

@@ -37,6 +37,8 @@ OPTIONS: Mapping[str, str] = {
     "on_lost": "on_lost",
     "max_lost": "max_lost",
     "ignore_result": "ignore_result",
+    "soft_time_limit": "soft_time_limit_ms",
+    "expires": "expires_ms",
 }
 
 
@@ -46,6 +48,15 @@ def job_options(*layers: Mapping[str, Any]) -> JobOptions:
     Raises TypeError for an unknown option, and ValueError that names an option with an invalid value.
     """
     return JobOptions(**taken({name: value for each in layers for name, value in each.items() if value is not None}))
+
+
+def described(options: Mapping[str, Any]) -> tuple[JobOptions, Retries]:
+    """Return the options of a function's jobs, and what follows when it fails. Raises as `job_options` does."""
+    of_jobs = dict(options)
+    rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
+    retries = Retries.of(**rules)
+    backoff_ms = None if rules.get("backoff") is None else retries.first_ms
+    return structs.replace(job_options(of_jobs), backoff_ms=backoff_ms), retries
 
 
 def taken(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +70,7 @@ def _taken(name: str, value: Any) -> Any:
     member = OPTIONS[name]
     [type_] = [each.type.types[0] for each in kinds.type_info(JobOptions).fields if each.name == member]  # type: ignore[attr-defined]
     if member != name:
-        return milliseconds(name, value, least_ms=1 if name == "timeout" else 0)
+        return milliseconds(name, value, least_ms=0 if name == "backoff" else 1)
     if why := why_wrong(_plain(type_), value):
         raise ValueError(f"{name} {why}")
     return OnLost(value) if name == "on_lost" else value
@@ -111,6 +122,10 @@ class JobContext:
         """
         refuse(problems_of(done, text))
         self.report(done, text)
+
+
+class SoftTimeLimit(Exception):
+    """Raised in a job after its `soft_time_limit`. What it returns after catching that is its result."""
 
 
 class ResultNotJson(Exception):
@@ -210,6 +225,8 @@ class Options(TypedDict, total=False):
     on_lost: Literal["retry", "fail"] | None
     max_lost: int | None
     ignore_result: bool | None
+    soft_time_limit: timedelta | float | None
+    expires: timedelta | float | None
 
 
 class GivenOptions(Options, total=False):
@@ -346,10 +363,10 @@ def job(
     """Decorate a function so that workers can run it: `@job`, or `@job(queue="mail", max_attempts=3)`.
 
     `backoff`, `jitter`, `retry_on`, `fail_on` and `discard_on` say what follows when the function fails; see Retries.
-    Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost` and
-    `ignore_result`; see RunOptions. They hold for all jobs that are enqueued without these options. `labels`: of its
-    jobs, by which they are found, limited and cancelled. `json_default` converts arguments and results that are not
-    JSON, as the `default` of `json.dumps`: `json_default=str` for dates, decimal numbers and UUIDs.
+    Options: `max_attempts`, `timeout`, `memory_bytes`, `on_lost` ("retry" or "fail"), `max_lost`, `ignore_result`,
+    `soft_time_limit` and `expires`; see RunOptions. They hold for all jobs that are enqueued without these options.
+    `labels`: of its jobs, by which they are found, limited and cancelled. `json_default` converts arguments and results
+    that are not JSON, as the `default` of `json.dumps`: `json_default=str` for dates, decimal numbers and UUIDs.
 
     Raises TypeError for an unknown option; ValueError for an invalid one, for an invalid queue name, for a function
     that a worker could not find by its name, and for a name that another function has.
@@ -357,10 +374,7 @@ def job(
 
     checked(queue)
     own_labels = checked_labels(labels)
-    of_jobs: dict[str, Any] = dict(options)
-    rules: Any = {name: of_jobs.pop(name) for name in Rules.__annotations__ if name in of_jobs}
-    retries = Retries.of(**rules)
-    given = structs.replace(job_options(of_jobs), backoff_ms=None if rules.get("backoff") is None else retries.first_ms)
+    given, retries = described(options)
 
     def register(function: Callable[..., Any]) -> JobFunction[..., Any]:
         path = free_path_of(function)

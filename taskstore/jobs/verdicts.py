@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -142,6 +143,7 @@ def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "")
         "backoff_ms": options.backoff_ms,
         "ignore_result": options.ignore_result,
         "has_limit": options.timeout_ms is not None,
+        "soft_limit_ms": options.soft_time_limit_ms,
     }
 
 
@@ -185,6 +187,15 @@ def lost_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
     return lost(record, not_recorded(record, task.claims), now_ms, Attempt())
 
 
+def expired_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
+    """Decide the end of a job just claimed that is not worth beginning any more."""
+    at_ms = record.expired_ms(task.created_at_ms)
+    if at_ms is None or now_ms < at_ms:
+        return None
+    since = f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return Verdict(record=record, finished=JobStatus.CANCELLED, error=f"cancelled: it has expired at {since}")
+
+
 def lost_while_held(task: Task, record: JobRecord, now_ms: int, otherwise: Attempt) -> Verdict | None:
     """Decide the next state of a job that is leased to a dead worker."""
     return lost(record, not_recorded(record, task.claims + 1), now_ms, otherwise)
@@ -209,9 +220,8 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
     data = verdict.record.encode()
     if verdict.finished is None:
         return Change(id=task.id, data=data, error=verdict.error, timespec_ms=-verdict.in_ms, release=True)
-    error = verdict.record.error
-    group = finished_group(queue, verdict.finished)
-    return NewTask.successor_of(task, group=group, data=data, error=error.line if error else "")
+    error = verdict.record.error.line if verdict.record.error else verdict.error
+    return NewTask.successor_of(task, group=finished_group(queue, verdict.finished), data=data, error=error)
 
 
 def without_texts(record: JobRecord) -> JobRecord:

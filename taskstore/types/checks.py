@@ -216,17 +216,24 @@ class Record(Struct, frozen=True):
     called: ClassVar[str] = "record"
     error_class: ClassVar[type[ValueError]] = ValueError
     read_object: ClassVar[Callable[[dict[str, Any]], dict[str, Any]] | None] = None  # For each object as it is read.
+    keeps_unknown: ClassVar[bool] = False  # Members of others, in `more`.
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Parse the data of a task, ignoring unknown members. Raises the class's error, which names the invalid one."""
+        """Parse the data of a task, ignoring unknown members unless it keeps them.
+
+        Raises the class's error, which names the invalid member.
+        """
         try:
             # json.loads would take surrogates for UTF-8, and UTF-16, too.
             text = data.decode()
             tree = json.loads(text, object_hook=cls.read_object, parse_constant=_refuse, parse_float=_finite)
             if b"\\u" in data:
                 json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
-            return value_of(cls, tree)
+            record = value_of(cls, tree)
+            if not cls.keeps_unknown or tree.keys() <= (known := _names(cls)):
+                return record
+            return msgspec.structs.replace(record, more={name: tree[name] for name in tree.keys() - known})
         except (ValueError, RecursionError) as problem:
             raise cls.error_class(f"invalid {cls.called}: {problem}") from None
 
@@ -249,6 +256,11 @@ def value_of(kind: type[Kind], tree: Any) -> Kind:
     for path, why in walk.problems:
         raise ValueError(f"{'it' if path == 'body' else path} {why}")
     return msgspec.convert(harmless, kind)
+
+
+@cache
+def _names(kind: type[Struct]) -> frozenset[str]:
+    return frozenset(kind.__struct_encode_fields__)
 
 
 @cache

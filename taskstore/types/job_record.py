@@ -7,6 +7,7 @@ the id of the job.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -154,6 +155,15 @@ class JobOptions(Struct, frozen=True, kw_only=True):
         | None
     ) = None
     ignore_result: Annotated[bool, Meta(description="Keep null as its result; default false.")] | None = None
+    soft_time_limit_ms: (
+        Annotated[Limit, Meta(description="After this time an attempt gets an exception; default never.")] | None
+    ) = None
+    expires_ms: (
+        Annotated[
+            Limit, Meta(description="How long after it is due a job that nobody has begun is cancelled; default never.")
+        ]
+        | None
+    ) = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -187,7 +197,7 @@ GIVEN_NONE, DEFAULTS = JobOptions(), RunOptions()
 class JobRecord(Record, frozen=True, kw_only=True):
     """The data of a job's task."""
 
-    called, error_class = "record of a job", NotAJob
+    called, error_class, keeps_unknown = "record of a job", NotAJob, True
 
     function: Name  # Its dotted path.
     args: Sequence[Any] = ()
@@ -197,6 +207,18 @@ class JobRecord(Record, frozen=True, kw_only=True):
     result: Any = None
     error: JobError | None = None  # Of the last attempt, if it failed.
     log: str = ""  # The end of the last attempt's output.
+    due: Number = 0  # When it was to begin, if later than it was added.
+    # Members that other programs have added.
+    more: Mapping[str, Any] = msgspec.field(name="taskstore.more", default_factory=dict)
+
+    def packed(self) -> Mapping[str, Any]:
+        """Return its members, for `encode`."""
+        return {**{name: getattr(self, name) for name in OWN_MEMBERS}, **self.more}
+
+    def expired_ms(self, created_ms: int) -> int | None:
+        """Return since when it is not worth beginning, if it has not been begun; None: it is, for good."""
+        is_new = all(each.lacked_function for each in self.attempts)
+        return (self.due or created_ms) + self.options.expires_ms if self.options.expires_ms and is_new else None
 
     @property
     def counted(self) -> tuple[Attempt, ...]:
@@ -245,6 +267,10 @@ class JobRecord(Record, frozen=True, kw_only=True):
             attempt = replace(attempt, started=before[-1].started, times=before[-1].times + 1)
             before = before[:-1]
         return replace(self, attempts=(*before, attempt), **changes)
+
+
+OWN_MEMBERS = tuple(name for name in JobRecord.__struct_fields__ if name != "more")
+SHOWN_MEMBERS = tuple(name for name in JobRecord.__struct_fields__ if name != "due")  # The members of a Job, too.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +372,8 @@ def new_task(
 
     Raises TypeError or ValueError if the arguments are not JSON.
     """
+    if at_ms:
+        record = replace(record, due=at_ms if at_ms > 0 else time.time_ns() // 1_000_000 - at_ms)
     return NewTask(
         group=queue_group(queue),
         data=record.encode(),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .job_record import (
     DEFAULT_QUEUE,
     FINISHED,
+    SHOWN_MEMBERS,
     Attempt,
     JobError,
     JobOptions,
@@ -65,6 +66,9 @@ class Job(Struct, frozen=True, kw_only=True):
     labels: Annotated[Mapping[str, str], Meta(description="Its labels, without those that the store sets.")] = field(
         default_factory=dict
     )
+    more: Annotated[Mapping[str, Any], Meta(description="Members that other programs have added to its record.")] = (
+        field(default_factory=dict)
+    )
     duplicate: Annotated[
         bool, Meta(description="true if the unique key was taken; this is then the job that holds it.")
     ] = False
@@ -72,7 +76,7 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def record(self) -> JobRecord:
         """The record of the job's task, as far as it is whole."""
-        return JobRecord(**{name: getattr(self, name) for name in JobRecord.__struct_fields__})
+        return JobRecord(**{name: getattr(self, name) for name in SHOWN_MEMBERS})
 
     @property
     def is_finished(self) -> bool:

@@ -54,8 +54,8 @@ MOST_NAMED = 3
 LONG_S, WATCH_MS = 0.5, 10_000  # Tasks that take longer can be cancelled meanwhile; how long to wait for the news.
 
 
-def nothing(_: Attempt) -> None:
-    """Do nothing to interrupt what does not run yet."""
+def nothing(_: object) -> None:
+    """Do nothing: for example, to interrupt what does not run yet."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 from ..errors import TaskStoreError, refuse
 from ..types.progress import problems_of
@@ -23,7 +23,8 @@ FIRST = timedelta(seconds=1)
 LONGEST_BACKOFF_MS = 3_600_000
 
 Kinds = type[BaseException] | tuple[type[BaseException], ...]
-Backoff = timedelta | Sequence[timedelta] | Callable[[int], timedelta]
+Pause = timedelta | float  # Or a number of seconds.
+Backoff = Pause | Sequence[Pause] | Callable[[int], timedelta]
 
 
 class Rules(TypedDict, total=False):
@@ -90,7 +91,7 @@ class Retries:
     `fail_on`, and all that `retry_on` lacks, fail at once.
     """
 
-    backoff: Backoff = FIRST
+    backoff: timedelta | Sequence[timedelta] | Callable[[int], timedelta] = FIRST
     jitter: float = 0
     retry_on: Kinds = BaseException
     fail_on: Kinds = ()
@@ -100,19 +101,13 @@ class Retries:
     def of(cls, **given: Unpack[Rules]) -> Self:
         """Return the rules that are not None. Raises TypeError or ValueError, which name the invalid one."""
         rules: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if "backoff" in rules:
+            rules["backoff"] = _pauses(rules["backoff"])
         made = cls(**rules)
         for name in ("retry_on", "fail_on", "discard_on"):
             kinds = getattr(made, name)
             if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in _each(kinds)):
                 raise TypeError(f"{name} must be an exception class or a tuple of them, not {kinds!r}")
-        pauses = () if callable(made.backoff) else _each(made.backoff)
-        if not all(isinstance(pause, timedelta) for pause in pauses) or (not pauses and not callable(made.backoff)):
-            raise TypeError(
-                "backoff must be a timedelta, such as timedelta(seconds=30), a list of them, or a function of the "
-                f"number of the attempt, not {made.backoff!r}"
-            )
-        if any(pause < timedelta() for pause in pauses):
-            raise ValueError(f"backoff: must not be negative, but is {made.backoff!r}")
         if not 0 <= made.jitter <= 1:
             raise ValueError(f"jitter: must be between 0 and 1, not {made.jitter!r}")
         return made
@@ -149,6 +144,27 @@ class Retries:
 
 
 DEFAULT = Retries()
+
+
+def _pauses(given: Any) -> timedelta | Sequence[timedelta] | Callable[[int], timedelta]:
+    """Return a backoff with each pause as a timedelta. Raises TypeError or ValueError."""
+    if callable(given):
+        return cast("Callable[[int], timedelta]", given)
+    pauses = []
+    for each in _each(given):
+        try:
+            pauses.append(each if isinstance(each, timedelta) else timedelta(seconds=each))
+        except (TypeError, ValueError, OverflowError):
+            pauses = []
+            break
+    if not pauses:
+        raise TypeError(
+            "backoff must be a timedelta or a number of seconds, a list of them, or a function of the number of the "
+            f"attempt, not {given!r}"
+        )
+    if any(pause < timedelta() for pause in pauses):
+        raise ValueError(f"backoff: must not be negative, but is {given!r}")
+    return pauses if isinstance(given, Sequence) else pauses[0]
 
 
 def _each(value: Any) -> tuple[Any, ...]:

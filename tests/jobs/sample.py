@@ -1,5 +1,6 @@
 """What the workers of these tests run."""
 
+import asyncio
 import atexit
 import ctypes
 import logging
@@ -16,7 +17,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 
-from taskstore import Client, JobStatus, Retry, Save, Snooze, current_job, job
+from taskstore import Client, JobStatus, Retry, Save, Snooze, SoftTimeLimit, current_job, job
 
 
 @job
@@ -34,6 +35,23 @@ def add_up(address, token):
             total += sum(each.result for each in page.jobs)
             if (after := page.after) is None:
                 return total
+
+
+@job
+def wrap_up(seconds):
+    try:
+        time.sleep(seconds)
+    except SoftTimeLimit:
+        return "a part"
+    return "all"
+
+
+@job
+async def sleep_awaiting(seconds):
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        print("cleaned up")
 
 
 @job

@@ -37,11 +37,13 @@ class Shop(AppConfig):
 
     def ready(self):
         from tasks_app.tasks_backend.framework import task_finished, task_started
+        from tasks_app.tasks_backend import task_retried
         from .models import Visit
 
         Visit.objects.count()  # A connection that no copy of this process may use.
         task_started.connect(self.note("started"), weak=False)
         task_finished.connect(self.note("finished"), weak=False)
+        task_retried.connect(self.note("retried"), weak=False)
 
     def note(self, event):
         def receive(sender, task_result, **_):

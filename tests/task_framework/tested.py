@@ -1,8 +1,9 @@
 """Tasks that test_testing.py runs."""
 
+import builtins
 from datetime import timedelta
 
-from taskstore import Discard, Snooze, current_job
+from taskstore import Discard, Retry, Save, Snooze, current_job
 
 from .framework import task
 
@@ -50,3 +51,12 @@ async def attempt_of(context, *, plus):
 @task(queue_name="mail", priority=4, max_attempts=2, schedule="0 3 * * *")
 def nightly():
     raise AssertionError("it is not night")
+
+
+@task(max_attempts=3, backoff=[0, 1], jitter=0.5, retry_on=OSError, fail_on=FileNotFoundError, discard_on=KeyError)
+def choosy(raised):
+    if raised == "save":
+        raise Save
+    if raised == "retry":
+        raise Retry(in_=timedelta())
+    raise getattr(builtins, raised)

@@ -60,13 +60,19 @@ def test_jitter_takes_a_random_part_of_a_pause():
     assert len(set(found)) > 500
 
 
+def test_pauses_may_be_in_seconds():
+    assert [Retries.of(backoff=[5, 0.5]).pause_ms(attempt) for attempt in (1, 2, 3)] == [5_000, 500, 500]
+    assert Retries.of(backoff=2).pause_ms(2) == 4_000
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"backoff": 5}, "backoff must be a timedelta, such as"),
-        ({"backoff": []}, "backoff must be a timedelta, such as"),
-        ({"backoff": [SECOND, 5]}, "backoff must be a timedelta, such as"),
+        ({"backoff": "soon"}, "backoff must be a timedelta or a number of seconds, a list of them, or a function of"),
+        ({"backoff": []}, "backoff must be a timedelta or a number"),
+        ({"backoff": [SECOND, "5"]}, "backoff must be a timedelta or a number"),
         ({"backoff": -SECOND}, "backoff: must not be negative"),
+        ({"backoff": [5, -1]}, "backoff: must not be negative"),
         ({"jitter": 2}, "jitter: must be between 0 and 1, not 2"),
         ({"retry_on": "OSError"}, "retry_on must be an exception class or a tuple"),
         ({"discard_on": (OSError, int)}, "discard_on must be an exception class or a tuple"),
