@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..types.job_record import UNKNOWN_FUNCTION, Attempt, How, JobError, JobRecord
+from ..types.job_record import FUNCTION_LABEL, UNKNOWN_FUNCTION, Attempt, How, JobError, JobRecord
 from ..types.tasks import Change
 from ..worker.settling import Entry
 from .verdicts import now_ms
@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 INFO = "unknown_functions"  # The member of a heartbeat's info.
 REMEMBERED_S = 60.0  # Then a process is asked again.
 MOST_TOLD = 50
-HEARD_MS = 3_600_000  # By then the jobs have come by themselves; see verdicts.UNKNOWN_MS.
+LOOK_EVERY_S = 60.0
+MOST_EXCLUDED = 20
 MOST_AT_ONCE, FEW = 200, 4  # To bring forward at a time; the few: while all places are taken.
 
 
@@ -39,6 +40,8 @@ class UnknownFunctions:
         self._store, self._groups, self._known, self._is_idle = store, groups, known, is_idle
         self._errors: dict[str, tuple[float, JobError]] = {}  # By function, the latest last.
         self._told: set[str] = set()
+        self._of_others: list[str] = []  # Functions of jobs to leave where they are.
+        self._looks_at = 0.0
 
     def note(self, function: str, error: JobError) -> None:
         self._errors.pop(function, None)
@@ -61,17 +64,27 @@ class UnknownFunctions:
         return list(self._errors)[-MOST_TOLD:]
 
     def bring_forward(self, clients: Iterable[ClientStatus]) -> Sequence[Entry]:
-        """Return the changes of jobs that others left, and this worker has the functions and the time for."""
-        told = {name for each in clients if each.age_ms < HEARD_MS for name in _names(each.info.get(INFO))}
-        wanted, entries = sorted(told & self._known().keys()), list[Entry]()
-        for group in self._groups if wanted else ():
-            for function in wanted:
-                if (most := (MOST_AT_ONCE if self._is_idle() else FEW) - len(entries)) <= 0:
-                    return entries
-                query = f'group:"{group}" state:retrying label.function:"{function}" error:"{UNKNOWN_FUNCTION}: "'
-                for task in self._store.search(query, limit=most).tasks:
-                    if left := JobRecord.decode(task.data).lacks_function:
-                        entries.append(Entry.of(Change(id=task.id, timespec_ms=left.started, error="")))
+        """Return the changes of jobs that others left, and this worker has the functions and the time for.
+
+        It looks at its start, now and then, and while another worker tells of a function that this one has.
+        """
+        known = self._known()
+        is_told = any(name in known for each in clients for name in _names(each.info.get(INFO)))
+        if not is_told and time.monotonic() < self._looks_at:
+            return ()
+        self._looks_at = time.monotonic() + LOOK_EVERY_S
+        entries = list[Entry]()
+        for group in self._groups:
+            if (most := (MOST_AT_ONCE if self._is_idle() else FEW) - len(entries)) <= 0:
+                break
+            others = "".join(f' -label.{FUNCTION_LABEL}:"{name}"' for name in self._of_others)
+            query = f'group:"{group}" state:retrying error:"{UNKNOWN_FUNCTION}: "{others}'
+            for task in self._store.search(query, limit=most).tasks:
+                function, left = task.labels.get(FUNCTION_LABEL, ""), JobRecord.decode(task.data).lacks_function
+                if function not in known:
+                    self._of_others = [*dict.fromkeys([*self._of_others, function])][-MOST_EXCLUDED:]
+                elif left:
+                    entries.append(Entry.of(Change(id=task.id, timespec_ms=left.started, error="")))
         return entries
 
 
