@@ -189,13 +189,15 @@ class ClaimingClient(Client):
     def hang_up(self) -> None:
         """Break off the call that another thread waits for, and refuse all further ones with StoreUnavailable.
 
-        The server hands out no tasks to a disconnected client.
+        The server hands out no tasks to a disconnected client. What it has sent already is received; call it once more
+        to wait for that no longer.
         """
+        how = socket.SHUT_RDWR if self._has_ended else socket.SHUT_WR
         self._has_ended = True
         for each in list(self._sockets):
             with suppress(OSError):
                 # Not the method of a TLS socket, which is not made for being called beside a thread that reads.
-                socket.socket.shutdown(each, socket.SHUT_RDWR)
+                socket.socket.shutdown(each, how)
 
     def _before_again(self) -> object:
         return self._wait_for()

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SAME_S = 0.5  # A second signal within this time is the first one, passed on.
 LATE_S = 5.0  # After this an unanswered request is logged, because the client retries silently.
+ANSWER_S = 0.1
 CLAIM_S = 0.5  # How long to wait at the end for a claim under way. The server gives nothing to a closed connection.
 LOOK_AGAIN_S = 0.05  # Whether the leases are renewed.
 AFTER_OTHERS_S = 2.0  # The pause before the first claim after an outage, for the renewals of other workers.
@@ -555,6 +556,8 @@ class Engine(Generic[A, R]):
         with self.change:
             self.stopping.set()
             self.change.notify_all()
+        # Where tasks are available, a claim is answered in a moment: whoever hangs up would leave them leased.
+        self._claims.join(ANSWER_S)
         if self._claiming is not self.store:
             self._claiming.hang_up()
         self.give_back_waiting()
@@ -578,7 +581,9 @@ class Engine(Generic[A, R]):
             self._watching.hang_up()
             self._cancels.join(CLAIM_S)
             for waiting, thread in ((self._claiming, self._claims), (self._watching, self._cancels)):
-                if not thread.is_alive():
+                if thread.is_alive():
+                    waiting.hang_up()
+                else:
                     waiting.close()
 
     def _wait_until_done(self, until: float) -> bool:
