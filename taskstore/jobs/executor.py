@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
@@ -36,7 +37,7 @@ from ..worker import children
 from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
 from ..worker.engine import MOST_OF_A_CLAIM, Attempt, nothing
 from ..worker.handlers import Result, Then
-from ..worker.heartbeat import Chore
+from ..worker.heartbeat import BEAT_S, Chore
 from ..worker.lease_keeper import AWAY
 from ..worker.orphans import LOOK_EVERY_S, Orphans
 from ..worker.outputs import OutputTo, copied_after
@@ -88,6 +89,7 @@ class Setup(NamedTuple):
     kill_after_s: float
     memory_bytes: int | None  # The limit of jobs that don't set one.
     output: OutputTo
+    alive: str  # A file to touch while there is contact with the store. Empty: none.
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -139,12 +141,17 @@ class Jobs:
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()
         self._orphans = Orphans(self._store, self._groups, engine.settling, "jobs", given_back)
-        return [(LOOK_EVERY_S, self._look)]
+        return [(BEAT_S, self._touch), (LOOK_EVERY_S, self._look)]
 
     def _look(self) -> None:
         """Look for the jobs of dead workers, and for those that others left because they don't have the function."""
         # What is to come later belongs to nobody. A refusal means that another worker was faster.
         self._engine.settling.write(self._unknown.bring_forward(self._orphans.look()), client_id=NOBODY)
+
+    def _touch(self) -> None:
+        """Show a service manager that the worker has contact with the store."""
+        if self._setup.alive and time.monotonic() < self._engine.keeper.outage.heard_at + 3 * BEAT_S:
+            Path(self._setup.alive).touch()
 
     def place(self) -> Callable[[Work], Outcome]:
         self._processes.append(JobProcess(self, self._engine, self._children))

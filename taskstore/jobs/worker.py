@@ -42,6 +42,7 @@ class JobWorker(Engine[Work, Outcome]):
     * `wait_ms`: how long the server holds a claim when no job is due.
     * `output`: what jobs write is kept in the store ("store"), and copied to standard error: each line after the id and
       the function of its job ("copy"), or as it is ("raw").
+    * `alive`: a file to touch every ten seconds while the store answers, for the probe of a service manager.
     """
 
     burst_wait_s = 60.0
@@ -62,6 +63,7 @@ class JobWorker(Engine[Work, Outcome]):
         kill_after_ms: int = KILL_AFTER_MS,
         wait_ms: int = 20_000,
         output: OutputTo = "copy",
+        alive: str = "",
     ) -> None:
         setup = Setup(
             prepare=partial(prepare, runner, jobs_per_process),
@@ -71,6 +73,7 @@ class JobWorker(Engine[Work, Outcome]):
             kill_after_s=kill_after_ms / 1_000,
             memory_bytes=memory_bytes,
             output=output,
+            alive=alive,
         )
         groups = [queue_group(queue) for queue in queues]
         super().__init__(

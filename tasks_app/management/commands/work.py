@@ -102,6 +102,7 @@ class Command(BaseCommand):
         add("--reload", action="store_true", help="start again when the Python code of the project changes")
         add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="entry of TASKS to use")
         add("--name", default="", help="name of this worker (default: its machine and process)")
+        add("--alive", default="", metavar="FILE", help="touch this file while the store answers, for a probe")
 
     def handle(self, **options: Any) -> None:
         if options["reload"] and options["burst"]:
@@ -142,6 +143,7 @@ class Command(BaseCommand):
                 grace_s=options["grace"],
                 memory_bytes=options["memory_mb"] and options["memory_mb"] * 2**20,
                 output=options["output"],
+                alive=options["alive"],
             )
             if options["verbosity"]:
                 show_log()
