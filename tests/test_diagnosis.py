@@ -274,7 +274,7 @@ def lacking(function, since_ms):
     error = JobError(type="UnknownFunction", message=f"this worker does not run {function}")
     attempt = Attempt(started=since_ms, how=How.GIVEN_BACK, error=error, times=9)
     data = JobRecord(function=function, attempts=(attempt,)).encode()
-    return {"data": data, "error": error.line, "labels": {"function": function}, "timespec_ms": LATER_MS}
+    return {"data": data, "labels": {"function": function, "unknown_function": function}, "timespec_ms": LATER_MS}
 
 
 def test_a_function_that_no_worker_has_is_told_after_an_hour(clock, settings):
@@ -284,12 +284,14 @@ def test_a_function_that_no_worker_has_is_told_after_an_hour(clock, settings):
     settings.TASKSTORE_MISSING_FUNCTION_MINUTES = 20
     found = of("jobs/default")
     assert (found.kind, found.is_alarm) == (Kind.STALLED, True)
-    assert found.text == "No worker has shop.tasks.f for 30 min: 3 waiting."
-    assert troubles() == ["jobs/default: No worker has shop.tasks.f for 30 min: 3 waiting."]
+    assert found.text == "Function missing for 30 min: no worker has shop.tasks.f, 3 waiting."
+    assert troubles() == ["jobs/default: Function missing for 30 min: no worker has shop.tasks.f, 3 waiting."]
     one = Task.objects.get(pk=added[0].id)
     waits = diagnosis.of_task(one, NOW * MINUTE_MS, [], bytes(one.data))
     assert waits is not None
-    assert waits.text == "No worker that has claimed it has shop.tasks.f for 30 min: it is offered again"
+    assert waits.text == (
+        "Function missing for 30 min: no worker that has claimed it has shop.tasks.f. It is offered again"
+    )
     assert waits.next_ms == LATER_MS
 
 

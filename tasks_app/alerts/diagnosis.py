@@ -14,10 +14,10 @@ from functools import cached_property
 from django.conf import settings
 from django.db.models import Count, QuerySet, Sum
 
-from taskstore.types.job_record import FUNCTION_LABEL, JobRecord, NotAJob, queue_of
+from taskstore.types.job_record import LEFT_LABEL, JobRecord, NotAJob, queue_of
 from taskstore.types.scalars import LATEST_MS, whole
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import ATTEMPTS, Standing, State
+from taskstore.types.tasks import ATTEMPTS, State
 from taskstore.units import about, ago, counted, number
 
 from .. import schedules
@@ -212,7 +212,7 @@ class _Evidence:
         held = self._held.get(name, [])
         if held and sum(tasks for _, tasks in held) >= counts.claimed:  # Otherwise other workers go on.
             return _with_lost_worker(name, held)
-        if counts.retrying and (lacking := self._without_function(name)):
+        if counts.to_do and queue_of(name) and (lacking := self._without_function(name)):
             return lacking
         if name in self._spikes:
             failures, usual = self._spikes[name]
@@ -254,22 +254,22 @@ class _Evidence:
 
     def _without_function(self, name: str) -> Diagnosis | None:
         """Diagnose a queue with jobs whose function no worker has had for a while."""
-        waiting = Task.objects.get_queryset().in_group(name).standing(Standing.RETRYING).with_error()
+        waiting = Task.objects.get_queryset().in_group(name).bearing(LEFT_LABEL)
         # The lowest id changed longest ago: the pauses grow.
-        if not queue_of(name) or (first := waiting.order_by("id").first()) is None:
-            return None
-        if (left := _left(bytes(first.data))) is None or self._now_ms - left[1] < missing_function_ms():
+        if (first := waiting.order_by("id").first()) is None or (left := _left(bytes(first.data))) is None:
             return None
         function, since_ms = left
-        waiting = waiting.bearing(FUNCTION_LABEL, function)
+        if self._now_ms - since_ms < missing_function_ms():
+            return None
+        count = waiting.bearing(LEFT_LABEL, function).count()
         return Diagnosis(
             kind=Kind.STALLED,
             of=_group(name),
-            word=f"No worker has {function}",
+            word="Function missing",
             since=f"for {about(self._now_ms - since_ms)}",
-            why=f"{number(waiting.count())} waiting.",
-            advice=Link(words="See the jobs", page="group", query={"name": name, "state": State.RETRYING}),
-            tasks=self._stats[name].counts.retrying,
+            why=f"no worker has {function}, {number(count)} waiting.",
+            advice=Link(words="See the jobs", page="search", query={"q": f"group:{quoted(name)} label:{LEFT_LABEL}"}),
+            tasks=count,
             is_alarm=True,
         )
 
@@ -467,16 +467,16 @@ def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Di
         is_due = task.available_at_ms <= now_ms
         if is_due and group is not None and group.kind in (Kind.STALLED, Kind.PAUSED):
             return group
+    if LEFT_LABEL in task.labels and (left := _left(data)):
+        return Diagnosis(
+            kind=Kind.WAITING,
+            of=of,
+            word="Function missing",
+            since=f"for {about(now_ms - left[1])}",
+            why=f"no worker that has claimed it has {left[0]}. It is offered again",
+            next_ms=task.available_at_ms,
+        )
     if state is State.RETRYING:
-        if queue_of(task.group) and (left := _left(data)):
-            return Diagnosis(
-                kind=Kind.WAITING,
-                of=of,
-                word=f"No worker that has claimed it has {left[0]}",
-                since=f"for {about(now_ms - left[1])}",
-                why="it is offered again",
-                next_ms=task.available_at_ms,
-            )
         return Diagnosis(
             kind=Kind.WAITING,
             of=of,

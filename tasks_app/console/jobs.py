@@ -16,6 +16,7 @@ from taskstore.errors import InvalidInput
 from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
 from taskstore.types.jobs import Job
 from taskstore.types.scalars import REASON_LENGTH
+from taskstore.units import counted
 
 from ..access.policy import Action, may
 from ..alerts.diagnosis import of_task
@@ -94,6 +95,9 @@ def shown_of(job: Job, task: Task, now_ms: int) -> dict[str, Any]:
 
 
 def _end_of(attempt: Attempt) -> tuple[str, str]:
+    if attempt.lacked_function:
+        times = f" {counted(attempt.times, 'time')}, last" if attempt.times > 1 else ""
+        return "quiet", f"Left to other workers{times}"
     return ENDS[attempt.how] if attempt.how else ("claimed", "Running")
 
 
@@ -232,7 +236,7 @@ def _text(text: str) -> str:
 
 
 def _length_of(attempt: Attempt | None, now_ms: int) -> int | None:
-    if attempt is None or not attempt.started:
+    if attempt is None or not attempt.started or attempt.lacked_function:
         return None
     end_ms = attempt.ended or (now_ms if attempt.how is None else 0)
     return max(end_ms - attempt.started, 0) if end_ms else None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..types.job_record import FUNCTION_LABEL, UNKNOWN_FUNCTION, Attempt, How, JobError, JobRecord
+from ..types.job_record import FUNCTION_LABEL, LEFT_LABEL, Attempt, How, JobError, JobRecord
 from ..types.tasks import Change
 from ..worker.settling import Entry
 from .verdicts import now_ms
@@ -78,13 +78,14 @@ class UnknownFunctions:
             if (most := (MOST_AT_ONCE if self._is_idle() else FEW) - len(entries)) <= 0:
                 break
             others = "".join(f' -label.{FUNCTION_LABEL}:"{name}"' for name in self._of_others)
-            query = f'group:"{group}" state:retrying error:"{UNKNOWN_FUNCTION}: "{others}'
+            query = f'group:"{group}" state:scheduled label:{LEFT_LABEL}{others}'
             for task in self._store.search(query, limit=most).tasks:
                 function, left = task.labels.get(FUNCTION_LABEL, ""), JobRecord.decode(task.data).lacks_function
                 if function not in known:
                     self._of_others = [*dict.fromkeys([*self._of_others, function])][-MOST_EXCLUDED:]
                 elif left:
-                    entries.append(Entry.of(Change(id=task.id, timespec_ms=left.started, error="")))
+                    labels = {name: value for name, value in task.labels.items() if name != LEFT_LABEL}
+                    entries.append(Entry.of(Change(id=task.id, timespec_ms=left.started, labels=labels)))
         return entries
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from ..types.job_record import (
     FAILURES,
+    LEFT_LABEL,
     UNCOUNTED,
     Attempt,
     How,
@@ -92,7 +94,7 @@ class Verdict:
 
     record: JobRecord
     finished: JobStatus | None = None  # None: it runs again.
-    error: str = ""  # Why it has to wait.
+    error: str = ""  # Why it is over, if no attempt says so.
     in_ms: int = 0  # The delay before it runs again.
     is_discarded: bool = False  # It is deleted.
 
@@ -124,8 +126,7 @@ def left_to_others(record: JobRecord, attempt: Attempt) -> Verdict:
     """Leave a job to workers that have its function. Those that have it bring it forward; see unknown_functions.py."""
     kept = record.with_attempt(attempt)
     pause_ms = UNKNOWN_MS << min(kept.attempts[-1].times - 1, 40)
-    error = attempt.error.line if attempt.error else ""
-    return Verdict(record=kept, error=error, in_ms=min(pause_ms, LONGEST_BACKOFF_MS))
+    return Verdict(record=kept, in_ms=min(pause_ms, LONGEST_BACKOFF_MS))
 
 
 def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "") -> dict[str, Any]:
@@ -217,11 +218,20 @@ def change_of(task: Task, queue: str, verdict: Verdict) -> NewTask | Change:
 
     Raises TypeError or ValueError if the record is not JSON.
     """
-    data = verdict.record.encode()
+    data, labels = verdict.record.encode(), labels_of(task, verdict.record)
     if verdict.finished is None:
-        return Change(id=task.id, data=data, error=verdict.error, timespec_ms=-verdict.in_ms, release=True)
+        return Change(id=task.id, data=data, error="", labels=labels, timespec_ms=-verdict.in_ms, release=True)
     error = verdict.record.error.line if verdict.record.error else verdict.error
-    return NewTask.successor_of(task, group=finished_group(queue, verdict.finished), data=data, error=error)
+    group = finished_group(queue, verdict.finished)
+    return NewTask.successor_of(task, group=group, data=data, labels=labels or task.labels, error=error)
+
+
+def labels_of(task: Task, record: JobRecord) -> Mapping[str, str] | None:
+    """Return the labels by which it is found, or not, as one that was left to others. None: they stay."""
+    if bool(record.lacks_function) is (LEFT_LABEL in task.labels):
+        return None
+    others = {name: value for name, value in task.labels.items() if name != LEFT_LABEL}
+    return {**others, LEFT_LABEL: record.function} if record.lacks_function else others
 
 
 def without_texts(record: JobRecord) -> JobRecord:

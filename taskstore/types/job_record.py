@@ -29,10 +29,11 @@ DEFAULT_QUEUE = "default"
 NO_LABELS: Mapping[str, str] = {}
 PREFIX = "jobs/"
 FUNCTION_LABEL = "function"  # Finds the jobs of a function.
+LEFT_LABEL = "unknown_function"  # Finds the jobs that workers without the function have left to others.
 RESULT_FOR, RESULT_PLACE = "result_for", "result_place"  # For which step of a chain a result is, and its place there.
 RESULT: Any = {"taskstore": "RESULT"}  # The argument; a chain adds to it where the result is.
+OWN_LABELS = frozenset({FUNCTION_LABEL, LEFT_LABEL, RESULT_FOR, RESULT_PLACE})
 UNLINKED = b'{"taskstore":"RESULT"}'
-OWN_LABELS = frozenset({FUNCTION_LABEL, RESULT_FOR, RESULT_PLACE})
 NO_STEP_BEFORE = "RESULT needs a step before it, as in chain(fetch.s(1), parse.s(RESULT))"
 LONGEST_LOG = 16 * 2**10  # Characters kept from the end of the output.
 LONGEST_FUNCTION = 255  # Characters, the limit of a label.
@@ -79,7 +80,7 @@ class How(StrEnum):
     AWAY = "store away"  # For longer than the lease. The worker claimed it again, and it did not count as an attempt.
 
 
-UNKNOWN_FUNCTION = "UnknownFunction"  # The error with which a worker gives back a job whose function it lacks.
+UNKNOWN_FUNCTION = "UnknownFunction"  # The error of the attempt of a worker that lacks the function.
 FAILURES = frozenset({How.FAILED, How.DIED, How.TIMED_OUT})
 UNCOUNTED = frozenset({How.GIVEN_BACK, How.SNOOZED, How.NOT_STARTED, How.AWAY})
 

@@ -24,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ..client.errors import UnexpectedAnswer
-from ..types.job_record import UNKNOWN_FUNCTION
+from ..types.job_record import LEFT_LABEL
 from ..types.tasks import Order
 from .heartbeat import SEND_EVERY_S, Chore, Heartbeat, Reports
 from .lease_keeper import AWAY, SOON_S, Held, Keeper
@@ -407,11 +407,12 @@ class Engine(Generic[A, R]):
             if self.store.search(f'group:"{group}" state:ready', limit=1).tasks:
                 yield 0, f"{group} has tasks that may not be claimed now: it is paused, or at its limit"
             for task in self.store.search(f'group:"{group}" state:scheduled', limit=MOST_LOOKED_AT).tasks:
-                if task.claims:
+                if LEFT_LABEL in task.labels:
+                    function = task.labels[LEFT_LABEL]
+                    yield math.inf, f"task {task.origin} of {group} needs another worker, which has {function}"
+                elif task.claims:
                     due = clock_time(task.available_at_ms)
                     yield task.available_at_ms, f"task {task.origin} of {group} runs again at {due}"
-            for task in self.store.search(f'group:"{group}" error:"{UNKNOWN_FUNCTION}: "', limit=MOST_LOOKED_AT).tasks:
-                yield math.inf, f"task {task.origin} of {group} needs another worker: {task.error}"
 
     def _room(self) -> int:
         """Return how many tasks to claim. Claims ahead don't wait, and end when nothing more is available."""

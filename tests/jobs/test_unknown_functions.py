@@ -78,7 +78,7 @@ def test_a_job_that_a_worker_does_not_have_is_left_to_others_and_its_name_is_tol
         *before, last = job.attempts
         assert (last.how, last.worker) == (How.SUCCEEDED, "new" if before else "old")
         assert all(each.lacked_function and each.worker == "old" for each in before)
-    assert [task.error for task in old.tasks()] == [""] * 21
+    assert [(task.error, [*task.labels]) for task in old.tasks()] == [("", ["function"])] * 21
 
 
 def test_a_job_keeps_its_place_and_its_attempts(old, new):
@@ -86,7 +86,9 @@ def test_a_job_keeps_its_place_and_its_attempts(old, new):
     with old.worker(name="old"):
         assert eventually(lambda: old.record(left).attempts)
         task, first = old.task(left), old.record(left).attempts[0]
-        assert task.error.startswith(f"UnknownFunction: this worker does not run {RENAMED}, only ")
+        assert (task.error, task.labels["unknown_function"]) == ("", RENAMED)  # No failure, which people are told of.
+        assert first.error.line.startswith(f"UnknownFunction: this worker does not run {RENAMED}, only ")
+        assert old.store.jobs.get(left).labels == {}
         assert 0 < task.available_at_ms - first.ended <= 1.5 * PAUSE_MS
         assert task.owner == 0
         assert (old.store.jobs.get(left).status, old.record(left).next_attempt) == (JobStatus.SCHEDULED, 1)
