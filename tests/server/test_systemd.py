@@ -25,6 +25,7 @@ pytestmark = pytest.mark.once
 
 UNITS = sorted(path.name for path in DEPLOYMENT.iterdir() if path.suffix in (".service", ".timer"))
 SERVICES = [name for name in UNITS if name.endswith(".service")]
+OF_A_PROJECT = "/srv/shop/.venv/bin/python"
 HTTPS = {"X-Forwarded-Proto": "https", "Host": "tasks.example.org"}  # As the proxy says it.
 JOB = """
 from taskstore import job
@@ -102,7 +103,9 @@ def test_systemd_finds_nothing_to_say(tmp_path):
     analyze = program(("systemd-analyze",), ("systemd",))
     for name in UNITS:
         # What is not there on this machine would be said.
-        (tmp_path / name).write_text((DEPLOYMENT / name).read_text().replace(INSTALLED, "/bin/true"))
+        (tmp_path / name).write_text(
+            (DEPLOYMENT / name).read_text().replace(INSTALLED, "/bin/true").replace(OF_A_PROJECT, "/bin/true")
+        )
     names = [str(tmp_path / name) for name in UNITS]
     told = subprocess.run([analyze, "verify", *names], capture_output=True, text=True, check=False)
     assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
