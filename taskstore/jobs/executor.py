@@ -74,7 +74,7 @@ QUICK_S = 0.25  # A job that takes longer is recorded as started; a shorter one 
 AT_ONCE, INSTANT_MS = 16, 5  # To hand over before their turn, if the recent average is below this.
 AHEAD_MS = 50  # Jobs are quick if the recent average is below this.
 UNDECLARED = JobOptions()
-YIELD_S = 0.2
+YIELD_S, ROUNDS = 0.2, 3
 MOST_TOLD = 100  # The number of running jobs in a heartbeat.
 FRAME = '  File "'  # Begins each of a traceback.
 
@@ -145,8 +145,13 @@ class Jobs:
 
     def _look(self) -> None:
         """Look for the jobs of dead workers, and for those that others left because they don't have the function."""
-        # What is to come later belongs to nobody. A refusal means that another worker was faster.
-        self._engine.settling.write(self._unknown.bring_forward(self._orphans.look()), client_id=NOBODY)
+        clients = self._orphans.look()
+        for _ in range(ROUNDS):  # Again at once: whoever has taken one of them and left it rests for a moment.
+            if not (entries := self._unknown.bring_forward(clients)):
+                return
+            # What is to come later belongs to nobody. A refusal means that another worker was faster.
+            self._engine.settling.write(entries, client_id=NOBODY)
+            self._engine.stopping.wait(YIELD_S / 2)
 
     def _touch(self) -> None:
         """Show a service manager that the worker has contact with the store."""
