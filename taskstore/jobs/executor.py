@@ -206,9 +206,9 @@ class Jobs:
             works.append(work)
         # By the thread that writes: the store may be unavailable, and the others are to begin.
         self._engine.settling.put([(entry.itself, entry.commit.size) for entry in entries])
-        are_more = len(tasks) >= self._asked
-        self._given_back = self._given_back + left if left == len(tasks) and are_more else 0
-        if left and not are_more:  # Let others claim what they brought forward.
+        are_all, are_more = left == len(tasks), len(tasks) >= self._asked
+        self._given_back = self._given_back + left if are_all and are_more else 0
+        if are_all and not are_more:  # Let others claim what they brought forward. Jobs to run don't wait for that.
             self._engine.stopping.wait(YIELD_S)
         return works
 
