@@ -83,11 +83,14 @@ class Pools:
         pool = self._pools.get(group)
         return NO_MARK_MS if pool is None else pool.mark_ms
 
-    def knows(self, group: str, number: int) -> bool:
-        """Whether so many ids could be taken now, by plain claims."""
-        pool = self._pools.get(group)
-        is_there = pool is not None and pool.is_plain and len(pool) >= number
-        return is_there and time.monotonic() - self._forgotten_s <= KEPT_S
+    def knows(self, group: str, demand: Demand) -> bool:
+        """Whether plain claims know enough of the group: ids to take or, to take the oldest, a mark that is not old."""
+        pool, now_s = self._pools.get(group), time.monotonic()
+        if pool is None or not pool.is_plain or now_s - self._forgotten_s > KEPT_S:
+            return False
+        if demand.oldest:
+            return bool(pool.ids) or now_s - pool.read_s <= AGAIN_S
+        return len(pool) >= demand.limit
 
     def put_back(self, group: str, ids: Iterable[int]) -> None:
         """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""

@@ -1,6 +1,6 @@
 """PostgreSQL as the writer uses it: a batch of plain operations takes two round trips of few, simple statements.
 
-Plain are claims of one group in any order, and commits without depends, operator and long data: nearly all that workers
+Plain are claims of one group, and commits without depends, operator and long data: nearly all that workers
 send. The look locks everything in one statement and then draws the ids, so that each is larger than those of what is
 locked; so the rows are complete when they are written, and nobody needs what the database says to that.
 
@@ -22,7 +22,7 @@ from taskstore.types.tasks import Order
 from ..core.limits import Limits
 from ..core.operations import Claim, Operation, Query, TaskRecord, Update
 from ..core.tally import COUNTERS
-from .claim_pools import Demand, kept_by_key, keys_of
+from .claim_pools import Demand, best_first, kept_by_key, keys_of
 from .limits import known as known_limits
 from .postgresql import LIMITS_VERSION, PostgreSQL
 from .postgresql_arrays import Column, RowPacker, packed
@@ -98,7 +98,7 @@ def asked_by(operations: Sequence[Operation], limits: Limits) -> Asked | None:
             groups = operation.groups
             if isinstance(operation, Query):
                 return None
-            if len(groups) > 1 or operation.order is not Order.RANDOM or not operation.scope.allows(groups[0]):
+            if len(groups) > 1 or not operation.scope.allows(groups[0]):
                 return None
             if limits.of(groups[0]):
                 return None
@@ -106,6 +106,7 @@ def asked_by(operations: Sequence[Operation], limits: Limits) -> Asked | None:
             if demand is None:
                 demand = asked.demands[groups[0]] = Demand()
             demand.limit += operation.limit
+            demand.oldest |= operation.order is Order.OLDEST
             asked.drafts += operation.limit
         else:
             if operation.operator:
@@ -148,7 +149,7 @@ class PlainPostgreSQL(PostgreSQL):
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         asked = asked_by(operations, known_limits(self.using)) if self.row_packers else None
-        if asked is None or not all(self._pools.knows(group, each.limit) for group, each in asked.demands.items()):
+        if asked is None or not all(self._pools.knows(group, each) for group, each in asked.demands.items()):
             return (yield from super().look(operations))
         seen = yield from self._look_at_once(operations, asked)
         return seen or (yield from super().look(operations))
@@ -161,10 +162,16 @@ class PlainPostgreSQL(PostgreSQL):
         if demands:
             self._pools.begin(demands)
             for group, demand in demands.items():
-                priorities[group], chosen[group] = self._pools.take(group, demand.limit) or (0, [])
+                if not demand.oldest:
+                    priorities[group], chosen[group] = self._pools.take(group, demand.limit) or (0, [])
         questions = Questions()
         ids = {task_id for each in chosen.values() for task_id in each}.union(asked.named)
         rows = questions.ask(self._lock_listed(ids)) if ids else []
+        oldest = {
+            group: questions.ask(self._lock_chosen(group, demand, f"{self.selected}, ctid::text"))
+            for group, demand in demands.items()
+            if demand.oldest
+        }
         kept = questions.ask(self.kept_answers(keys)) if keys else []
         # Last, as in the general look; and ids are drawn when all is locked.
         numbers = questions.ask(self._time_numbers_and_ids(len(operations), asked, priorities))
@@ -179,6 +186,9 @@ class PlainPostgreSQL(PostgreSQL):
             group: [task for task_id in each if (task := named.get(task_id)) and task.available_at_ms <= now_ms]
             for group, each in chosen.items()
         }
+        for group, found in oldest.items():
+            candidates[group] = best_first([row[:-1] for row in found], demands[group])
+        rows = [row for found in (rows, *oldest.values()) for row in found]
         seen = Seen(
             now_ms=now_ms,
             named=named,

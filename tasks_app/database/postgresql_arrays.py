@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
+
+import msgspec
 
 Row = tuple[Any, ...]
 
@@ -89,7 +90,7 @@ ENCODERS: Mapping[str, Callable[[Any], bytes]] = {
     "text": str.encode,
     "character varying": str.encode,
     "bytea": bytes,
-    "jsonb": lambda text: b"\x01" + text.encode(),  # Its version, then its text.
+    "jsonb": lambda text: b"\x01" + text.encode(),  # The version of the format comes before the text.
 }
 
 
@@ -163,7 +164,7 @@ TYPE_AND_LENGTH = struct.Struct("!Ii").pack  # Before each value of a row.
 
 
 def _labels(labels: Mapping[str, str]) -> bytes:
-    return ENCODERS["jsonb"](json.dumps(dict(labels)) if labels else "{}")
+    return b"\x01" + msgspec.json.encode(dict(labels))
 
 
 class Encoded(dict[Any, bytes]):

@@ -21,20 +21,21 @@ class Candidates(Dialect):
 
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
         known = None if demand.oldest else self._pools.take(group, demand.limit)
-        if known:
-            return self._lock_known(group, *known)
+        return self._lock_known(group, *known) if known else self._lock_chosen(group, demand, self.selected)
+
+    def _lock_chosen(self, group: str, demand: Demand, selected: str) -> Statement:
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
         return Statement(
             f"""
-            SELECT {self.selected}
+            SELECT {selected}
             FROM tasks_app_task
             WHERE id = ANY(ARRAY(
                 SELECT id FROM ({self._available}) AS candidates ORDER BY priority DESC, {order_of(demand)} LIMIT %s
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [group, group, group, group, self._pools.mark_of(group), CANDIDATES, demand.limit],
+            [*[group] * 4, self._pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:

@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from taskstore.types.tasks import FIELDS, Kept
 
 from ..core.operations import Apart, HeldKey, TaskRecord, record_made_of
@@ -145,7 +147,7 @@ def row_of(task: TaskRecord) -> Row:
 
 
 def record_of(row: Row) -> TaskRecord:
-    labels = json.loads(row[LABELS]) if row[LABELS] != "{}" else {}
+    labels = msgspec.json.decode(row[LABELS]) if row[LABELS] != "{}" else {}
     if payload := row[PAYLOAD]:
         size = row[DATA] or 0
         size = size if isinstance(size, int) else int.from_bytes(size)
