@@ -81,6 +81,8 @@ TASKSTORE_SECRET_KEY_FILE = environment.file("TASKSTORE_SECRET_KEY_FILE")
 TASKSTORE_DRAIN_SECONDS = environment.number("TASKSTORE_DRAIN_SECONDS", 5 if TASKSTORE_PROXIES else 0, least=0, most=20)
 # /metrics lists so many groups by name, and the others as a sum.
 TASKSTORE_METRICS_GROUPS = environment.number("TASKSTORE_METRICS_GROUPS", 100, least=0)
+# And it counts the tasks by the value of this label.
+TASKSTORE_METRICS_LABEL = os.environ.get("TASKSTORE_METRICS_LABEL", "")
 # The types of protobuf messages for the console: files of `protoc --include_imports --descriptor_set_out`.
 TASKSTORE_DESCRIPTORS = environment.files("TASKSTORE_DESCRIPTORS")
 # The largest gRPC message.

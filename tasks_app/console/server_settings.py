@@ -91,7 +91,10 @@ LIMITS: dict[str, Sequence[tuple[str, str, Callable[[Any], str]]]] = {
         ("TASKSTORE_PROXIES", "trusted proxies in front of the server", str),
     ),
     "Shutdown": (("TASKSTORE_DRAIN_SECONDS", "drain time before shutdown", seconds),),
-    "Metrics": (("TASKSTORE_METRICS_GROUPS", "maximum groups listed by name in /metrics", number),),
+    "Metrics": (
+        ("TASKSTORE_METRICS_GROUPS", "maximum groups listed by name in /metrics", number),
+        ("TASKSTORE_METRICS_LABEL", "label by which /metrics counts tasks", words_or("none")),
+    ),
 }
 
 # Retention that can't be set.

@@ -1,11 +1,14 @@
 """Metrics for Prometheus: the work of the server (meters.py), and the contents of the store.
 
-The numbers of the store are those of /stats: kept with each commit, never counted. The largest groups have a row each.
+The numbers of groups are those of /stats: kept with each commit, never counted. The largest groups have a row each.
 All others share one row, without the label `group` and with `groups="others"`: a group may have any name.
+Only the numbers by label are counted, in a small share of the time.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -20,11 +23,13 @@ from taskstore.types.tasks import State
 
 from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
-from ..database import store_alias
+from ..database import dialect_of, store_alias
 from ..database.time_limits import TookTooLong, at_most
 from ..writer.totals import Summary, largest, longest_ready_ms, numbers_of_each, summary
+from .search.conditions import IN_STATE
 
-LIMIT_S = 5.0  # Prometheus waits for ten.
+LIMIT_S, COUNTING_LIMIT_S = 5.0, 2.0  # Prometheus waits for ten.
+REST = 20  # After tasks were counted, they are not counted again for so many times as long as that took.
 GROUPS = 100
 MEDIA_TYPES = (CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYPE_LATEST)
 
@@ -78,6 +83,56 @@ class Everything(Collector):
             families = []
         yield GaugeMetricFamily("taskstore_store_up", "1, or 0 if the store can't be read.", bool(families))
         yield from families
+        if families and (label := getattr(settings, "TASKSTORE_METRICS_LABEL", "")):
+            yield _by_label.family(label)
+
+
+class _ByLabel:
+    """The tasks by the value of a label, as they were counted last. Threads share it: two may count at once."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, float, Mapping[str, Mapping[str, int]]] = ("", 0, {})
+
+    def family(self, label: str) -> Metric:
+        counted, next_s, numbers = self._last
+        if counted != label or time.monotonic() >= next_s:
+            began_s = time.monotonic()
+            try:
+                with at_most(COUNTING_LIMIT_S, using=store_alias()):
+                    numbers = _counted_by(label)
+            except (DatabaseFailure, TookTooLong):
+                numbers = {}
+            ended_s = time.monotonic()
+            self._last = label, ended_s + REST * (ended_s - began_s), numbers
+        family = GaugeMetricFamily("taskstore_tasks_by_label", "Tasks that have a label, by its value, in each state.")
+        most = getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)
+        largest_first = sorted(numbers, key=lambda value: -sum(numbers[value].values()))
+        for value in largest_first[:most]:
+            for state in State:
+                _sample(family, numbers[value].get(state, 0), label=label, value=value, state=state.value)
+        others = sum((Counter(numbers[value]) for value in largest_first[most:]), Counter())
+        if others:
+            for state in State:
+                _sample(family, others[state], label=label, values="others", state=state.value)
+        return family
+
+
+_by_label = _ByLabel()
+
+
+def _counted_by(label: str) -> Mapping[str, Mapping[str, int]]:
+    """Count the tasks that have the label, by its value and their state."""
+    dialect = dialect_of(store_alias())
+    at_ms, (bears, parameters) = dialect.now_ms(), dialect.bears(label, None)
+    states = " ".join(f"WHEN {within.format(now_ms=at_ms)} THEN '{state}'" for state, within in IN_STATE.items())
+    sql = f"""
+        SELECT {dialect.label_value} AS value, CASE {states} END AS state, count(*)
+        FROM tasks_app_task WHERE {bears} GROUP BY 1, 2
+    """  # noqa: S608 - all words are ours
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
+    for value, state, number in dialect.rows(sql, [label, *parameters]):
+        numbers[value][state] = number
+    return numbers
 
 
 def _histogram(kept_as: str, name: str, text: str, unit: int = 1) -> Metric:

@@ -125,6 +125,55 @@ def test_it_names_the_largest_groups_and_adds_up_the_others(machine, settings):
     assert told(machine, "masstasker_num_tasks") == {by(groups="others"): 13}
 
 
+def test_it_counts_tasks_by_the_value_of_a_label(machine, settings):
+    settings.TASKSTORE_METRICS_LABEL, settings.TASKSTORE_METRICS_GROUPS = "tenant", 2
+    numbers = {"acme": 3, 'quoted "\\ % {0}': 2, "": 1, "small": 1}
+    for tenant, tasks in numbers.items():
+        Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", labels={"tenant": tenant})] * tasks)
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="jobs/x", labels={"tenant": "acme"}, timespec_ms=-1_000_000)])
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail"), NewTask(group="mail", labels={"other": "acme"})])
+    Task.objects.claim("mail", owner=BOB, limit=7)
+    settings.TASKSTORE_METRICS_LABEL = ""
+    assert not told(machine, "taskstore_tasks_by_label")
+    settings.TASKSTORE_METRICS_LABEL = "tenant"
+    counted = told(machine, "taskstore_tasks_by_label")
+    assert len(counted) == 3 * len(State)
+    assert counted[by(label="tenant", value="acme", state="scheduled")] == 1
+    claimed = [labels for labels in counted if ("state", "claimed") in labels or ("state", "ready") in labels]
+    assert sum(counted[labels] for labels in claimed) == 7
+    ready_or_claimed = [by(label="tenant", values="others", state=state) for state in ("ready", "claimed")]
+    assert sum(counted[labels] for labels in ready_or_claimed) == 2
+
+
+@pytest.mark.once
+def test_counting_by_label_takes_a_small_share_of_the_time(machine, settings, monkeypatch):
+    settings.TASKSTORE_METRICS_LABEL = "tenant"
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", labels={"tenant": "acme"})])
+    ready = by(label="tenant", value="acme", state="ready")
+    clock_s = 1_000_000.0
+
+    def counted_slowly(label: str) -> dict[str, dict[str, int]]:
+        nonlocal clock_s
+        clock_s += 1
+        return {"acme": {"ready": int(clock_s)}}
+
+    monkeypatch.setattr(metrics, "_by_label", metrics._ByLabel())
+    monkeypatch.setattr(metrics, "_counted_by", counted_slowly)
+    monkeypatch.setattr("time.monotonic", lambda: clock_s)
+    assert told(machine, "taskstore_tasks_by_label") == told(machine, "taskstore_tasks_by_label")
+    first = told(machine, "taskstore_tasks_by_label")[ready]
+    clock_s += metrics.REST
+    assert told(machine, "taskstore_tasks_by_label")[ready] > first
+
+    def too_slowly(label: str) -> dict[str, dict[str, int]]:
+        raise TookTooLong
+
+    monkeypatch.setattr(metrics, "_counted_by", too_slowly)
+    clock_s += 2 * metrics.REST
+    assert not told(machine, "taskstore_tasks_by_label")
+    assert told(machine, "taskstore_store_up") == {by(): 1}
+
+
 @pytest.mark.parametrize("name", ['a "quoted" \\ name', "\x01\x7f\n", "\N{PILE OF POO}", '",state="x"} 1\n', "\\n"])
 def test_a_group_may_have_any_name(machine, name):
     Task.objects.commit(owner=ANN, adds=[NewTask(group=name)])

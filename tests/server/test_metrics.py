@@ -38,15 +38,16 @@ def store(tmp_path_factory, copies):
 def server(store: Store):
     # One group has a name, so that there are others.
     command = "serve --workers 2" if IS_POSTGRESQL else "up"
-    with store.up(command=command, TASKSTORE_METRICS_GROUPS="1") as server:
+    with store.up(command=command, TASKSTORE_METRICS_GROUPS="1", TASKSTORE_METRICS_LABEL="tenant") as server:
         work(server, store.token)
         yield server
 
 
 def work(server: Server, token: str) -> None:
     """Twenty commits that add a task each, twelve claims, a deletion, and three commits that are refused."""
-    for group in ("reports", *["mail"] * 19):
-        server.ask("POST", "/update", token, json={"clientid": 1, "adds": [{"group": group}]})
+    for number, group in enumerate(("reports", *["mail"] * 19)):
+        add = {"group": group, "labels": {"tenant": f"t{number % 2}"}}
+        server.ask("POST", "/update", token, json={"clientid": 1, "adds": [add]})
     claims = [{"clientid": 2, "group": "mail", "duration": duration} for duration in (0, 0, *[60_000] * 10)]
     claimed = [server.ask("POST", "/claim", token, json=claim).json()["tasks"] for claim in claims]
     [last] = claimed[-1]
