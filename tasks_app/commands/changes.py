@@ -21,6 +21,7 @@ from taskstore.types.command_record import (
     CommandList,
     CommandStatus,
     group_of,
+    members_of,
     new_command_task,
     why_no_project,
 )
@@ -275,7 +276,7 @@ def new_commands(project: str, submissions: Sequence[Submission]) -> list[Comman
     return [
         Command(
             id=command_id,
-            cmd=asked.cmd,
+            **members_of(asked.line or b""),
             created=now,
             until=now + KEPT_S if asked.until is None else asked.until,
             expected_duration=EXPECTED_DURATION if asked.expected_duration is None else asked.expected_duration,

@@ -337,7 +337,7 @@ FIELD = re.compile(r"^commands\[(\d+)\]\.")
 MOST_BYTES = 2**23  # Of lines in a request, which are longer as JSON.
 STANDARD_INPUT = "-"
 
-Numbered = tuple[int, str]  # The number of a line, and the line.
+Numbered = tuple[int, str | bytes]  # The number of a line, and the line.
 
 
 def until_s(text: str) -> int:
@@ -449,13 +449,8 @@ def submit_file(
 
 
 def numbered(piece: Sequence[bytes], begin: int) -> Iterator[Numbered]:
-    """Yield the lines that are neither blank nor comments as text, with their numbers."""
-    for place, line in enumerate(piece, begin):
-        if counts(line):
-            try:
-                yield place, line.rstrip(b"\r\n").decode()
-            except UnicodeDecodeError:
-                raise InvalidInput({f"line {place}": ["must be valid UTF-8"]}) from None
+    """Yield the lines that are neither blank nor comments, with their numbers."""
+    return ((place, line.rstrip(b"\r\n")) for place, line in enumerate(piece, begin) if counts(line))
 
 
 def submitted(
@@ -465,7 +460,7 @@ def submitted(
     given = list(lines)
     if len(given) > MOST_LINES:
         raise click.UsageError(f"must have at most {MOST_LINES} LINEs; use --file for more")
-    wanted = [Submission(cmd=cmd, **how) for _, cmd in given]
+    wanted = [Submission.of(line, **how) for _, line in given]
     try:
         return session.store.commands.submit(project, wanted, **kept)
     except InvalidInput as wrong:

@@ -34,15 +34,17 @@ class CommandVerbs(AnyPart):
     def submit(
         self,
         project: str,
-        commands: Iterable[str | Submission],
+        commands: Iterable[str | bytes | Submission],
         *,
         stashed: bool = False,
-        then: Iterable[str | Submission] = (),
+        then: Iterable[str | bytes | Submission] = (),
         hold: bool = False,
         batch: int = 0,
         after: int = 0,
     ) -> Call[Commanded]:
         """Submit up to 1 000 command lines, all or none, and return them in the same order.
+
+        A line that is not UTF-8 is given as bytes, or as a string that Python made of it (`os.fsdecode`).
 
         `stashed`: hold them back until `unstash`. `then`: command lines to submit once when these have succeeded; these
         are a batch, whose id each has as its `batch`. `hold`: that batch stays open until it is released, so that more
@@ -69,10 +71,10 @@ def _submitted(answer: bytes) -> Commanded:
     return [*decoder(SubmittedCommands)(answer).commands]
 
 
-def _lines(field: str, lines: Iterable[str | Submission]) -> tuple[Submission, ...]:
+def _lines(field: str, lines: Iterable[str | bytes | Submission]) -> tuple[Submission, ...]:
     if isinstance(lines, str | bytes):
         raise InvalidInput({field: ["must be a list of command lines, not a string"]})
-    return tuple(Submission(cmd=one) if isinstance(one, str) else one for one in lines)
+    return tuple(Submission.of(one) if isinstance(one, str | bytes) else one for one in lines)
 
 
 class Commands(Part, CommandVerbs):

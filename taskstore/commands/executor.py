@@ -291,7 +291,7 @@ class Lists:
     def _order(self, command: Command) -> children.Work:
         half = self._setup.output_bytes // 2
         return children.Work(
-            shell=Shell(self._setup.shell, command.cmd, self._setup.env),
+            shell=Shell(self._setup.shell, command.line, self._setup.env),
             limit_s=self._times.limit_s(command),
             memory_bytes=self._setup.memory_bytes,
             linger_s=LINGER_S,

@@ -189,6 +189,7 @@ class Command(Record, frozen=True, kw_only=True):
 
     id: Name
     cmd: Name
+    cmd_base64: str = ""  # Of the exact line, if it is not UTF-8; `cmd` then shows other bytes as `\xe9`.
     created: Number = 0
     until: Number = 0  # The latest time to start it.
     expected_duration: Number = 0
@@ -197,6 +198,15 @@ class Command(Record, frozen=True, kw_only=True):
     run: Run | None = None
     list: str = ""  # The name of the directory of the list in which it ran.
     excused: Number = 0  # How many attempts were not counted as failures, because of the worker.
+
+    def __post_init__(self) -> None:
+        if self.cmd_base64 and line_of(self.cmd, self.cmd_base64) is None:
+            raise ValueError(f"cmd_base64 {OTHER_LINE}")
+
+    @property
+    def line(self) -> bytes:
+        """The command line as a shell takes it."""
+        return line_of(self.cmd, self.cmd_base64) or b""
 
     @property
     def first_id(self) -> str:
@@ -261,6 +271,21 @@ class LiveOutput(Record, frozen=True, kw_only=True):
     due: Number = 0  # When the command is expected to end. 0: it has just started.
     out: Output = Output()
     err: Output = Output()
+
+
+OTHER_LINE = "must be Base64 of the line that cmd shows"
+
+
+def members_of(line: bytes) -> Mapping[str, Any]:
+    """Return the `cmd` and the `cmd_base64` of a command line, the latter empty if the line is UTF-8."""
+    cmd = line.decode(errors="backslashreplace")
+    return {"cmd": cmd, "cmd_base64": "" if cmd.encode() == line else base64.b64encode(line).decode()}
+
+
+def line_of(cmd: str, cmd_base64: str) -> bytes | None:
+    """Return the command line that these members mean; None if they are of different lines."""
+    line = from_base64(cmd_base64) if cmd_base64 else cmd.encode()
+    return line if line and cmd in ("", line.decode(errors="backslashreplace")) else None
 
 
 def from_base64(text: str) -> bytes | None:

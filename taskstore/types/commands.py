@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from msgspec import Meta, Struct, field
 
 from . import sentences
 from .checks import wrong_members
-from .command_record import FINAL, LONGEST_CMD, LONGEST_PROJECT, OF_LISTS, Command, CommandStatus, LiveOutput, Run
+from .command_record import (
+    FINAL,
+    LONGEST_CMD,
+    LONGEST_PROJECT,
+    OF_LISTS,
+    Command,
+    CommandStatus,
+    LiveOutput,
+    Run,
+    line_of,
+    members_of,
+)
 from .progress import Progress
 from .requests import Asked, AskedOperation
 from .scalars import LABEL_LENGTH, LATEST_MS, ONE_PART, After, Int64, Key, Limits, NextAfter, PageSize, Reason, SomeIds
@@ -51,7 +62,10 @@ Since = Annotated[int, Meta(description="When it got this status; milliseconds s
 class Submission(Asked, frozen=True, kw_only=True):
     """A shell command to submit."""
 
-    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")]
+    cmd: Annotated[str, Meta(description="One line, not empty, at most 64 KiB.")] = ""
+    cmd_base64: Annotated[
+        str, Meta(description="In place of `cmd`: Base64 of the line, which need not be UTF-8. See `cmd_base64` below.")
+    ] = ""
     expected_duration: Annotated[Duration, Meta(description="Seconds; 60 if absent.")] | None = None
     until: (
         Annotated[Seconds, Meta(description="The latest start, in seconds since the Epoch; 7 days from now if absent.")]
@@ -61,6 +75,20 @@ class Submission(Asked, frozen=True, kw_only=True):
         Annotated[Fails, Meta(description="The number of failures after which the command is given up; 3 if absent.")]
         | None
     ) = None
+
+    @classmethod
+    def of(cls, line: str | bytes, **how: Any) -> Self:
+        """Return the command for a line: bytes, or text in which bytes are escaped as in `sys.argv`."""
+        try:
+            content = line if isinstance(line, bytes) else line.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            return cls(cmd=str(line), **how)  # The store says what is wrong with it.
+        return cls(**members_of(content), **how)
+
+    @property
+    def line(self) -> bytes | None:
+        """The command line; None if its two members are of different lines."""
+        return line_of(self.cmd, self.cmd_base64)
 
 
 class ProjectCounts(Struct, frozen=True, kw_only=True):
@@ -136,7 +164,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     project: str
     status: CommandStatus
     task: Annotated[Int64, Meta(description="The id of its task, or of the task of its list.")]
-    cmd: Annotated[str, Meta(description="The shell command line.")]
+    cmd: Annotated[str, Meta(description="The shell command line; bytes that are not UTF-8 are shown as `\\xe9`.")]
     created: Annotated[int, Meta(description="Seconds since the Epoch.")]
     until: Annotated[int, Meta(description="The latest time to start it; seconds since the Epoch.")]
     expected_duration: Annotated[int, Meta(description="Seconds.")]
@@ -150,6 +178,7 @@ class CommandSeen(Struct, frozen=True, kw_only=True):
     at_ms: Since = field(name="at")
     place: Place
     excused: Annotated[int, Meta(description="Attempts that were not counted, because of the worker.")] = 0
+    cmd_base64: Annotated[str, Meta(description="Base64 of the exact line if it is not UTF-8, otherwise empty.")] = ""
     batch: Annotated[Int64, Meta(description="The batch that it belongs to; 0 if none.")] = 0
     progress: Annotated[
         Progress | None,
@@ -353,18 +382,20 @@ def wrong_submissions(
     if not least <= len(submissions) <= MOST_COMMANDS:
         yield field, f"must have between {least} and {MOST_COMMANDS} commands, not {len(submissions)}"
     for place, asked in enumerate(submissions[:MOST_COMMANDS]):
-        if why := why_no_line(asked.cmd):
-            yield f"{field}[{place}].cmd", why
+        yield from ((f"{field}[{place}].{name}", why) for name, why in _wrong_line(asked))
         # A program may have made them.
         for name, why in wrong_members(asked, "expected_duration", "until", "max_fails"):
             yield f"{field}[{place}].{name}", why
 
 
-def why_no_line(cmd: str) -> str | None:
-    """Return the reason why this can't be the line of a command; None when it can."""
-    if not cmd.strip() or any(sign in cmd for sign in "\n\r\0"):
-        return "must be one command line, not empty and without NUL"
-    if not is_utf8(cmd):
-        return sentences.VALID_UTF8
-    size = len(cmd.encode())
-    return sentences.at_most(LONGEST_CMD, "bytes", size) if size > LONGEST_CMD else None
+def _wrong_line(asked: Submission) -> Iterator[Problem]:
+    """Yield the reasons why this can't be the line of a command, by the member."""
+    name = "cmd_base64" if asked.cmd_base64 else "cmd"
+    if not is_utf8(asked.cmd):
+        yield "cmd", sentences.VALID_UTF8
+    elif asked.cmd_base64 and asked.line is None:
+        yield name, "must be Base64 of a command line; leave out cmd, or give the same line"
+    elif not (line := asked.line or b"").strip() or any(sign in line for sign in b"\n\r\0"):
+        yield name, "must be one command line, not empty and without NUL"
+    elif len(line) > LONGEST_CMD:
+        yield name, sentences.at_most(LONGEST_CMD, "bytes", len(line))

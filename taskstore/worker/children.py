@@ -65,7 +65,7 @@ class Shell(NamedTuple):
     """A command line for a shell."""
 
     program: str
-    line: str
+    line: str | bytes
     env: Mapping[str, str]
 
 

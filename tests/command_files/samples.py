@@ -16,12 +16,14 @@ from taskstore.types.command_record import (
     CommandStatus,
     Output,
     Run,
+    members_of,
 )
 
 NUMBERS = st.integers(0, MOST)
 IDS = st.from_regex(ID, fullmatch=True).filter(lambda name: len(name) <= LONGEST_ID)
 LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\0"), min_size=1, max_size=50)
-CMDS = LINES.filter(str.strip)
+NOT_UTF8 = st.binary(min_size=1, max_size=50).filter(lambda line: line.strip() and not {*line} & {*b"\n\r\0"})
+CMDS = st.one_of(LINES.filter(str.strip).map(str.encode), NOT_UTF8)
 WORKERS = st.text(st.characters(categories=["L", "N", "P"], exclude_characters="/"), min_size=1, max_size=30)
 OUTPUTS = st.binary(max_size=100).map(Output.of)
 
@@ -34,7 +36,7 @@ def run(worker, started, ended, out, err):
 
 RUNS = st.builds(run, LINES, NUMBERS, NUMBERS, OUTPUTS, OUTPUTS)
 UNRUN = st.builds(
-    Command,
+    lambda cmd, **others: Command(**members_of(cmd), **others),
     id=IDS,
     cmd=CMDS,
     created=NUMBERS,

@@ -1,6 +1,7 @@
 """A worker of commands: real shells, a real server."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ from tasks_app.models import Task as StoredTask
 from taskstore.commands import executor, work
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
-from taskstore.types.command_record import CommandStatus, group_of
+from taskstore.types.command_record import Command, CommandStatus, NotACommand, group_of, members_of
 from taskstore.types.tasks import Ending, NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
@@ -71,6 +72,23 @@ def test_it_says_in_the_error_output_how_a_line_failed(project, line, code, said
         [closed] = project.closed()
     [command] = closed.commands
     assert (command.run.exit_code, command.run.err.text, command.run.failed) == (code, said, True)
+
+
+def test_a_line_that_is_not_utf8_is_run_byte_by_byte(project, tmp_path):
+    name = b"caf\xe9 \xff"
+    with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+        file.write(b"found")
+    project.add_list("true", **members_of(b"cat '" + name + b"'; printf '\xfe'"))
+    with project.worker(cwd=str(tmp_path)):
+        [command] = project.ended()
+    assert (command.run.exit_code, command.run.out.kept) == (0, b"found\xfe")
+    assert command.cmd == r"cat 'caf\xe9 \xff'; printf '\xfe'"
+
+
+@pytest.mark.parametrize("cmd_base64", ["!", "6Q==", "dHJ1ZQ"])
+def test_a_line_is_not_run_that_is_another_one_than_is_shown(cmd_base64):
+    with pytest.raises(NotACommand, match="cmd_base64 must be Base64 of the line that cmd shows"):
+        Command.decode(f'{{"id": "1_0", "cmd": "true", "cmd_base64": "{cmd_base64}"}}'.encode())
 
 
 def test_what_is_late_is_not_run_and_fails(project, tmp_path):

@@ -1,6 +1,7 @@
 """Shell commands over REST: submitted, looked at, parked, run again."""
 
 import time
+from base64 import b64encode
 
 import pytest
 
@@ -57,6 +58,9 @@ def test_a_request_that_is_sent_again_submits_once(ann):
         ({"commands": [{"cmd": ""}, {}, {"cmd": 1}]}, ["commands[0].cmd", "commands[1].cmd", "commands[2].cmd"]),
         ({"commands": [{"cmd": "a\nb"}, {"cmd": "a\0"}]}, ["commands[0].cmd", "commands[1].cmd"]),
         ({"commands": [{"cmd": "\ud800"}]}, ["commands[0].cmd"]),
+        ({"commands": [{"cmd_base64": "!"}, {"cmd": "x", "cmd_base64": "6Q=="}, {"cmd_base64": "CukK"}]},
+         ["commands[0].cmd_base64", "commands[1].cmd_base64", "commands[2].cmd_base64"]),
+        ({"commands": [{"cmd_base64": b64encode(b"\xe9" * 65_537).decode()}]}, ["commands[0].cmd_base64"]),
         ({"commands": [{"cmd": "x" * 70_000}]}, ["commands[0].cmd"]),
         ({"commands": [{"cmd": "a", "until": -1, "expected_duration": 0, "max_fails": 2**63}]},
          ["commands[0].expected_duration", "commands[0].max_fails", "commands[0].until"]),

@@ -26,6 +26,7 @@ from ...types.command_record import (
     Output,
     Run,
     fates_of,
+    members_of,
     why_misplaced,
     why_no_id,
 )
@@ -71,21 +72,19 @@ LISTS = {
 LONGEST_NAME = 255  # Bytes, on nearly every file system.
 
 
-def task_text(command: Command) -> str:
+def task_content(command: Command) -> bytes:
     """Return the content of the command's `.task`. Call `why_no_file` first."""
     run = command.run
     numbers = (command.created, command.until, command.expected_duration, command.max_fails, command.fails)
     ran = (run.worker, run.started, run.ended) if run else ()
-    return "".join(f"{field}\n" for field in (command.id, *numbers, command.cmd, *ran))
+    lines = [f"{field}".encode() for field in (command.id, *numbers, "", *ran)]
+    lines[FIELDS.index("cmd")] = command.line
+    return b"".join(line + b"\n" for line in lines)
 
 
 def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") -> Command:
     """Parse `<name>.task` and the command's outputs. Raises NotFiles, which lists each invalid line."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as problem:
-        number = 1 + content.count(b"\n", 0, problem.start)
-        raise NotFiles([f"line {number}: must be valid UTF-8"]) from None
+    text = content.decode(errors="surrogateescape")
     *lines, rest = text.split("\n")
     if rest:
         raise NotFiles(["the last line has no end"])
@@ -102,7 +101,7 @@ def command_of(name: str, content: bytes, out: bytes = b"", err: bytes = b"") ->
         expected_duration=expected_duration,
         max_fails=max_fails,
         fails=fails,
-        cmd=lines[6],
+        **members_of(lines[6].encode(errors="surrogateescape")),
         run=_run(lines[BEFORE_A_RUN:], out, err),
     )
 
@@ -178,6 +177,8 @@ def _wrong_fields(name: str, lines: Sequence[str]) -> Iterator[str]:
             yield f"line {number}: must end with LF, not CR LF"
         elif has_line_breaks(line):
             yield f"line {number}: must not contain CR or NUL"
+        elif name_of_field != "cmd" and not sentences.is_utf8(line):
+            yield f"line {number}: must be valid UTF-8"
         elif why := _why_wrong(name_of_field, line, name):
             yield f"line {number}: {why}"
 
@@ -189,7 +190,8 @@ def _why_wrong(field: str, line: str, name: str) -> str | None:
         case "cmd" if not line.strip():
             return "must be a command line, not an empty line"
         case "cmd":
-            return f"must be at most {LONGEST_CMD} bytes" if len(line.encode()) > LONGEST_CMD else None
+            size = len(line.encode(errors="surrogateescape"))
+            return f"must be at most {LONGEST_CMD} bytes" if size > LONGEST_CMD else None
         case "worker":
             return None if line else "the name of a worker, not an empty line"
     return None if is_number(line) else f"{field} {sentences.between(0, MOST)}, not {_quoted(line)}"
@@ -394,7 +396,7 @@ def write_result(command: Command, directory: Path) -> None:
 def _files(command: Command) -> Iterator[tuple[str, bytes]]:
     """Yield the suffix and the content of each of the command's files."""
     run = command.run
-    yield TASK, task_text(command).encode()
+    yield TASK, task_content(command)
     yield OUT, run.out.content if run else b""
     yield ERR, run.err.content if run else b""
 
@@ -432,10 +434,10 @@ class ProjectWriter:
     def _write(self, status: CommandStatus, command: Command, directory: Path) -> None:
         why = why_no_file(command) or why_misplaced(status, command)
         if command.id in self.ids:
-            if self.ids[command.id] == hash(command.cmd):
+            if self.ids[command.id] == hash(command.line):
                 return  # It has changed its status while it was exported.
             why = "must have a unique id: another command has the same"
-        self.ids[command.id] = hash(command.cmd)
+        self.ids[command.id] = hash(command.line)
         if why:
             self.problems.append(f"{status}/{shown(command.id)}: {why}")
         if not self.problems:
