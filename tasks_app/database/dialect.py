@@ -26,7 +26,6 @@ from .rows import (
     ITEM_ORIGIN,
     ITEM_UNIQUE,
     KEPT_PAYLOAD_COLUMNS,
-    LIMITED_COLUMNS,
     OWN_DATA,
     RECENT_COLUMNS,
     VALUE_COLUMNS,
@@ -239,9 +238,6 @@ class Dialect(ABC):
         if written.unlimited:
             sql = f"DELETE FROM tasks_app_limitedtask WHERE {self.is_listed}"
             yield Statement(sql, [self.list_of(written.unlimited)])
-        if written.limited and written.has_ids:
-            rows = [(written.drafts[place].id, *row) for *row, place in written.limited]
-            yield from self.insert("tasks_app_limitedtask", LIMITED_COLUMNS, rows)
         if written.looked_at:
             sql = f"DELETE FROM tasks_app_limitedvalue WHERE {self.is_listed}"
             yield Statement(sql, [self.list_of(written.looked_at)])
@@ -481,9 +477,16 @@ class Dialect(ABC):
         )
         return (yield from within_limits(supply, self))
 
+    def new_ids(self, number: int) -> Steps[Sequence[int]]:
+        """Draw so many ids: rising, never used before, and larger than those of all that is locked.
+
+        They are for drafts of which the look did not know, or not when it drew the ids.
+        """
+        raise RuntimeError(f"the look has drawn too few ids for {number} tasks")
+
     @abstractmethod
-    def write(self, written: Written) -> Steps[Sequence[int]]:
-        """Delete, insert, and keep the trail. Returns the ids of the drafts: rising, never used before."""
+    def write(self, written: Written) -> Steps[None]:
+        """Delete, insert, and keep the trail."""
 
     @abstractmethod
     def election(self) -> Statement:

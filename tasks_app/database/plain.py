@@ -1,12 +1,11 @@
 """PostgreSQL as the writer uses it: a batch of plain operations takes two round trips of few, simple statements.
 
-Plain are claims of one group, and commits without depends, operator and long data: nearly all that workers
-send. The look locks everything in one statement and then draws the ids, so that each is larger than those of what is
-locked; so the rows are complete when they are written, and nobody needs what the database says to that.
+Plain are claims of one group, and commits without depends, unique keys and operator: nearly all that workers send. The
+look locks everything in one statement and then draws the ids, so that each is larger than those of what is locked.
 
-Whatever is unusual goes the general way of postgresql.py in the same transaction: what to look at when a group is
-paused, something of a higher priority is there, or the end of the log may be lost; what to write when more was locked
-after the ids had been drawn, or data is kept apart from its task.
+Whatever is unusual is looked at the general way of postgresql.py in the same transaction: a group that is paused,
+something of a higher priority, the end of a log that may be lost. When more is locked after the ids were drawn, others
+are drawn, at the price of one more round trip.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 from taskstore.types.tasks import Order
 
 from ..core.limits import Limits
-from ..core.operations import Claim, Operation, Query, TaskRecord, Update
+from ..core.operations import Claim, Operation, Query, Update
 from ..core.tally import COUNTERS
 from .claim_pools import Demand, best_first, kept_by_key, keys_of
 from .limits import known as known_limits
@@ -31,8 +30,6 @@ from .rows import (
     DELTA_COLUMNS,
     ENDED_COLUMNS,
     KEPT_ANSWER_COLUMNS,
-    PAYLOAD,
-    PAYLOAD_BYTES,
     Questions,
     Row,
     Statement,
@@ -40,17 +37,17 @@ from .rows import (
     Unread,
     quoted,
     record_of,
+    without_shared_data,
 )
 from .transaction_values import Seen, Written
 
 MOST = 1_024  # Tasks that a plain batch names, and ids that it draws. Beyond it the statements count for little.
 
 # How the columns of these tables are called, in the order of the rows that are packed.
-KEPT_COLUMNS = (*KEPT_ANSWER_COLUMNS, "ids")
 PACKED_TABLES = {
     "tasks_app_task": COLUMNS,
     "tasks_app_endedtask": ENDED_COLUMNS,
-    "tasks_app_keptanswer": KEPT_COLUMNS,
+    "tasks_app_keptanswer": KEPT_ANSWER_COLUMNS,
     "tasks_app_countdelta": ("id", *DELTA_COLUMNS),
 }
 # Columns whose values are hardly ever the same twice.
@@ -111,12 +108,8 @@ def asked_by(operations: Sequence[Operation], limits: Limits) -> Asked | None:
         else:
             if operation.operator:
                 return None
-            for add in operation.adds:
-                if len(add.data) >= PAYLOAD_BYTES or not add.group or add.unique:
-                    return None
-            for change in operation.updates:
-                if change.data is not None and len(change.data) >= PAYLOAD_BYTES:
-                    return None
+            if any(add.unique or not add.group for add in operation.adds):
+                return None
             drafts = len(operation.adds) + len(operation.updates)
             named = operation.changed_ids if operation.updates else operation.deletes
             if drafts and named:
@@ -199,8 +192,6 @@ class PlainPostgreSQL(PostgreSQL):
             places={row[0]: row[-1] for row in rows},
             limits_version=limits_version,
         )
-        if len(seen.ids or ()) < asked.drafts or any(row[PAYLOAD] for row in rows):
-            seen.ids = None
         if any(len(candidates[group]) < demand.limit for group, demand in demands.items()):
             yield from self._look_behind_locks(demands, seen)
         if missing := [task_id for task_id in asked.named if task_id not in named]:
@@ -251,23 +242,30 @@ class PlainPostgreSQL(PostgreSQL):
             parameters += [self.array("text", list(priorities)), self.array("smallint", list(priorities.values()))]
         return Statement(sql, parameters)
 
-    def write(self, written: Written) -> Steps[Sequence[int]]:
-        if not (written.has_ids and self.row_packers):
-            return (yield from super().write(written))
+    def write(self, written: Written) -> Steps[None]:
+        packers = self.row_packers
+        if not packers:
+            yield from super().write(written)
+            return
         self._pools.lower(written.drafts)
-        is_more = written.freed or written.unlimited or written.limited or written.values or written.batches
-        statements = list(self.freeing(written)) if is_more else []
+        statements = list(self.freeing(written))
         if written.removed:
-            places = '","'.join([written.places[task_id] for task_id in written.removed])
-            statements.append(Statement(REMOVAL, [f'{{"{places}"}}']))
-        answers = [(*row[:-2], _ids_of(written.drafts[row[-2] : row[-1]])) for row in written.kept]
-        deltas = [(0, *row) for row in written.deltas]
-        packed_rows: tuple[Sequence[Row], ...] = (written.drafts, written.ended, answers, deltas)
-        for table, rows in zip(PACKED_TABLES, packed_rows, strict=True):
-            if rows:
-                statements.append(Statement(INSERTION[table], [self.row_packers[table].packed(rows)]))
+            statements.append(self._removal(written))
+        for table, columns, rows in written.insertions(without_shared_data):
+            if table not in packers:
+                statements += self.insert(table, columns, rows)
+            elif rows:
+                if table == "tasks_app_countdelta":
+                    rows = [(0, *row) for row in rows]
+                statements.append(Statement(INSERTION[table], [packers[table].packed(rows)]))
         yield Unread(statements)
-        return [task.id for task in written.drafts]
+
+    def _removal(self, written: Written) -> Statement:
+        try:
+            places = '","'.join([written.places[task_id] for task_id in written.removed])
+        except KeyError:  # Some were not locked by the plain look.
+            return super()._removal(written)
+        return Statement(REMOVAL, [f'{{"{places}"}}'])
 
 
 def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
@@ -283,10 +281,6 @@ def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
         }
     except LookupError:
         return None
-
-
-def _ids_of(tasks: Sequence[TaskRecord]) -> str:
-    return ",".join([str(task.id) for task in tasks])
 
 
 def _numbers_in(sent: bytes) -> Sequence[int]:

@@ -11,9 +11,8 @@ from typing import Any
 from django.db import connections, transaction
 
 from taskstore.errors import CommitUnknown
-from taskstore.types.tasks import FIELDS, json_size
+from taskstore.types.tasks import FIELDS
 
-from ..conf import retention
 from ..core.operations import Key, Operation
 from ..core.tally import COUNTERS
 from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
@@ -21,27 +20,7 @@ from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .limits import known as known_limits
 from .postgresql_arrays import Doubts
 from .postgresql_claims import Candidates
-from .rows import (
-    ANSWERED_COLUMNS,
-    CANCELLED_COLUMNS,
-    COLUMNS,
-    DELTA_COLUMNS,
-    ENDED_COLUMNS,
-    FREED_COLUMNS,
-    ITEM_COLUMNS,
-    KEY_COLUMNS,
-    LIMITED_COLUMNS,
-    OWN_ID,
-    TAKEN_COLUMNS,
-    Last,
-    Questions,
-    Row,
-    Statement,
-    Steps,
-    quoted,
-    record_of,
-    row_of,
-)
+from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of, row_of
 from .transaction_values import Seen, Written
 
 Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the parameter that holds them.
@@ -56,149 +35,12 @@ POSTGRESQL_TYPES: Mapping[str, str] = {field.name: field.column for field in FIE
     "text",
 )
 
-# What is written in place of a draft's value.
-DRAFTED: Mapping[str, str] = {
-    "origin": "coalesce(nullif(origin, 0), id)",
-    "data": f"CASE WHEN payload = {OWN_ID} THEN '' ELSE data END",
-    "payload": f"CASE WHEN payload = {OWN_ID} THEN id ELSE payload END",
-}
-
 
 def arrays(columns: Sequence[str]) -> str:
     return ", ".join(f"%s::{POSTGRESQL_TYPES.get(name, 'bigint')}[]" for name in columns)
 
 
 IS_LISTED = "id = ANY(%s::bigint[])"
-
-# The parts of the statement that writes a batch. Drafts are numbered first, all others may ask for the numbers:
-# by their place in an array, as a join would compare each with each, hash and merge joins being switched off.
-DRAFTS = f"""
-    drafts AS MATERIALIZED (
-        SELECT nextval('tasks_app_ids') AS id, place, {", ".join(quoted(COLUMNS[1:]))}
-        FROM unnest({arrays(COLUMNS[1:])}) WITH ORDINALITY AS draft({", ".join(quoted(COLUMNS[1:]))}, place)
-    )
-"""
-REMOVED = f"removed AS (DELETE FROM tasks_app_task WHERE {IS_LISTED})"
-TRAIL = f"""
-    trail AS (
-        INSERT INTO tasks_app_endedtask ({", ".join(quoted(ENDED_COLUMNS))})
-        SELECT {", ".join(quoted(ENDED_COLUMNS[:-1]))}, ids[successor + 1]
-        FROM unnest({arrays(ENDED_COLUMNS)}) AS gone({", ".join(quoted(ENDED_COLUMNS))}),
-            (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
-    )
-"""
-TRAIL_OF_ENDS = f"""
-    trail AS (
-        INSERT INTO tasks_app_endedtask ({", ".join(quoted(ENDED_COLUMNS))})
-        SELECT * FROM unnest({arrays(ENDED_COLUMNS)})
-    )
-"""
-KEPT = f"""
-    kept AS (
-        INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-        SELECT key, digest, at_ms, answer, array_to_string(ids[first + 1:last], ',')
-        FROM unnest({arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)}),
-            (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
-    )
-"""
-KEPT_ALONE = f"""
-    kept AS (
-        INSERT INTO tasks_app_keptanswer (key, digest, at_ms, answer, ids)
-        SELECT key, digest, at_ms, answer, ''
-        FROM unnest({arrays(ANSWERED_COLUMNS)}) AS answered({", ".join(ANSWERED_COLUMNS)})
-    )
-"""
-COUNTED = f"""
-    counted AS (
-        INSERT INTO tasks_app_countdelta ({", ".join(quoted(DELTA_COLUMNS))})
-        SELECT * FROM unnest({arrays(DELTA_COLUMNS)})
-    )
-"""
-ITEMISED = f"""
-    itemised AS (
-        INSERT INTO tasks_app_bulkitem ({", ".join(quoted(ITEM_COLUMNS))})
-        SELECT * FROM unnest({arrays(ITEM_COLUMNS)})
-    )
-"""
-CANCELLED = f"""
-    cancelled AS (
-        INSERT INTO tasks_app_cancelledtask ({", ".join(quoted(CANCELLED_COLUMNS))})
-        SELECT * FROM unnest({arrays(CANCELLED_COLUMNS)})
-    )
-"""
-PLACED_COLUMNS = (*LIMITED_COLUMNS[1:], "place")
-LIMITED = f"""
-    limited AS (
-        INSERT INTO tasks_app_limitedtask ({", ".join(quoted(LIMITED_COLUMNS))})
-        SELECT ids[place + 1], {", ".join(quoted(LIMITED_COLUMNS[1:]))}
-        FROM unnest({arrays(PLACED_COLUMNS)}) AS placed({", ".join(quoted(PLACED_COLUMNS))}),
-            (SELECT array_agg(id ORDER BY place) AS ids FROM drafts) AS numbered
-    )
-"""
-STORED = f"""
-    stored AS (
-        INSERT INTO tasks_app_payload (id, data, size)
-        SELECT id, data, (%s::bigint[])[place] FROM drafts WHERE payload = {OWN_ID}
-    )
-"""
-HELD = f"""
-    held AS (
-        INSERT INTO tasks_app_keptpayload (id, until_ms, gone)
-        SELECT id, %s::bigint, 0 FROM drafts WHERE payload = {OWN_ID}
-    )
-"""
-# After whatever was in the way has been deleted: another process that takes the same key meanwhile, against the locks
-# of keys, is an error after which the batch is done again.
-TAKEN = f"""
-    taken AS (
-        INSERT INTO tasks_app_uniquekey ({", ".join(quoted(KEY_COLUMNS))})
-        SELECT asked."group", asked.key, coalesce(nullif(drafts.origin, 0), drafts.id), asked.until_ms, 0, '', ''
-        FROM unnest({arrays(TAKEN_COLUMNS)}) AS asked("group", key, until_ms, number), drafts
-        WHERE drafts.place = asked.number + 1
-    )
-"""
-INSERTION = f"""
-    INSERT INTO tasks_app_task ({", ".join(quoted(COLUMNS))})
-    SELECT id, {", ".join(DRAFTED.get(name, f'"{name}"') for name in COLUMNS[1:])}
-    FROM drafts
-    ORDER BY place
-    RETURNING id
-"""
-
-
-def statement_of(written: Written, array: Array) -> Statement:
-    """One statement, so that the ids cost no trip of their own and the trail knows them. It returns the ids."""
-    parts = list(_parts(written, array))
-    with_parts = f"WITH {', '.join(sql for sql, _ in parts)}" if parts else ""
-    sql = f"{with_parts} {INSERTION if written.drafts else 'SELECT WHERE false'}"
-    return Statement(sql, [value for _, values in parts for value in values])
-
-
-def _parts(written: Written, array: Array) -> Iterator[tuple[str, Sequence[Any]]]:
-    """What the statement consists of, with the parameters: only what there is, as also an empty part costs time."""
-    if written.drafts:
-        yield DRAFTS, _values(COLUMNS[1:], [row_of(draft)[1:] for draft in written.drafts], array)
-    if written.removed:
-        yield REMOVED, [array("bigint", written.removed)]
-    if written.ended:
-        yield TRAIL if written.drafts else TRAIL_OF_ENDS, _values(ENDED_COLUMNS, written.ended, array)
-    if written.kept:
-        yield KEPT if written.drafts else KEPT_ALONE, _values(ANSWERED_COLUMNS, written.kept, array)
-    if written.deltas:
-        yield COUNTED, _values(DELTA_COLUMNS, written.deltas, array)
-    if written.items:
-        yield ITEMISED, _values(ITEM_COLUMNS, written.items, array)
-    if written.cancelled:
-        yield CANCELLED, _values(CANCELLED_COLUMNS, written.cancelled, array)
-    if written.limited:
-        yield LIMITED, _values(PLACED_COLUMNS, written.limited, array)
-    if any(draft.payload == OWN_ID for draft in written.drafts):
-        sizes = [json_size(draft.whole_data) if draft.payload == OWN_ID else 0 for draft in written.drafts]
-        yield STORED, [array("bigint", sizes)]
-        if written.kept:
-            yield HELD, [written.now_ms + retention.key_ms()]
-    if written.taken:
-        yield TAKEN, _values(TAKEN_COLUMNS, written.taken, array)
 
 
 def insertion_of(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str, array: Array) -> Statement:
@@ -301,7 +143,7 @@ class PostgreSQL(Candidates):
         return Statement("SELECT nextval('tasks_app_batches') FROM generate_series(1, %s)", [number])
 
     def lock_tasks(self, ids: Iterable[int], seen: Seen) -> Statement:
-        seen.ids = None  # A successor's must be larger than the id that it replaces.
+        seen.ids = ()  # A successor's must be larger than the id that it replaces.
         return self.tasks_of(ids, "FOR UPDATE SKIP LOCKED")
 
     def change_limits(self, wait_ms: int) -> tuple[Sequence[Statement], Sequence[Statement]]:
@@ -534,10 +376,22 @@ class PostgreSQL(Candidates):
                 Statement("INSERT INTO tasks_app_log_intact VALUES (true)"),
             ]
 
-    def write(self, written: Written) -> Steps[Sequence[int]]:
-        self._pools.lower(written.drafts)
-        *_, rows = yield Last([*self.freeing(written), statement_of(written, self.array)])
+    def new_ids(self, number: int) -> Steps[Sequence[int]]:
+        [rows] = yield [Statement("SELECT nextval('tasks_app_ids') FROM generate_series(1, %s)", [number])]
         return [task_id for (task_id,) in rows]
+
+    def write(self, written: Written) -> Steps[None]:
+        self._pools.lower(written.drafts)
+        changes = [self._removal(written)] if written.removed else []
+        for table, columns, rows in written.insertions(row_of):
+            changes += self.insert(table, columns, rows)
+        # Together, because each statement is a trip of its own here.
+        parts = ", ".join(f"change{number} AS ({sql})" for number, (sql, _) in enumerate(changes))
+        together = Statement(f"WITH {parts} SELECT", [value for _, values in changes for value in values])
+        yield Last([*self.freeing(written), *([together] if changes else ())])
+
+    def _removal(self, written: Written) -> Statement:
+        return Statement(f"DELETE FROM tasks_app_task WHERE {IS_LISTED}", [self.list_of(written.removed)])
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.

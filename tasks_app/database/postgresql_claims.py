@@ -92,7 +92,7 @@ class Candidates(Dialect):
         seen.exhausted = short.difference(more)
         if not more:
             return
-        seen.ids = None  # What is locked from here on may have larger ones.
+        seen.ids = ()  # What is locked from here on may have larger ones.
         found = yield [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
         for group, rows in zip(more, found, strict=True):
             seen.candidates[group] += best_first(rows, demands[group])

@@ -17,7 +17,6 @@ from ..core.tally import COUNTERS, NUMBERS
 # From this size on, so that 10 000 changes of smaller data take no more than 200 MB. Measured with twenty claims and
 # renewals: of 1 MB three to five times as many a second; of 20 kB the second row costs as much as it saves.
 PAYLOAD_BYTES = 16 * 2**10
-OWN_ID = -1  # The payload of a draft whose data is to be kept under the id that it will get.
 
 
 def whole_data(table: str) -> str:
@@ -35,9 +34,7 @@ OWN_DATA = """
 COLUMNS = TaskRecord._fields
 # What the trail keeps of a task that ended; then how it ended.
 KEPT_COLUMNS = tuple(field.name for field in FIELDS if field.in_trail)
-# An answer to keep; then the places of its tasks among the drafts.
-KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer")
-ANSWERED_COLUMNS = (*KEPT_ANSWER_COLUMNS, "first", "last")
+KEPT_ANSWER_COLUMNS = ("key", "digest", "at_ms", "answer", "ids")
 # By how much a batch changes the numbers of a group; the minute is of its time.
 DELTA_COLUMNS = ("group", "minute", *NUMBERS, *COUNTERS)
 # What a bulk operation has done to a task; then what it keeps of it for its undo.
@@ -53,7 +50,6 @@ CANCELLED_COLUMNS = ("id", "owner", "at_ms", "group")
 KEPT_PAYLOAD_COLUMNS = ("id", "until_ms", "gone")
 # A key; a living holder's numbers of the end are 0 or empty.
 KEY_COLUMNS = HeldKey._fields
-TAKEN_COLUMNS = ("group", "key", "until_ms", "place")
 # The chain that lets go of its key; then its last id, how it ended and where.
 FREED_COLUMNS = ("origin", "ended", "ending", "ended_in")
 # A task of a group with a limit, and how many were claimed of one at a time.
@@ -120,30 +116,26 @@ kept_of = itemgetter(*map(COLUMNS.index, KEPT_COLUMNS))
 
 
 def numbered(draft: TaskRecord, commit: int, task_id: int) -> TaskRecord:
-    """The draft of this commit; complete, if its id is known. 0: the database gives it as it writes."""
+    """The draft as a task of this commit, with its id."""
     values = list(draft)
     values[ID] = task_id
     values[ORIGIN] = draft.origin or task_id
     values[MADE_BY_COMMIT] = commit
     if not draft.payload and len(draft.whole_data) >= PAYLOAD_BYTES:
-        values[PAYLOAD] = task_id or OWN_ID
-    return record_made_of(values)
-
-
-def with_id(draft: TaskRecord, task_id: int) -> TaskRecord:
-    values = list(draft)
-    values[ID] = task_id
-    values[ORIGIN] = draft.origin or task_id
-    if draft.payload == OWN_ID:
         values[PAYLOAD] = task_id
     return record_made_of(values)
 
 
+def without_shared_data(task: TaskRecord) -> TaskRecord:
+    """The task as its row has it: data that successors share is kept apart."""
+    return task._replace(data=b"") if task.payload else task
+
+
 def row_of(task: TaskRecord) -> Row:
-    """The values in the order of COLUMNS, as the database takes them."""
+    """The values in the order of COLUMNS, with the labels as text."""
     labels = json.dumps(dict(task.labels)) if task.labels else "{}"
-    data = b"" if task.payload > 0 else task.data
-    return (*task[:DATA], data, *task[DATA + 1 : LABELS], labels, *task[LABELS + 1 :])
+    task = without_shared_data(task)
+    return (*task[:LABELS], labels, *task[LABELS + 1 :])
 
 
 def record_of(row: Row) -> TaskRecord:

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 
 from django.db import connections
 
-from taskstore.types.tasks import json_size
-
 from ..core.operations import Key, Operation, TaskRecord
 from .claim_pools import (
     CANDIDATES,
@@ -31,22 +29,7 @@ from .claim_pools import (
 )
 from .dialect import ID_JUMP, IS_RUNNING, Again, Dialect
 from .limits import known as known_limits
-from .rows import (
-    CANCELLED_COLUMNS,
-    COLUMNS,
-    DELTA_COLUMNS,
-    ENDED_COLUMNS,
-    ITEM_COLUMNS,
-    KEPT_ANSWER_COLUMNS,
-    KEY_COLUMNS,
-    Last,
-    Row,
-    Statement,
-    Steps,
-    quoted,
-    record_of,
-    row_of,
-)
+from .rows import KEY_COLUMNS, Last, Row, Statement, Steps, quoted, record_of, row_of
 from .transaction_values import Seen, Written
 from .turns import turns
 
@@ -210,7 +193,6 @@ class SQLite(Dialect):
         seen = Seen(now_ms, named, candidates, commits, kept_by_key(kept), limits_version=limits_version)
         # Nobody else writes until this transaction ends, which says then how far the ids were used up.
         seen.ids = range(max(last_id, self._given_out[self.using]) + 1, LARGEST_ID + 1)
-        seen.has_ids_for_all = True
         if names := named_keys(operations):
             [held] = yield [self.held_keys(names)]
             yield from self.note_held(held, seen)
@@ -292,34 +274,15 @@ class SQLite(Dialect):
             ]
         return chosen
 
-    def write(self, written: Written) -> Steps[Sequence[int]]:
-        drafts = written.drafts
-        if drafts:
-            newest = self._given_out[self.using] = max([draft.id for draft in drafts])
-        kept = [(*row[:-2], ",".join([str(draft.id) for draft in drafts[row[-2] : row[-1]]])) for row in written.kept]
-        statements = [
-            *([self.go_on_after("ids", newest)] if drafts else []),
-            Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)]),
-            *_insertions(
-                "tasks_app_payload",
-                ("id", "data", "size"),
-                [(draft.id, draft.data, json_size(draft.whole_data)) for draft in drafts if draft.payload == draft.id],
-            ),
-            *_insertions("tasks_app_task", COLUMNS, [row_of(draft) for draft in drafts]),
-            *_insertions("tasks_app_endedtask", ENDED_COLUMNS, written.ended),
-            *_insertions("tasks_app_keptanswer", (*KEPT_ANSWER_COLUMNS, "ids"), kept),
-            *_insertions("tasks_app_countdelta", DELTA_COLUMNS, written.deltas),
-            *_insertions("tasks_app_bulkitem", ITEM_COLUMNS, written.items),
-            *_insertions("tasks_app_cancelledtask", CANCELLED_COLUMNS, written.cancelled),
-            *self.freeing(written),
-            *_insertions(
-                "tasks_app_uniquekey",
-                KEY_COLUMNS,
-                [(group, key, drafts[place].origin, until, 0, "", "") for group, key, until, place in written.taken],
-            ),
-        ]
+    def write(self, written: Written) -> Steps[None]:
+        statements = [Statement(f"DELETE FROM tasks_app_task WHERE {self.is_listed}", [self.list_of(written.removed)])]
+        if written.drafts:
+            newest = self._given_out[self.using] = written.drafts[-1].id
+            statements.append(self.go_on_after("ids", newest))
+        statements += self.freeing(written)
+        for table, columns, rows in written.insertions(row_of):
+            statements += _insertions(table, columns, rows)
         yield Last(statements)
-        return [draft.id for draft in drafts]
 
     def held_keys(self, keys: Sequence[Key]) -> Statement:
         sql = f"SELECT {', '.join(quoted(KEY_COLUMNS))} FROM tasks_app_uniquekey WHERE {IS_NAMED_KEY}"

@@ -34,7 +34,7 @@ from . import batches, limits
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
 from .new_groups import refuse_too_many
-from .rows import PAYLOAD_BYTES, Steps, with_id
+from .rows import PAYLOAD_BYTES, Steps
 from .transaction_values import Decision, Done, Seen, Undecided, written_by
 
 LOOK_EVERY_S = 0.02
@@ -97,12 +97,16 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
         outcomes[place] = PUT_OFF[answer] if isinstance(answer, PutOff) else answer
     decided = cast("list[Effect | Refusal | Decision]", outcomes)
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
+    drafts = sum([len(outcome.drafts) for outcome in decided if isinstance(outcome, Effect)])
+    if len(seen.ids) < drafts:
+        seen.ids = yield from dialect.new_ids(drafts)
     written = written_by(operations, decided, seen)
     if written.items:
         yield from dialect.note_key_groups(written)
     data = yield from _little_data(operations, decided, dialect)
-    ids = (yield from dialect.write(written)) if written else ()
-    tasks = iter(written.drafts) if written.has_ids else map(with_id, written.drafts, ids)
+    if written:
+        yield from dialect.write(written)
+    tasks = iter(written.drafts)
     if data:
         tasks = map(partial(_with_data, data), tasks)
     decisions = [_decision(outcome, tasks) for outcome in decided]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
 
 from taskstore.errors import TaskStoreError
-from taskstore.types.tasks import Ending, Refusal
+from taskstore.types.tasks import Ending, Refusal, json_size
 
 from ..conf import retention
 from ..core import idempotency
@@ -31,7 +31,21 @@ from ..core.operations import (
 )
 from ..core.tally import NOTHING, Delta, Work, deltas_of, text_of, work_in
 from .claim_pools import NO_LIMITS
-from .rows import ITEM_FIELDS, MINUTE_MS, Row, kept_of, numbered
+from .rows import (
+    CANCELLED_COLUMNS,
+    COLUMNS,
+    DELTA_COLUMNS,
+    ENDED_COLUMNS,
+    ITEM_COLUMNS,
+    ITEM_FIELDS,
+    KEPT_ANSWER_COLUMNS,
+    KEY_COLUMNS,
+    LIMITED_COLUMNS,
+    MINUTE_MS,
+    Row,
+    kept_of,
+    numbered,
+)
 
 LET_GO_MS = 60_000  # How long data is kept after the end of its task, for whoever was told of the task before.
 
@@ -74,9 +88,8 @@ class Seen:
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
     first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
-    # Where ids were drawn for the drafts once all was locked: these, and the places of the named tasks in their table.
-    ids: Sequence[int] | None = None
-    has_ids_for_all: bool = False  # Also for what batches add, of any number and size.
+    # Ids for drafts that were drawn once all was locked, and the places of the named tasks in their table.
+    ids: Sequence[int] = ()
     places: Mapping[int, str] = field(default_factory=dict)
     # Of the keys that adds name: those that are held or kept, the living tasks that hold them, by origin, and those
     # that another transaction is deciding about.
@@ -96,37 +109,23 @@ class Seen:
     locked_batches: set[int] = field(default_factory=set)
     contended_batches: set[int] = field(default_factory=set)
 
-    def ids_for(self, outcomes: Sequence[object]) -> Iterator[int] | None:
-        """Return the ids of all drafts; None if the database gives them as it writes.
-
-        Ids drawn ahead are only enough for the tasks that the operations name. Batches add more, and their data may be
-        too long for the plain way of writing.
-        """
-        if self.ids is None:
-            return None
-        is_enough = self.has_ids_for_all or self.batches is None
-        if not is_enough and any(isinstance(outcome, Effect) and outcome.made for outcome in outcomes):
-            return None
-        return iter(self.ids)
-
 
 @dataclass(slots=True)
 class Written:
-    """The rows that the effects of a batch come to. With `has_ids` they are complete, else the ids are yet to come."""
+    """The rows that the effects of a batch come to."""
 
-    has_ids: bool = False
     places: Mapping[int, str] = field(default_factory=dict)  # As in Seen.
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
-    ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS; without ids the successor is a place in drafts.
+    ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS
     kept_payloads: dict[int, tuple[int, int]] = field(default_factory=dict)  # KEPT_PAYLOAD_COLUMNS, by the first one.
-    kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS; the last two bound its places in drafts.
+    kept: list[Row] = field(default_factory=list)  # KEPT_ANSWER_COLUMNS
     deltas: list[Row] = field(default_factory=list)  # DELTA_COLUMNS
     items: list[Row] = field(default_factory=list)  # ITEM_COLUMNS; see Dialect.note_key_groups.
     cancelled: list[Row] = field(default_factory=list)  # CANCELLED_COLUMNS
-    taken: list[Row] = field(default_factory=list)  # TAKEN_COLUMNS; the place is that of the draft in drafts.
+    taken: list[Row] = field(default_factory=list)  # KEY_COLUMNS
     freed: list[Row] = field(default_factory=list)  # FREED_COLUMNS
-    limited: list[Row] = field(default_factory=list)  # LIMITED_COLUMNS; the last one is the place in drafts.
+    limited: list[Row] = field(default_factory=list)  # LIMITED_COLUMNS
     unlimited: list[int] = field(default_factory=list)  # Of what was removed: what may be among the limited tasks.
     values: set[Row] = field(default_factory=set)  # As in Seen, and those of new tasks and ended leases.
     looked_at: list[int] = field(default_factory=list)  # As in Seen.
@@ -141,6 +140,20 @@ class Written:
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.drafts or self.kept or self.batches or self.ahead or self.looked_at)
+
+    def insertions(self, row_of: Callable[[TaskRecord], Row]) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
+        """The tables that rows are added to, with their columns. `row_of`: makes the row of a task."""
+        if self.drafts:
+            yield "tasks_app_task", COLUMNS, [*map(row_of, self.drafts)]
+            own = [(it.id, it.data, json_size(it.whole_data)) for it in self.drafts if it.payload == it.id]
+            yield "tasks_app_payload", ("id", "data", "size"), own
+        yield "tasks_app_endedtask", ENDED_COLUMNS, self.ended
+        yield "tasks_app_keptanswer", KEPT_ANSWER_COLUMNS, self.kept
+        yield "tasks_app_countdelta", DELTA_COLUMNS, self.deltas
+        yield "tasks_app_bulkitem", ITEM_COLUMNS, self.items
+        yield "tasks_app_cancelledtask", CANCELLED_COLUMNS, self.cancelled
+        yield "tasks_app_limitedtask", LIMITED_COLUMNS, self.limited
+        yield "tasks_app_uniquekey", KEY_COLUMNS, self.taken
 
     def keep_payload(self, payload: int, until_ms: int, *, gone: int) -> None:
         before_ms, was_gone = self.kept_payloads.get(payload, (0, 0))
@@ -161,12 +174,9 @@ class Written:
 
 def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    drawn = seen.ids_for(outcomes)
-    written = Written(
-        has_ids=drawn is not None, places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms
-    )
+    written = Written(places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms)
     written.values, written.looked_at = seen.values, seen.looked_at
-    ids = repeat(0) if drawn is None else drawn
+    ids = iter(seen.ids)
     commits = 0
     history = retention.kept()
     for operation, outcome, commit in zip(operations, outcomes, seen.commits, strict=True):
@@ -190,8 +200,8 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
                 for task in (*written.drafts[first:last], *holders):
                     if task.payload > 0:
                         written.keep_payload(task.payload, seen.now_ms + retention.key_ms(), gone=0)
-            key, digest = operation.key.key, operation.key.digest
-            written.kept.append((key, digest, seen.now_ms, text, first, last))
+            own_ids = ",".join([str(task.id) for task in written.drafts[first:last]])
+            written.kept.append((operation.key.key, operation.key.digest, seen.now_ms, text, own_ids))
     for allowance in seen.allowances.values():
         _note_claims(allowance, written)
     written.batches = [batch for batch in seen.batches or () if batch.made or batch.is_changed or any(batch.more)]
@@ -205,7 +215,8 @@ def _note_limited(effect: Effect, first: int, limits: Limits, written: Written) 
         limit = limits.of(draft.group)
         if limit and limit.keeps(leased=draft.leased):
             value = limit.value_of(draft.labels)
-            row = (draft.group, value, draft.priority, draft.available_at_ms, int(draft.leased), first + place)
+            task_id = written.drafts[first + place].id
+            row = (task_id, draft.group, value, draft.priority, draft.available_at_ms, int(draft.leased))
             written.limited.append(row)
             if limit.by and not draft.leased:
                 is_later = draft.available_at_ms > written.now_ms
@@ -254,7 +265,7 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
         written.drafts += map(numbered, effect.drafts, repeat(commit), ids)
         if len(written.drafts) < first + len(effect.drafts):
             raise RuntimeError("fewer ids were drawn than there are tasks")  # No id is ever invented.
-    written.taken += [(held.group, held.key, held.until_ms, first + number) for number, held in effect.taken]
+    written.taken += [held._replace(origin=written.drafts[first + number].origin) for number, held in effect.taken]
     for task, ending, place in effect.removals:
         written.removed.append(task.id)
         if task.payload and (place is None or effect.drafts[place].payload != task.payload):
@@ -265,11 +276,9 @@ def _add_rows(effect: Effect, commit: int, ids: Iterator[int], now_ms: int, writ
             written.cancelled.append((task.id, task.owner, now_ms, task.group))
         if history == retention.OFF or (place is not None and history == retention.FINISHED):
             continue
-        successor = None if place is None else first + place
-        if successor is not None and written.has_ids:
-            successor = written.drafts[successor].id
-            if successor <= task.id:
-                raise RuntimeError(f"task {task.id} was locked after its successor's id {successor} had been drawn")
+        successor = None if place is None else written.drafts[first + place].id
+        if successor is not None and successor <= task.id:
+            raise RuntimeError(f"task {task.id} was locked after its successor's id {successor} had been drawn")
         # Not `value`, a property that takes as long as all else in this line.
         how = ending._value_
         written.ended.append((*kept_of(task), now_ms, commit, effect.owner, how, operator, reason, successor))

@@ -543,7 +543,7 @@ def test_ids_that_were_drawn_before_tasks_are_locked_are_not_used(transactional_
     seen = Seen(0, {}, {}, [1], {}, ids=[task.id - 1])
     with transaction.atomic():
         assert len(dialect.rows(*dialect.lock_tasks([task.id], seen))) == 1
-    assert seen.ids_for([]) is None
+    assert not seen.ids
 
 
 def test_a_successor_with_a_smaller_id_is_an_error(transactional_db):
