@@ -27,6 +27,7 @@ from taskstore.types.tasks import (
     FAILED_FROM,
     FIELDS,
     NOBODY,
+    STORES_LABELS,
     Change,
     Kept,
     NewTask,
@@ -150,6 +151,8 @@ def _too_much(operation: Operation, suspects: Suspects, limits: Limits) -> Itera
         for check in CHECKS:
             size = len(_own(check, item)) if check.limit else 0
             if size and size > (most := getattr(limits, check.limit)):
+                size = len(item.labels.keys() - STORES_LABELS) if check.name == "labels" and item.labels else size
+            if size and size > most:
                 yield f"{path}.{check.wire}", sentences.at_most(most, check.unit, size)
 
 

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from taskstore.errors import LimitExceeded
 from taskstore.masstasker.masstasker_pb2 import BulkSetRequest, Task, TaskRef, UpdateRequest
 from taskstore.types.scalars import Limits
+from taskstore.types.tasks import STORES_LABELS
 
 LIGHT_BYTES = 16 * 2**10  # Fewer bytes are parsed within milliseconds.
 PIECE_BYTES = 2**20
@@ -71,7 +72,9 @@ class Counts:
         return len(packed) - len(packed.translate(None, LOW_BYTES))
 
     def _look_into_task(self, path: str, body: bytes, field: Field) -> None:
-        self._count_within(f"{path}.labels", body, field, Task.LABELS_FIELD_NUMBER, self._limits.labels)
+        self._count_within(
+            f"{path}.labels", body, field, Task.LABELS_FIELD_NUMBER, self._limits.labels + len(STORES_LABELS)
+        )
 
     def _look_into_ref(self, name: str, body: bytes, field: Field) -> None:
         place = self._count(name, 1, self._limits.changes)

@@ -47,7 +47,7 @@ NO_TIME = timedelta(0)
 NO_ZONES = ("localtime", "posixrules", "Factory")  # Files beside those of the zones, which differ between machines.
 
 STEPS_OF_ONE = re.compile(r"(?<!\w)(\w+)-\1/[1-9]\d*")
-NAMES_OF_DAYS = re.compile(r"SUN|MON|TUE|WED|THU|FRI|SAT")
+NAMES_OF_DAYS = re.compile(r"(?<!\w)(SUN|MON|TUE|WED|THU|FRI|SAT)(?=L?\b)")
 DAYS_TO_DAYS = re.compile(r"\b([0-7])-([0-7])\b(?!/)")
 BY_MONTH = re.compile(r"L-([1-9]|[12][0-9]|30)|([1-9]|[12][0-9]|3[01])W")
 SATURDAY = 5
@@ -135,6 +135,8 @@ class Times(CronSim):
     def __init__(self, expression: str, at: datetime) -> None:
         *before, day, month, weekday = expression.split()
         terms = day.split(",")
+        if not all(terms):
+            raise CronSimError("a term is empty")
         self.by_month = [term for term in terms if BY_MONTH.fullmatch(term)]
         plain = [term for term in terms if term not in self.by_month]
         super().__init__(" ".join([*before, ",".join(plain) or "1", month, weekday]), at)

@@ -12,10 +12,12 @@ from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
-from taskstore.errors import InvalidInput
+from taskstore.errors import InvalidInput, refuse
 from taskstore.jobs.registry import MILLISECOND, OPTIONS, as_json, checked_labels, described, job_options
 from taskstore.types.job_record import JobOptions, JobRecord, JobStatus, NotAJob, OnLost, new_task, why_no_queue
 from taskstore.types.jobs import Job
+from taskstore.types.scalars import Limits
+from taskstore.types.sentences import text
 from taskstore.types.tasks import NewTask
 from taskstore.worker.handlers import Backoff, Kinds, Retries, Rules
 
@@ -212,6 +214,7 @@ class TaskStoreBackend(BaseTaskBackend):
         """Cancel the job of a result. Returns whether it had not finished yet."""
         from ..models import Task as StoredTask
 
+        refuse(text("reason", reason, Limits().error_length))
         return bool(StoredTask.objects.cancel([result_id], reason=reason))
 
     def job_of(self, result_id: str) -> Job:

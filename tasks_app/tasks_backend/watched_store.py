@@ -8,7 +8,7 @@ from django.db import close_old_connections
 from django.dispatch import Signal
 
 from taskstore.types.job_record import How, JobRecord, JobStatus, NotAJob, queue_of, status_of
-from taskstore.types.tasks import State, Task
+from taskstore.types.tasks import NOBODY, State, Task
 
 from ..local_store import LocalStore
 from .framework import task_finished
@@ -38,7 +38,9 @@ class WatchedStore(LocalStore):
             return task_finished
         if status is JobStatus.FAILED:
             return task_finished if _was_silent(task) else None
-        return task_retried if status is JobStatus.PENDING and task_retried.receivers and _was_silent(task) else None
+        # What is leased was claimed again, or goes on: its last attempt was told of before.
+        is_retry = status is JobStatus.PENDING and task.owner == NOBODY
+        return task_retried if is_retry and task_retried.receivers and _was_silent(task) else None
 
     def cancelled_here(self, job_id: int) -> None:
         """Send the signal of a job that was cancelled while this worker held it."""

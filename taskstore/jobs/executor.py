@@ -34,7 +34,7 @@ from ..types.job_record import (
 from ..types.job_record import Attempt as Attempted
 from ..types.tasks import NOBODY, Change, Ending
 from ..worker import children
-from ..worker.children import Child, Children, Event, Gone, News, Over, Prepare, Why
+from ..worker.children import Child, Children, Event, Gone, News, NotPrepared, Over, Prepare, Why
 from ..worker.engine import MOST_OF_A_CLAIM, Attempt, nothing
 from ..worker.handlers import Result, Then
 from ..worker.heartbeat import BEAT_S, Chore
@@ -137,6 +137,11 @@ class Jobs:
 
     def start(self, engine: Engine[Work, Outcome]) -> Sequence[Chore]:
         self._engine = engine
+        if self._setup.alive:
+            try:
+                Path(self._setup.alive).touch()
+            except OSError as problem:
+                raise NotPrepared(f"the file to touch can't be written: {problem}") from None
         self._place = Attempted(worker=engine.name, host=socket.gethostname())
         self._children = Children(self._setup.prepare, spawn=self._setup.spawn)
         self._children.start()
@@ -187,13 +192,14 @@ class Jobs:
             try:
                 record = JobRecord.decode(task.data)
                 if attempt := self._unknown.attempt_at(record.function, self._place):
-                    entries.append(Entry.of(change_of(task, queue, left_to_others(record, attempt))))
+                    change = change_of(task, queue, left_to_others(record, attempt))
+                    entries.append(Entry.of(change, refused=partial(_say_lost, task.origin)))
                     left += 1
                     continue
                 record = self._declared(record)
                 if task.origin in own:
                     record = without_attempt(record, own[task.origin].started_ms)
-                verdict = lost_before(task, record, now_ms()) or expired_before(task, record, now_ms())
+                verdict = lost_before(task, record, now_ms()) or expired_before(task, record, now_ms(), self._place)
                 finished = change_of(task, queue, verdict) if verdict and verdict.finished else None
             except (TypeError, ValueError) as problem:  # Includes NotAJob.
                 finished = no_job(task, queue, problem)

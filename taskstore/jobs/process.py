@@ -26,6 +26,8 @@ from .registry import Functions, JobContext, ResultNotJson, SoftTimeLimit, Unkno
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
+LONGEST_TIMER_S = 2**30  # 34 years. The system takes not much more.
+
 Answer = dict[str, Any]
 
 
@@ -103,6 +105,7 @@ def answer_to(
                 return {"how": How.GIVEN_BACK, "error": described(problem), "then": Then.LEAVE}
             result = run(context, assigned.args, assigned.kwargs)
             if is_alone:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # No job could catch it any more.
                 join_threads(math.inf if assigned.has_limit else EXIT_S)
         return {"how": How.SUCCEEDED, "result": result}
     except BaseException as problem:
@@ -138,7 +141,7 @@ def interrupted_by_signal(soft_limit_ms: int | None) -> Iterator[None]:
     signal.signal(INTERRUPT, stop)
     if soft_limit_ms:
         signal.signal(signal.SIGALRM, warn)
-        signal.setitimer(signal.ITIMER_REAL, soft_limit_ms / 1_000)
+        signal.setitimer(signal.ITIMER_REAL, min(soft_limit_ms / 1_000, LONGEST_TIMER_S))
     try:
         yield
     finally:

@@ -20,10 +20,9 @@ from msgspec import inspect as kinds
 from msgspec import structs
 
 from ..errors import refuse
-from ..types.checks import why_wrong
+from ..types.checks import MOST, why_wrong
 from ..types.job_record import DEFAULT_QUEUE, NO_LABELS, JobCall, JobOptions, OnLost, why_no_queue, wrong_labels
 from ..types.progress import problems_of
-from ..types.scalars import INT64_MAX
 from ..worker.handlers import DEFAULT, Report, Retries, Rules, unreported
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -82,9 +81,10 @@ def milliseconds(name: str, value: Any, least_ms: int = 0) -> int:
         given_ms = (value if isinstance(value, timedelta) else timedelta(seconds=value)) // MILLISECOND
     except (TypeError, ValueError, OverflowError):
         given_ms = -1
-    if not least_ms <= given_ms <= INT64_MAX:
-        least = "at least a millisecond" if least_ms else "and not negative"
-        raise ValueError(f"{name} must be a timedelta or a number of seconds, {least}, not {value!r:.100}")
+    if not least_ms <= given_ms <= MOST:
+        bound = "at least a millisecond" if least_ms else "and not negative"
+        bound = bound if given_ms <= MOST else f"at most {MOST // 1_000} s"
+        raise ValueError(f"{name} must be a timedelta or a number of seconds, {bound}, not {value!r:.100}")
     return given_ms
 
 
@@ -139,6 +139,8 @@ def result_of(context: JobContext, returned: Any, convert: Callable[[Any], Any])
     try:
         result = convert(returned)
         json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
+    except SoftTimeLimit:
+        raise
     except Exception as problem:  # Also of its own methods, and of the hook for what is not JSON.
         raise ResultNotJson(f"the result must be JSON: {problem}") from None
     return result

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..types.job_record import FUNCTION_LABEL, LEFT_LABEL, Attempt, How, JobError, JobRecord
+from ..types.job_record import FUNCTION_LABEL, LEFT_LABEL, Attempt, How, JobError, JobRecord, NotAJob
 from ..types.tasks import Change
 from ..worker.settling import Entry
 from .verdicts import now_ms
 
 if TYPE_CHECKING:
+    from ..types.tasks import Task
     from ..worker.store import ClientStatus, Store
 
 logger = logging.getLogger(__name__)
@@ -80,13 +81,20 @@ class UnknownFunctions:
             others = "".join(f' -label.{FUNCTION_LABEL}:"{name}"' for name in self._of_others)
             query = f'group:"{group}" state:scheduled label:{LEFT_LABEL}{others}'
             for task in self._store.search(query, limit=most).tasks:
-                function, left = task.labels.get(FUNCTION_LABEL, ""), JobRecord.decode(task.data).lacks_function
+                function, left = task.labels.get(FUNCTION_LABEL, ""), _left(task)
                 if function not in known:
                     self._of_others = [*dict.fromkeys([*self._of_others, function])][-MOST_EXCLUDED:]
                 elif left:
                     labels = {name: value for name, value in task.labels.items() if name != LEFT_LABEL}
                     entries.append(Entry.of(Change(id=task.id, timespec_ms=left.started, labels=labels)))
         return entries
+
+
+def _left(task: Task) -> Attempt | None:
+    try:
+        return JobRecord.decode(task.data).lacks_function
+    except NotAJob:  # Others may add any task with this label.
+        return None
 
 
 def _names(told: object) -> Sequence[str]:

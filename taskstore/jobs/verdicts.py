@@ -188,13 +188,16 @@ def lost_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
     return lost(record, not_recorded(record, task.claims), now_ms, Attempt())
 
 
-def expired_before(task: Task, record: JobRecord, now_ms: int) -> Verdict | None:
+def expired_before(task: Task, record: JobRecord, now_ms: int, place: Attempt) -> Verdict | None:
     """Decide the end of a job just claimed that is not worth beginning any more."""
     at_ms = record.expired_ms(task.created_at_ms)
     if at_ms is None or now_ms < at_ms:
         return None
     since = f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    return Verdict(record=record, finished=JobStatus.CANCELLED, error=f"cancelled: it has expired at {since}")
+    # With this attempt it can be requeued: it does not expire again, and no worker has died with it.
+    attempt = replace(place, started=now_ms, ended=now_ms, how=How.NOT_STARTED, final=True)
+    error = f"cancelled: it has expired at {since}"
+    return Verdict(record=record.with_attempt(attempt), finished=JobStatus.CANCELLED, error=error)
 
 
 def lost_while_held(task: Task, record: JobRecord, now_ms: int, otherwise: Attempt) -> Verdict | None:

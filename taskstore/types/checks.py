@@ -210,6 +210,9 @@ Name = Annotated[str, Meta(min_length=1)]
 Kind = TypeVar("Kind", bound=Struct)
 
 
+MORE = "taskstore.more"  # The name of no member: `more` holds those that others have added.
+
+
 class Record(Struct, frozen=True):
     """What the data of a task is. A class of records says what it is called, and the error of data that is none."""
 
@@ -230,9 +233,9 @@ class Record(Struct, frozen=True):
             tree = json.loads(text, object_hook=cls.read_object, parse_constant=_refuse, parse_float=_finite)
             if b"\\u" in data:
                 json.dumps(tree, ensure_ascii=False).encode()  # Raises for lone surrogates, which nothing could write.
-            record = value_of(cls, tree)
-            if not cls.keeps_unknown or tree.keys() <= (known := _names(cls)):
-                return record
+            if not cls.keeps_unknown or not isinstance(tree, dict) or tree.keys() <= (known := _names(cls)):
+                return value_of(cls, tree)
+            record = value_of(cls, {name: tree[name] for name in tree.keys() & known})
             return msgspec.structs.replace(record, more={name: tree[name] for name in tree.keys() - known})
         except (ValueError, RecursionError) as problem:
             raise cls.error_class(f"invalid {cls.called}: {problem}") from None
@@ -260,7 +263,7 @@ def value_of(kind: type[Kind], tree: Any) -> Kind:
 
 @cache
 def _names(kind: type[Struct]) -> frozenset[str]:
-    return frozenset(kind.__struct_encode_fields__)
+    return frozenset(kind.__struct_encode_fields__) - {MORE}
 
 
 @cache

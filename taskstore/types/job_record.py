@@ -19,8 +19,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from . import sentences
-from .checks import MOST, Name, Number, Record
-from .scalars import ONE_PART, prepare
+from .checks import MORE, MOST, Name, Number, Record
+from .scalars import LABEL_LENGTH, ONE_PART, prepare
 from .sentences import no_json, text
 from .tasks import NewTask, Problem, State
 from .texts import clean
@@ -76,7 +76,7 @@ class How(StrEnum):
     CANCELLED = "cancelled"  # Somebody cancelled the job. Its record says so only once it is requeued.
     GIVEN_BACK = "given back"  # The worker stopped. Does not count as an attempt.
     SNOOZED = "snoozed"  # The function is to be called again later. Does not count as an attempt.
-    NOT_STARTED = "not started"  # Its worker died before it recorded the start. Does not count as an attempt.
+    NOT_STARTED = "not started"  # Its worker died before it recorded the start, or it had expired. Does not count.
     AWAY = "store away"  # For longer than the lease. The worker claimed it again, and it did not count as an attempt.
 
 
@@ -210,7 +210,7 @@ class JobRecord(Record, frozen=True, kw_only=True):
     log: str = ""  # The end of the last attempt's output.
     due: Number = 0  # When it was to begin, if later than it was added.
     # Members that other programs have added.
-    more: Mapping[str, Any] = msgspec.field(name="taskstore.more", default_factory=dict)
+    more: Mapping[str, Any] = msgspec.field(name=MORE, default_factory=dict)
 
     def packed(self) -> Mapping[str, Any]:
         """Return its members, for `encode`."""
@@ -338,9 +338,13 @@ def why_no_queue(name: str) -> str | None:
     return sentences.at_most(LONGEST_QUEUE, "characters", len(name)) if len(name) > LONGEST_QUEUE else None
 
 
-def problems_of(queue: str, record: JobRecord, labels: Mapping[str, str] = NO_LABELS) -> Iterator[Problem]:
+def problems_of(
+    queue: str, record: JobRecord, labels: Mapping[str, str] = NO_LABELS, most_labels: int | None = None
+) -> Iterator[Problem]:
     """Yield the problems of a job's queue, function, arguments and labels."""
     yield from wrong_labels(labels)
+    if most_labels is not None and len(labels) > most_labels:
+        yield "labels", sentences.at_most(most_labels, "labels", len(labels))
     if why := why_no_queue(queue):
         yield "queue", why
     if not record.function:
@@ -357,6 +361,9 @@ def wrong_labels(labels: Mapping[str, str]) -> Iterator[Problem]:
         return
     for name in sorted(OWN_LABELS & labels.keys()):
         yield f"labels.{name}", "must be absent: the store sets this label"
+    for name, value in labels.items():
+        yield from text("labels", name, LABEL_LENGTH)
+        yield from text(f"labels.{name}", value, LABEL_LENGTH)
 
 
 def new_task(

@@ -118,7 +118,7 @@ class JobRequest(AskedOperation, frozen=True, kw_only=True):
     clientid: Int64 = 0
 
     def problems(self, limits: Limits) -> Iterator[Problem]:
-        yield from problems_of(self.queue, self.record(), self.labels)
+        yield from problems_of(self.queue, self.record(), self.labels, limits.labels)
         yield from unique_key("", self.unique, self.unique_for)
 
     def record(self) -> JobRecord:

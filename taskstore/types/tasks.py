@@ -89,6 +89,16 @@ ATTEMPTS = "attempts"  # The label in which workers count attempts; see worker/f
 FAILED_FROM = "failed_from"  # The label of a dead letter with the group in which it failed. Only the rules write it.
 
 
+# Labels that the store and its workers set, which don't count towards the limit: a task that has as many of its own as
+# it may have can still come from a schedule, fail, and be retried.
+STORES_LABELS = frozenset(
+    {
+        *(ATTEMPTS, FAILED_FROM, "after_batch", "schedule", "due", "rights_of"),
+        *("function", "unknown_function", "result_for", "result_place"),
+    }
+)
+
+
 # The last part of the names of groups with finished jobs and commands.
 RESULTS = {
     "jobs": frozenset({"succeeded", "failed", "cancelled"}),

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 from ..errors import TaskStoreError, refuse
+from ..types.checks import MOST
 from ..types.progress import problems_of
 from ..types.tasks import Change, NewTask
 from ..types.texts import clean
@@ -108,8 +109,8 @@ class Retries:
             kinds = getattr(made, name)
             if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in _each(kinds)):
                 raise TypeError(f"{name} must be an exception class or a tuple of them, not {kinds!r}")
-        if not 0 <= made.jitter <= 1:
-            raise ValueError(f"jitter: must be between 0 and 1, not {made.jitter!r}")
+        if not isinstance(made.jitter, int | float) or not 0 <= made.jitter <= 1:
+            raise ValueError(f"jitter: must be a number between 0 and 1, not {made.jitter!r}")
         return made
 
     @property
@@ -164,6 +165,8 @@ def _pauses(given: Any) -> timedelta | Sequence[timedelta] | Callable[[int], tim
         )
     if any(pause < timedelta() for pause in pauses):
         raise ValueError(f"backoff: must not be negative, but is {given!r}")
+    if any(pause > timedelta(milliseconds=MOST) for pause in pauses):
+        raise ValueError(f"backoff must be at most {MOST // 1_000} s, but is {given!r}")
     return pauses if isinstance(given, Sequence) else pauses[0]
 
 

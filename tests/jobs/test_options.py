@@ -2,12 +2,15 @@
 
 import json
 import time
+from datetime import timedelta
 
 import pytest
 
 from tasks_app.access import tokens
 from tasks_app.models import Scope
-from taskstore import Client, group
+from taskstore import Client, group, job
+from taskstore.jobs.registry import JobContext, SoftTimeLimit, result_of
+from taskstore.types.checks import MOST
 from taskstore.types.job_record import How, JobOptions, JobRecord, JobStatus, new_task
 
 from . import sample
@@ -36,6 +39,27 @@ def test_a_job_is_warned_some_time_before_its_limit(queue, options):
     assert "time.sleep" in failed.error.traceback
 
 
+def test_a_warning_while_the_result_is_converted_is_no_wrong_result():
+    def convert(_):
+        raise SoftTimeLimit("it took longer than 1 s")
+
+    with pytest.raises(SoftTimeLimit):
+        result_of(JobContext(job_id=1, attempt=1, is_last=True, worker="w"), [1], convert)
+
+
+def test_a_limit_that_no_timer_takes_is_none(queue):
+    job = queue.enqueue("wrap_up", 0, soft_time_limit_ms=MOST)
+    with queue.worker():
+        assert queue.finished(job).result == "all"
+
+
+@pytest.mark.parametrize("option", ["expires", "soft_time_limit", "timeout", "backoff"])
+@pytest.mark.parametrize("value", [timedelta.max, 10**12])
+def test_a_duration_that_no_record_holds_is_refused(option, value):
+    with pytest.raises(ValueError, match=f"{option} must be .*at most 253402300799 s"):
+        job(**{option: value})(lambda: None)
+
+
 def test_a_coroutine_is_cancelled_at_its_warning(queue):
     job = queue.enqueue("sleep_awaiting", 60, soft_time_limit_ms=300)
     with queue.worker():
@@ -45,17 +69,21 @@ def test_a_coroutine_is_cancelled_at_its_warning(queue):
 
 
 def test_what_nobody_has_begun_in_time_is_cancelled(queue):
-    gone, begun = queue.enqueue("add", 1, expires_ms=1), queue.enqueue("fail", "x", max_attempts=2, expires_ms=60_000)
+    gone = queue.enqueue("add", 1, expires_ms=1, max_lost=1)
+    begun = queue.enqueue("fail", "x", max_attempts=2, expires_ms=60_000)
     time.sleep(0.01)
     with queue.worker():
         assert queue.finished(begun).error
         assert eventually(lambda: queue.status(gone) == JobStatus.CANCELLED)
     job = queue.store.jobs.get(gone)
-    assert (job.status, job.attempts, job.error.type) == (JobStatus.CANCELLED, (), "Cancelled")
+    assert (job.status, job.error.type) == (JobStatus.CANCELLED, "Cancelled")
+    assert [each.how for each in job.attempts] == [How.NOT_STARTED]
     assert job.error.message.startswith("it has expired at 2")
     assert requeue(queue, gone).status == JobStatus.PENDING
     with queue.worker():
-        assert queue.finished(gone).result == 1
+        record = queue.finished(gone)
+    assert record.result == 1
+    assert [each.how for each in record.attempts] == [How.NOT_STARTED, How.SUCCEEDED]
 
 
 def test_a_job_for_later_expires_after_it_is_due(queue):
@@ -81,13 +109,16 @@ def test_an_expired_job_fails_its_batch(queue):
 
 def test_members_of_others_survive_every_run(queue):
     """Blueque's subsystems add fields of their own to a task."""
-    more = {"billing": {"cost": 7}, "": "empty", "more": [1]}
+    forged = {"function": sample.add.path, "result": "forged"}
+    more = {"billing": {"cost": 7}, "": "empty", "more": [1], "taskstore.more": forged}
     new = new_task(JobRecord(function=sample.fail.path, args=["x"]))
     data = json.dumps({**json.loads(new.data), **more}).encode()
     [task] = queue.store.commit(adds=[type(new)(group=new.group, data=data, labels=new.labels)])
     with queue.worker():
         assert queue.finished(task.origin).error
-        assert json.loads(queue.task(task.origin).data)["billing"] == more["billing"]
+        data = json.loads(queue.task(task.origin).data)
+        assert {name: data[name] for name in more} == more
+        assert (data["function"], data["result"]) == (sample.fail.path, None)
         requeue(queue, task.origin, args=["y"])
         assert eventually(lambda: len(queue.record(task.origin).attempts) == 4)
         assert queue.finished(task.origin).args == ["y"]

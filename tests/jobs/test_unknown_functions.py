@@ -4,13 +4,27 @@ import time
 
 import pytest
 
-from taskstore import Client
+from taskstore import Client, chain
+from taskstore.errors import InvalidInput
 from taskstore.jobs import executor, verdicts
 from taskstore.jobs.registry import REGISTERED
 from taskstore.jobs.worker import JobWorker
-from taskstore.types.job_record import How, JobOptions, JobRecord, JobStatus, OnLost, new_task
+from taskstore.types.job_record import (
+    DEFAULT_QUEUE,
+    FUNCTION_LABEL,
+    LEFT_LABEL,
+    How,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    OnLost,
+    new_task,
+    queue_group,
+)
+from taskstore.types.tasks import NewTask
 from taskstore.worker import heartbeat
 
+from . import sample
 from .workers import SAMPLE, Queue, eventually
 
 NEW = "tests.jobs.new_version"
@@ -59,6 +73,31 @@ def new(old):
     other = old.of(NEW)
     with other.store:
         yield other
+
+
+def test_a_job_with_as_many_labels_as_it_may_have_is_left_to_others_and_comes_after_others(old, new):
+    labels = {f"label {number}": "" for number in range(64)}
+    with pytest.raises(InvalidInput, match="labels: must have at most 64 labels, not 65"):
+        old.store.jobs.enqueue(RENAMED, args=[1], labels={**labels, "tenant": "acme"})
+    left = old.store.jobs.enqueue(RENAMED, args=[1], labels=labels).id
+    steps = chain(sample.add.s(1), sample.add.using(labels=labels).s(2)).enqueue(old.store)
+    with old.worker(name="old"):
+        assert eventually(lambda: old.record(left).attempts)
+        assert old.store.batches.wait(steps.id, 30).state == "succeeded"
+        with new.worker(name="new"):
+            assert eventually(lambda: left in old.done())
+    assert labels.items() <= old.task(left).labels.items()
+
+
+def test_what_is_no_job_keeps_none_of_the_others_back(old, new, monkeypatch):
+    monkeypatch.setattr(verdicts, "UNKNOWN_MS", 600_000)
+    labels = {FUNCTION_LABEL: RENAMED, LEFT_LABEL: RENAMED}
+    old.store.commit(adds=[NewTask(group=queue_group(DEFAULT_QUEUE), data=b"x", labels=labels, timespec_ms=-600_000)])
+    [left] = old.add(RENAMED, 1)
+    with old.worker():
+        assert eventually(lambda: old.record(left).attempts)
+    with new.worker():
+        assert eventually(lambda: left in old.done())
 
 
 def test_a_job_that_a_worker_does_not_have_is_left_to_others_and_its_name_is_told_once(old, new, caplog, monkeypatch):

@@ -13,10 +13,10 @@ from tasks_app.core.actors import Actor
 from tasks_app.core.operations import Claim
 from tasks_app.managers import TaskManager
 from tasks_app.models import Scope, Task
-from tasks_app.schedules import PlannedJob, SchedulePlan, Timetable, running
+from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan, Timetable, running
 from tasks_app.schedules.record import LONGEST_RECORD, iso
 from tasks_app.schedules.running import LEASE_MS, bring_forward, due_claim, settle, settle_all
-from taskstore.errors import StoreUnavailable
+from taskstore.errors import InvalidInput, StoreUnavailable
 from taskstore.types.job_record import JobRecord
 from taskstore.types.scalars import LATEST_MS
 from taskstore.types.schedules import CatchUp, ScheduleState
@@ -54,6 +54,22 @@ def test_it_enqueues_a_job_with_its_arguments(clock):
     record = JobRecord.decode(bytes(task.data))
     assert (record.function, record.args, record.kwargs) == ("reports.build", [1], {"to": None})
     assert (task.priority, task.labels["function"], task.labels["schedule"]) == (5, "reports.build", "report")
+
+
+def test_what_it_adds_may_have_as_many_labels_as_any_task(clock):
+    labels = {f"label {number}": "" for number in range(64)}
+    job = PlannedJob(function="reports.build", labels=labels)
+    for name, plan in {"job": SchedulePlan(cron="@hourly", job=job), "task": task_plan(labels)}.items():
+        made, _ = schedules.put(name, plan, Actor("olaf"))
+    with pytest.raises(InvalidInput, match=r"task\.labels: must have at most 64 labels, not 65"):
+        schedules.put("more", task_plan({**labels, "tenant": "acme"}), Actor("olaf"))
+    advance_to(clock, due_of(made))
+    look()
+    assert [labels.items() <= task.labels.items() for task in (*added("jobs/default"), *added())] == [True, True]
+
+
+def task_plan(labels):
+    return SchedulePlan(cron="@hourly", task=PlannedTask(group="mail", labels=labels))
 
 
 @pytest.mark.parametrize(("catch_up", "due"), [("skip", []), ("latest", [3]), ("all", [0, 1, 2, 3])])

@@ -75,6 +75,13 @@ def test_what_the_files_name_exists():
     assert SCALER["spec"]["scaleTargetRef"]["name"] == DEPLOYMENT["metadata"]["name"]
 
 
+def test_a_file_that_can_not_be_touched_is_told_at_the_start(tmp_path):
+    shop = Shop(tmp_path)
+    worker = shop.start("-m", "django", "work", f"--alive={tmp_path}/nowhere/alive")
+    worker.communicate(timeout=30)
+    assert worker.returncode
+
+
 @pytest.mark.parametrize("way", COMMANDS)
 def test_a_worker_started_as_the_file_says_finishes_its_tasks_when_it_is_told_to_stop(tmp_path, way):
     shop, alive = Shop(tmp_path), tmp_path / "alive"

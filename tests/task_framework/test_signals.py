@@ -11,6 +11,7 @@ from tasks_app.models import Task
 from tasks_app.tasks_backend import task_retried
 from tasks_app.tasks_backend.framework import TaskResultStatus, task_finished
 from tasks_app.testing import drain_queue
+from taskstore.errors import InvalidInput
 from taskstore.types.job_record import JobStatus
 
 from .shop import Shop, wait_until
@@ -119,6 +120,28 @@ def test_a_worker_tells_of_what_was_cancelled_while_it_ran_and_of_each_retry(tmp
         told = {name: [event for event, each, *_ in events(shop) if each == name] for name in ("crash", "fail")}
         assert [event for event in told["crash"] if event != "started"] == ["retried", "finished"]
         assert told["fail"] == ["started", "retried", "started", "finished"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_retry_is_told_once_also_while_the_next_attempt_is_leased_again(tmp_path):
+    shop = Shop(tmp_path)
+    program = (
+        "from shop.tasks import *; rare = sleep.using(max_attempts=3, timeout=0.4, backoff=0.05); "
+        "print(*[rare.enqueue(60).id for _ in range(6)])"
+    )
+    made = [int(each) for each in shop.run(program).split()]
+    with shop.worker("--processes", "2", "--lease", "1"):
+        wait_until(lambda: all(job(each).is_finished for each in made))
+        wait_until(lambda: sum(event[0] == "finished" for event in events(shop)) == len(made))
+    assert sum(event[0] == "retried" for event in events(shop)) == 2 * len(made)
+
+
+@pytest.mark.django_db
+def test_a_reason_that_no_task_holds_is_refused_by_its_name(settings):
+    settings.TASKS = {"default": {"BACKEND": STORE, **MODULES}}
+    for reason in ("a\0b", "\ud800", "x" * 100_001):
+        with pytest.raises(InvalidInput, match=r"^reason: "):
+            fragile.enqueue(0).cancel(reason)
 
 
 def events(shop):
