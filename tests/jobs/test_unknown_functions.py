@@ -128,7 +128,7 @@ def test_a_job_keeps_its_place_and_its_attempts(old, new):
         assert (task.error, task.labels["unknown_function"]) == ("", RENAMED)  # No failure, which people are told of.
         assert first.error.line.startswith(f"UnknownFunction: this worker does not run {RENAMED}, only ")
         assert old.store.jobs.get(left).labels == {}
-        assert 0 < task.available_at_ms - first.ended <= 1.5 * PAUSE_MS
+        assert PAUSE_MS <= task.available_at_ms - first.ended < 10 * PAUSE_MS  # The commit may come late.
         assert task.owner == 0
         assert (old.store.jobs.get(left).status, old.record(left).next_attempt) == (JobStatus.SCHEDULED, 1)
         assert eventually(lambda: old.record(left).attempts[0].times == 2)  # Offered again: one attempt, counted.

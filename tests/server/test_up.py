@@ -8,7 +8,7 @@ import signal
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 
@@ -136,6 +136,7 @@ def sockets_of(server: Server) -> set[str]:
     """The numbers of the sockets of the server's process."""
     found = set()
     for descriptor in Path(f"/proc/{server.pid}/fd").iterdir():
-        if number := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor)):
-            found.add(number[1])
+        with suppress(FileNotFoundError):  # It was closed meanwhile.
+            if number := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(descriptor)):
+                found.add(number[1])
     return found
