@@ -10,6 +10,7 @@ are drawn, at the price of one more round trip.
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from ..core.operations import Claim, Operation, Query, Update
 from ..core.tally import COUNTERS
 from .claim_pools import Demand, best_first, kept_by_key, keys_of
 from .limits import known as known_limits
-from .postgresql import PostgreSQL, numbers_in
+from .postgresql import LIMITS_VERSION, PostgreSQL
 from .postgresql_arrays import Column, RowPacker, packed
 from .rows import (
     COLUMNS,
@@ -185,9 +186,9 @@ class PlainPostgreSQL(PostgreSQL):
             now_ms=now_ms,
             named=named,
             candidates=candidates,
-            commits=numbers_in(sent_commits),
+            commits=_numbers_in(sent_commits),
             kept=kept_by_key(kept),
-            ids=numbers_in(sent_ids),
+            ids=_numbers_in(sent_ids),
             places={row[0]: row[-1] for row in rows},
             limits_version=limits_version,
         )
@@ -224,8 +225,15 @@ class PlainPostgreSQL(PostgreSQL):
                 )
             )
         """
-        drafts = f"CASE WHEN {refused} THEN 0 ELSE %s END" if asked.replaced else "%s"
-        sql = f"SELECT {self.time_and_numbers(drafts)}, {unusual if priorities else 'false'}"
+        sql = f"""
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
+                array_send(ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s))),
+                array_send(ARRAY(
+                    SELECT nextval('tasks_app_ids')
+                    FROM generate_series(1, {f"CASE WHEN {refused} THEN 0 ELSE %s END" if asked.replaced else "%s"})
+                )),
+                {unusual if priorities else "false"}
+        """
         parameters: list[Any] = [commits]
         if asked.replaced:
             parameters += [self.list_of(asked.replaced), self.list_of(asked.owners)]
@@ -273,3 +281,9 @@ def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
         }
     except LookupError:
         return None
+
+
+def _numbers_in(sent: bytes) -> Sequence[int]:
+    """The elements of a bigint[] in PostgreSQL's binary form: each follows its length."""
+    count = (len(sent) - 20) // 12
+    return struct.unpack_from("!" + "4xq" * count, sent, 20) if count > 0 else ()

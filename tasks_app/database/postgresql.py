@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -14,7 +13,7 @@ from django.db import connections, transaction
 from taskstore.errors import CommitUnknown
 from taskstore.types.tasks import FIELDS
 
-from ..core.operations import Commit, Key, Operation
+from ..core.operations import Key, Operation
 from ..core.tally import COUNTERS
 from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
@@ -258,30 +257,22 @@ class PostgreSQL(Candidates):
         # By statements of their own: what the second one sees was committed before the locks were there.
         is_locked = asked.ask(self._lock_keys(named_now)) if named_now else []
         held = asked.ask(self.held_keys(named_now)) if named_now else []
-        drafts = 0
-        if self.waits:  # Each statement is a trip of its own here, so the last one also draws the ids.
-            yield from asked.answered()
-            found = [row for rows in (*candidates.values(), *earliest.values()) for row in rows]
-            drafts = most_drafts(operations, {row[0] for rows in named for row in rows}, len(found))
-            asked = Questions()
         # The time comes last: a lease that ran out while this waited for locks has run out.
-        numbers = asked.ask(self._time_and_numbers(len(operations), drafts))
+        numbers = asked.ask(self._time_and_numbers(len(operations)))
         yield from asked.answered()
-        if not numbers[0][1]:
+        if not all(is_log_intact for _, is_log_intact, *_ in numbers):
             yield from self._jump_after_lost_log()
-            [anew] = yield [self._time_and_numbers(len(operations), drafts)]
+            [anew] = yield [self._time_and_numbers(len(operations))]
             numbers = list(anew)
-        [(now_ms, _, limits_version, sent_commits, sent_ids)] = numbers
         seen = Seen(
-            now_ms=now_ms,
+            now_ms=numbers[0][0],
             named={task.id: task for rows in named for task in map(record_of, rows)},
             candidates={group: best_first(rows, demands[group]) for group, rows in candidates.items()},
-            commits=numbers_in(sent_commits),
+            commits=[number for *_, number in numbers],
             kept=kept_by_key(kept),
-            ids=numbers_in(sent_ids),
             earliest={group: [*map(record_of, rows)] for group, rows in earliest.items()},
             first={group: [*map(record_of, rows)] for group, rows in first.items()},
-            limits_version=limits_version,
+            limits_version=numbers[0][2],
         )
         for group, rows in pools.items():
             self._pools.note(group, rows, (task.id for task in seen.candidates[group]))
@@ -356,19 +347,15 @@ class PostgreSQL(Candidates):
         [locked] = yield [Statement(sql, [self.list_of(missing)])]
         seen.locked = {task_id for (task_id,) in locked}
 
-    def _time_and_numbers(self, commits: int, drafts: int) -> Statement:
-        return Statement(f"SELECT {self.time_and_numbers()}", [commits, drafts])
-
-    def time_and_numbers(self, drafts: str = "%s") -> str:
-        """Columns: the time, whether the log is intact, the version of limits, numbers of commits, and ids of drafts.
-
-        Parameters: how many commits; then that of `drafts`, an expression.
-        """
-        return f"""
-            {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
-            array_send(ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s))),
-            array_send(ARRAY(SELECT nextval('tasks_app_ids') FROM generate_series(1, {drafts})))
-        """
+    def _time_and_numbers(self, commits: int) -> Statement:
+        return Statement(
+            f"""
+            SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
+                nextval('tasks_app_commits')
+            FROM generate_series(1, %s)
+            """,
+            [commits],
+        )
 
     def _jump_after_lost_log(self) -> Steps[None]:
         """Jump ahead when the end of the log may be lost, and with it the sequence's last steps.
@@ -475,24 +462,6 @@ class PostgreSQL(Candidates):
             connection.remove_notice_handler(doubts.hear)
         if doubts.are_there:
             raise CommitUnknown(UNCONFIRMED)
-
-
-def most_drafts(operations: Iterable[Operation], named: Collection[int], claimable: int) -> int:
-    """So many drafts at most come of the operations, if these ids are there and so many tasks are to be claimed."""
-    drafts = 0
-    for operation in operations:
-        if isinstance(operation, Commit):
-            is_possible = all(task_id in named for task_id in operation.changed_ids)
-            drafts += (len(operation.adds) + len(operation.updates)) * is_possible
-        else:
-            drafts += min(operation.limit, claimable)
-    return drafts
-
-
-def numbers_in(sent: bytes) -> Sequence[int]:
-    """The elements of a bigint[] in PostgreSQL's binary form: each follows its length."""
-    count = (len(sent) - 20) // 12
-    return struct.unpack_from("!" + "4xq" * count, sent, 20) if count > 0 else ()
 
 
 def _at_once(*settings: str) -> Statement:
