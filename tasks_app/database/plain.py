@@ -121,6 +121,8 @@ def asked_by(operations: Sequence[Operation], limits: Limits) -> Asked | None:
             asked.drafts += drafts
     if asked.drafts > MOST or len(asked.named) > MOST:
         return None
+    if any(demand.oldest for demand in asked.demands.values()):
+        asked.drafts = 0  # There may be fewer tasks than are asked for: ids are drawn once they are locked.
     is_contested = bool(asked.replaced) and len(set(asked.named)) < len(asked.named)
     return None if is_contested else asked
 
