@@ -53,4 +53,5 @@ def give_back_soon() -> None:
 
 def _give_back_in_a_thread(loop: asyncio.AbstractEventLoop) -> None:
     _loops.discard(loop)
-    loop.run_in_executor(None, give_back)
+    with suppress(RuntimeError):  # A server that is ending has closed its threads, and gives all its memory back.
+        loop.run_in_executor(None, give_back)
