@@ -13,15 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-import httpx
-
-from lab.testing import NO_TLS
 from lab.testing.places import Places, wait_until
 from lab.testing.servers import StoreServer
 
-from .client import LIMITS, Orders, Worker
+from .client import Orders, Worker
 from .history import History, events_in
-from .load import at_work
+from .load import at_work, set_limits
 from .pace import Pace
 from .proxy import Proxy
 from .truth import truth_of
@@ -90,17 +87,10 @@ class Stage:
     @contextmanager
     def load(self, servers: Sequence[StoreServer | Proxy], **options: Any) -> Iterator[None]:
         """Run clients on these servers until the block ends. `options`: those of `at_work`."""
-        self.set_limits()
+        set_limits(self._servers[0].url, self.token)
         addresses = [server.address for server in servers]
         with at_work(addresses, self.token, self.folder, count=self.pace.clients, seed=self.seed, **options):
             yield
-
-    def set_limits(self) -> None:
-        """Limit the groups that the clients use, as they know it."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        for name, limit in LIMITS.items():
-            url = f"{self._servers[0].url}/groups/{name}/limits"
-            httpx.put(url, json=limit, headers=headers, trust_env=False, verify=NO_TLS).raise_for_status()
 
     def history(self, server: StoreServer, *, may_be_unavailable: bool = False) -> History:
         """Return what the clients recorded, with the tables and the server's counts."""

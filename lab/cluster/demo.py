@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lab.benchmarks.report import number, table
 from lab.chaos.history import History, events_in
-from lab.chaos.load import at_work
+from lab.chaos.load import at_work, set_limits
 from lab.chaos.outcome import SceneResult, outcome_of
 from lab.chaos.truth import truth_of
 from lab.testing.places import wait_until
@@ -65,6 +65,7 @@ class Observed:
 def play(cluster: Cluster, seed: str, say: Callable[[str], None]) -> Observed:
     """Run the demo on a started cluster. Raises CannotTry."""
     notes = cluster.new_folder("clients")
+    set_limits(f"http://{cluster.address}", cluster.token)
     say(f"{CLIENTS} clients are using {cluster.address}")
     with at_work([cluster.address], cluster.token, notes, count=CLIENTS, seed=seed, resends=True):
         faults = [happen(fault, cluster, say) for fault in FAULTS]
