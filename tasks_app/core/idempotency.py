@@ -1,14 +1,14 @@
 """Answers that are kept under a key, so that a request whose answer was lost can be sent again: pure.
 
-What is kept is what the first one answered, without the ids: those are kept beside it, because
-the database gives them in the same statement.
+What is kept is what the first one answered, without the ids, which are kept beside it. Of a claim only those are kept:
+its tasks are there for as long as its client holds them.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -22,11 +22,14 @@ def text_of(
     answer: Sequence[TaskRecord] | Refusal,
     places: Sequence[int | Duplicate] | None = None,
     *,
+    is_claim: bool = False,
     is_truncated: bool = False,
 ) -> str:
     """The answer as text; the tasks are drafts, in these places of the answer (see Effect.places)."""
     if isinstance(answer, Refusal):
         kept: dict[str, object] = {"refusal": msgspec.structs.asdict(answer)}
+    elif is_claim:
+        kept = {"claimed": True}
     else:
         kept = {"drafts": list(map(_kept, answer))}  # Records become lists, their data becomes base64.
     if places is not None:
@@ -39,9 +42,28 @@ def text_of(
     return msgspec.json.encode(kept).decode()
 
 
-def answer_in(text: str, ids: Sequence[int]) -> list[TaskRecord] | Refusal:
+class Claimed(NamedTuple):
+    """What is kept of a claim."""
+
+    ids: Sequence[int]
+    is_truncated: bool
+
+    def answer(self, found: Mapping[int, TaskRecord]) -> list[TaskRecord]:
+        """The tasks that are there still. `found`: by their ids."""
+        tasks, gone = [found[task_id] for task_id in self.ids if task_id in found], {*self.ids} - found.keys()
+        return (
+            Told(tasks, None, is_truncated=self.is_truncated, gone=sorted(gone)) if gone or self.is_truncated else tasks
+        )
+
+
+Answer = list[TaskRecord] | Refusal | Claimed
+
+
+def answer_in(text: str, ids: Sequence[int]) -> Answer:
     """The answer that the text holds, with the ids that the drafts were given."""
     kept = msgspec.json.decode(text)
+    if "claimed" in kept:
+        return Claimed(ids, "is_truncated" in kept)
     if "refusal" in kept:
         kind = Prohibited if kept["refusal"].get("forbidden") else Refusal
         return msgspec.convert(kept["refusal"], kind)

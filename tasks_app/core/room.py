@@ -54,12 +54,19 @@ room = Room()
 
 
 class Told(list[TaskRecord]):
-    """The tasks of an answer that is large, or that ends early because of its size."""
+    """The tasks of an answer that is large, ends early because of its size, or is repeated without those in `gone`."""
 
-    def __init__(self, tasks: Iterable[TaskRecord], place: Place | None, *, is_truncated: bool = False) -> None:
+    def __init__(
+        self, tasks: Iterable[TaskRecord], place: Place | None, *, is_truncated: bool = False, gone: Sequence[int] = ()
+    ) -> None:
         super().__init__(tasks)
         self.place = place
         self.is_truncated = is_truncated
+        self.gone = gone
+
+    def __bool__(self) -> bool:
+        """Whether it tells anything: a claim whose tasks have all gone since is not one that found nothing."""
+        return bool(len(self) or self.gone)
 
 
 def size_of_task(task: TaskRecord) -> int:

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from taskstore.types.tasks import Order, Refusal
+from taskstore.types.tasks import Order
 
 from ..core import idempotency
 from ..core.limits import Limits
@@ -167,7 +167,7 @@ def keys_of(operations: Iterable[Operation]) -> list[str]:
     return [operation.key.key for operation in operations if operation.key]
 
 
-def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, list[TaskRecord] | Refusal]]:
+def kept_by_key(rows: Iterable[Row]) -> Mapping[str, tuple[str, idempotency.Answer]]:
     return {
         key: (digest, idempotency.answer_in(answer, [int(task_id) for task_id in ids.split(",") if task_id]))
         for key, digest, answer, ids in rows

@@ -14,6 +14,7 @@ from taskstore.errors import CommitRefused, Forbidden, InvalidInput, KeyReused, 
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Refusal, json_size
 
+from ..core.idempotency import Claimed
 from ..core.limits import values_to_lease
 from ..core.operations import (
     Apart,
@@ -34,7 +35,7 @@ from . import batches, limits
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
 from .new_groups import refuse_too_many
-from .rows import PAYLOAD_BYTES, Steps
+from .rows import PAYLOAD_BYTES, Steps, record_of
 from .transaction_values import Decision, Done, Seen, Undecided, written_by
 
 LOOK_EVERY_S = 0.02
@@ -72,6 +73,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     yield from limits.look_into(operations, seen, dialect)
     yield from batches.look_into(operations, seen, dialect)
     yield from _read_data(operations, seen, dialect)
+    yield from _read_claimed(seen, dialect)
     outcomes: list[Effect | Refusal | Decision | None] = [None] * len(operations)
     is_uncertain = seen.undecided or seen.locked_batches or seen.contended_batches
     if seen.kept or seen.first or seen.locked or seen.contended or is_uncertain:
@@ -142,6 +144,16 @@ def _read_data(operations: Sequence[Operation], seen: Seen, dialect: Dialect) ->
         seen.named = {**seen.named, **whole}
 
 
+def _read_claimed(seen: Seen, dialect: Dialect) -> Steps[None]:
+    """Read the tasks of claims that are repeated."""
+    claimed = {key: each for key, (_, each) in seen.kept.items() if isinstance(each, Claimed)}
+    if claimed:
+        [rows] = yield [dialect.tasks_of([task_id for each in claimed.values() for task_id in each.ids])]
+        found = {task.id: task for task in map(record_of, rows)}
+        answers = {key: (seen.kept[key][0], each.answer(found)) for key, each in claimed.items()}
+        seen.kept = {**seen.kept, **answers}
+
+
 def _little_data(
     operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], dialect: Dialect
 ) -> Steps[dict[int, bytes]]:
@@ -187,7 +199,7 @@ def _known(operation: Operation, seen: Seen) -> Refusal | Decision | None:
         digest, answer = seen.kept[operation.key.key]
         if digest != operation.key.digest:
             return KeyReused("this key was used before with another request")
-        return _with_place(answer, operation) if isinstance(answer, list) else answer
+        return _with_place(answer, operation) if isinstance(answer, list) else cast("Refusal", answer)
     if seen.first and isinstance(operation, Query) and operation.only_reads:
         return _with_place(_read(operation, seen), operation)
     if seen.contended and not seen.contended.isdisjoint(named_keys([operation])):
@@ -215,9 +227,11 @@ def _with_place(tasks: list[TaskRecord], operation: Operation) -> Decision:
     """The tasks of an answer, with a place for it if it is large."""
     if not operation.is_told or (size := answer_size(tasks)) <= LARGE_BYTES:
         return tasks
-    place = place_for(size)
-    is_truncated = isinstance(tasks, Told) and tasks.is_truncated
-    return Undecided.CROWDED if place is None else Told(tasks, place, is_truncated=is_truncated)
+    if (place := place_for(size)) is None:
+        return Undecided.CROWDED
+    told = tasks if isinstance(tasks, Told) else Told(tasks, place)
+    told.place = place
+    return told
 
 
 def _read(query: Query, seen: Seen) -> list[TaskRecord]:
@@ -273,7 +287,7 @@ def _doubt_empty_claims(
 
 
 def _is_empty(outcome: Effect | Refusal | Decision) -> bool:
-    return not outcome.drafts if isinstance(outcome, Effect) else outcome == []
+    return not outcome.drafts if isinstance(outcome, Effect) else isinstance(outcome, list) and not outcome
 
 
 def _doubt_empty_queries(

@@ -83,7 +83,7 @@ class Seen:
     named: Mapping[int, TaskRecord]
     candidates: dict[str, list[TaskRecord]]  # By group, locked, the best first.
     commits: Sequence[int]  # A number for each operation, should it come to a commit.
-    kept: Mapping[str, tuple[str, list[TaskRecord] | Refusal]]  # By key: the digest of the request, and its answer.
+    kept: Mapping[str, tuple[str, idempotency.Answer]]  # By key: the digest of the request, and its answer.
     locked: set[int] = field(default_factory=set)  # Named tasks that are there, but locked by others.
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
@@ -194,8 +194,9 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
             is_truncated = isinstance(outcome, Effect) and outcome.is_truncated
             last = len(written.drafts) - (outcome.made if isinstance(outcome, Effect) else 0)
             told = outcome if isinstance(outcome, Refusal) else written.drafts[first:last]
-            text = idempotency.text_of(told, places, is_truncated=is_truncated)
-            if isinstance(outcome, Effect):
+            is_claim = isinstance(operation, Claim)
+            text = idempotency.text_of(told, places, is_claim=is_claim, is_truncated=is_truncated)
+            if isinstance(outcome, Effect) and not is_claim:
                 holders = [place for place in places or () if isinstance(place, Duplicate)]
                 for task in (*written.drafts[first:last], *holders):
                     if task.payload > 0:

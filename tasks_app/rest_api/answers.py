@@ -149,9 +149,11 @@ def encoded(tasks: Sequence[TaskRecord]) -> bytes:
 
 
 def _outcome(tasks: Sequence[TaskRecord], before: bytes) -> Iterator[bytes]:
-    is_truncated = isinstance(tasks, Told) and tasks.is_truncated
-    end = b'],"error":null%b}' % (b',"truncated":true' if is_truncated else b"")
-    return pieces_of(b'{%b"tasks":[' % before, _each_once(tasks), end)
+    more = b""
+    if isinstance(tasks, Told):
+        more += b',"truncated":true' if tasks.is_truncated else b""
+        more += b',"gone":%b' % ENCODER.encode(tasks.gone) if tasks.gone else b""
+    return pieces_of(b'{%b"tasks":[' % before, _each_once(tasks), b'],"error":null%b}' % more)
 
 
 def _each_once(tasks: Sequence[TaskRecord]) -> Iterator[TaskRecord]:

@@ -438,6 +438,10 @@ class Outcome(Struct, frozen=True, kw_only=True):
         bool | UnsetType,
         Meta(description="true if a claim took fewer tasks than it could, so that the response is not too large."),
     ] = UNSET
+    gone: Annotated[
+        tuple[Int64, ...] | UnsetType,
+        Meta(description="Of a repeated claim: the ids of the tasks that it took and that are not there any more."),
+    ] = UNSET
 
 
 class Duplicate(Struct, frozen=True, kw_only=True):

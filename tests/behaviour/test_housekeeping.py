@@ -21,7 +21,7 @@ from tasks_app.writer import background, housekeeping, totals
 from tasks_app.writer.connection import SQLiteConnection
 from tasks_app.writer.housekeeping import DAY_MS, Housekeeper, chores
 from taskstore.errors import StoreUnavailable
-from taskstore.types.tasks import NewTask, Order
+from taskstore.types.tasks import Change, NewTask, Order
 
 from .databases import only_postgresql
 from .people import ANN
@@ -302,14 +302,27 @@ def test_data_goes_a_minute_after_its_task(clock, monkeypatch):
 def test_data_stays_as_long_as_an_answer_that_has_it(clock, settings):
     settings.TASKSTORE_KEY_SECONDS = 600
     [told, gone] = large(2)
-    claim = Claim(groups=("mail",), owner=ANN, order=Order.OLDEST, key=ResendKey("k", "d"))
-    [task] = Task.objects.perform(claim)
+    renewal = Commit(owner=ANN, updates=(Change(id=told, timespec_ms=START_MS),), key=ResendKey("k", "d"))
+    [task] = Task.objects.perform(renewal)
     Task.objects.commit(owner=ANN, deletes=[task.id, gone])
     clock.advance(599_000)
     keep_house()
     assert data_of() == [told]
-    [again] = Task.objects.with_data(Task.objects.perform(claim))
+    [again] = Task.objects.with_data(Task.objects.perform(renewal))
     assert (again.id, again.data) == (task.id, b"x" * PAYLOAD_BYTES)
     clock.advance(2_000)
     keep_house()
     assert data_of() == []
+
+
+def test_a_repeated_claim_has_the_data_of_what_is_held_and_keeps_no_other(clock, settings):
+    settings.TASKSTORE_KEY_SECONDS = 600
+    large(2)
+    claim = Claim(groups=("mail",), owner=ANN, limit=2, order=Order.OLDEST, key=ResendKey("k", "d"))
+    [ended, held] = Task.objects.perform(claim)
+    Task.objects.commit(owner=ANN, deletes=[ended.id])
+    clock.advance(599_000)
+    keep_house()
+    assert len(data_of()) == 1
+    [again] = Task.objects.with_data(Task.objects.perform(claim))
+    assert (again.id, again.data) == (held.id, b"x" * PAYLOAD_BYTES)

@@ -7,6 +7,7 @@ import pytest
 
 from tasks_app.models import Scope, Task
 from tasks_app.rest_api.bodies import digest_of
+from taskstore.types.tasks import Change, NewTask
 
 from .api import ANN, BOB, Api
 from .workers import Worker, on_a_loop, until_waiting
@@ -103,6 +104,20 @@ def test_without_tokens_each_client_has_keys_of_its_own(db, client, settings):
     assert [answer.status_code for answer in answers] == [200] * 3
     ids = [answer.json()["tasks"][0]["id"] for answer in answers]
     assert ids[0] == ids[2] != ids[1]
+
+
+def test_a_repeated_claim_answers_with_what_its_client_still_holds(api):
+    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail", data=b"x" * size) for size in (1, 3, 2)])
+    claim = {"clientid": BOB, "group": "mail", "limit": 3, "order": "oldest", "wait": 60_000}
+    first = post(api, "/claim", claim, "a")[1]
+    assert post(api, "/claim", claim, "a") == (200, first)
+    ended, renewed, held = [task["id"] for task in first["tasks"]]
+    Task.objects.commit(owner=BOB, deletes=[ended], updates=[Change(id=renewed, timespec_ms=-60_000)])
+    again = post(api, "/claim", claim, "a")[1]
+    assert again == {"tasks": first["tasks"][2:], "error": None, "gone": [ended, renewed]}
+    Task.objects.commit(owner=BOB, deletes=[held])
+    assert post(api, "/claim", claim, "a")[1] == {"tasks": [], "error": None, "gone": [ended, renewed, held]}
+    assert [task.origin for task in Task.objects.all()] == [first["tasks"][1]["origin"]]
 
 
 def test_requests_that_come_together_have_one_effect(server):
