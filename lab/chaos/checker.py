@@ -116,8 +116,9 @@ def nothing_answered_is_lost(history: History) -> Iterator[str]:
 def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
     """Each commit in the tables was acknowledged, or is a request in doubt."""
     unexplained: dict[int, set[int]] = defaultdict(set)
+    gone = {task_id for event in history.done for task_id in event.gone}
     for row in history.rows.values():
-        if row["id"] not in history.made and row["group"] not in SILENT:
+        if row["id"] not in history.made and row["id"] not in gone and row["group"] not in SILENT:
             unexplained[client_of(row, history)].add(row["made_by_commit"])
     doubts = Counter(event.client for event in history.in_doubt)
     for client, commits in unexplained.items():

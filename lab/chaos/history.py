@@ -56,7 +56,12 @@ class Event:
     @property
     def is_nothing(self) -> bool:
         """Whether it is a claim that found nothing, whose response is not kept for its key."""
-        return self.is_claim and self.is_done and not self.made
+        return self.is_claim and self.is_done and not self.made and not self.gone
+
+    @property
+    def gone(self) -> list[int]:
+        """The ids of tasks that it claimed, and that were not there any more when it was repeated."""
+        return list(self.answer.get("gone", ())) if self.is_claim and self.is_done else []
 
     @property
     def cancelled(self) -> list[int]:
@@ -80,7 +85,9 @@ class Event:
 
     @property
     def lasting_answer(self) -> Any:
-        """The answer without what changes later."""
+        """The answer without what changes later: of a claim the ids, of which some may have gone."""
+        if self.is_claim and self.is_done:
+            return sorted([*(task["id"] for task in self.made), *self.gone])
         return {**self.answer, "batch": self.answer["batch"]["id"]} if "batch" in self.answer else self.answer
 
     @property
