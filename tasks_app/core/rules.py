@@ -140,12 +140,13 @@ class World:
             if len(groups) > 1:
                 best = max(groups, key=lambda group: self._candidates[group][0].priority)
             task = self._candidates[best].popleft()
+            if task.id in self._gone or task.available_at_ms > self.now_ms or not self._is_allowed(task):
+                continue
             if len(groups) > 1:
                 # The groups take turns: within this claim, and from claim to claim.
                 groups.append(groups.pop(groups.index(best)))
                 self._candidates[best] = self._candidates.pop(best)
-            if task.id not in self._gone and task.available_at_ms <= self.now_ms and self._is_allowed(task):
-                yield task
+            yield task
 
     def queried(self, query: Query) -> Iterator[TaskRecord]:
         """The tasks that the query may take, the longest available first."""

@@ -42,6 +42,7 @@ class Pool:
     ids: list[int] = field(default_factory=list)
     next_ids: list[int] = field(default_factory=list)  # Available for less long than these; of them the longest last.
     is_plain: bool = True  # Whether claims from the group may be plain: see plain.py.
+    is_for_sets: bool = True  # See plain_sets.py.
 
     def __len__(self) -> int:
         return len(self.ids) + len(self.next_ids)
@@ -83,21 +84,23 @@ class Pools:
         pool = self._pools.get(group)
         return NO_MARK_MS if pool is None else pool.mark_ms
 
-    def knows(self, group: str, demand: Demand) -> bool:
+    def knows(self, group: str, demand: Demand, *, for_sets: bool = False) -> bool:
         """Whether plain claims know enough of the group: ids to take or, to take the oldest, a mark that is not old."""
         pool, now_s = self._pools.get(group), time.monotonic()
         if pool is None or not pool.is_plain or now_s - self._forgotten_s > KEPT_S:
+            return False
+        if for_sets and not pool.is_for_sets:
             return False
         if demand.oldest:
             return bool(pool.ids) or now_s - pool.read_s <= AGAIN_S
         return len(pool) >= demand.limit
 
-    def put_back(self, group: str, ids: Iterable[int]) -> None:
+    def put_back(self, group: str, ids: Iterable[int], *, is_plain: bool = True) -> None:
         """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
         if (pool := self._pools.get(group)) is not None:
             left = [*ids, *pool.ids]
             pool.ids, pool.next_ids = left[:CANDIDATES], [*pool.next_ids, *left[CANDIDATES:]]
-            pool.is_plain = False
+            pool.is_for_sets, pool.is_plain = False, is_plain
 
     def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
         """A priority and so many ids of it; None where that many are not known."""

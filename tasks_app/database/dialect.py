@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 from django.conf import settings
@@ -37,6 +37,9 @@ from .rows import (
     record_of,
 )
 from .transaction_values import Seen, Written
+
+if TYPE_CHECKING:
+    from .plain_sets import Sets
 
 PATIENCE_S = 4.5  # How long an operation waits for what somebody else holds: the refusal is there within five seconds.
 UNCONFIRMED = "the database did not confirm the COMMIT, so it is unknown whether the change was made"
@@ -164,6 +167,10 @@ class Dialect(ABC):
     def now_ms(self) -> int:
         [(now_ms,)] = self.rows(f"SELECT {self.clock}")
         return int(now_ms)
+
+    def sets_of(self, operations: Sequence[Operation]) -> Sets | None:
+        """How to do some of them without reading what they change; None: there is no such way."""
+        return None
 
     def tasks_of(self, ids: Iterable[int], clause: str = "") -> Statement:
         sql = f"SELECT {self.selected} FROM tasks_app_task WHERE {self.is_listed} {clause}"

@@ -10,7 +10,6 @@ are drawn, at the price of one more round trip.
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from ..core.operations import Claim, Operation, Query, Update
 from ..core.tally import COUNTERS
 from .claim_pools import Demand, best_first, kept_by_key, keys_of
 from .limits import known as known_limits
+from .plain_sets import Sets
 from .postgresql import LIMITS_VERSION, PostgreSQL
-from .postgresql_arrays import Column, RowPacker, packed
+from .postgresql_arrays import Column, RowPacker, numbers_in, packed
 from .rows import (
     COLUMNS,
     DELTA_COLUMNS,
@@ -133,18 +133,24 @@ class PlainPostgreSQL(PostgreSQL):
     def __init__(self, using: str, *, waits: bool = False) -> None:
         super().__init__(using, waits=waits)
         self.row_packers: Mapping[str, RowPacker] | None = None
+        self.has_sets = False  # They are long statements, and worth while only where they are prepared.
 
     def know_candidates(self, ids: Mapping[str, Sequence[int]]) -> None:
         """Take these tasks for the longest available of their groups, without priorities."""
         for group, each in ids.items():
-            self._pools.know(group, each)
+            self.pools.know(group, each)
 
     def array(self, type_name: str, values: Sequence[Any]) -> Any:
         return packed(type_name, values)
 
+    def sets_of(self, operations: Sequence[Operation]) -> Sets | None:
+        if not self.has_sets or not self.row_packers or known_limits(self.using):
+            return None
+        return Sets(operations, self) or None
+
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         asked = asked_by(operations, known_limits(self.using)) if self.row_packers else None
-        if asked is None or not all(self._pools.knows(group, each) for group, each in asked.demands.items()):
+        if asked is None or not all(self.pools.knows(group, each) for group, each in asked.demands.items()):
             return (yield from super().look(operations))
         seen = yield from self._look_at_once(operations, asked)
         return seen or (yield from super().look(operations))
@@ -155,10 +161,10 @@ class PlainPostgreSQL(PostgreSQL):
         chosen: dict[str, list[int]] = {}
         priorities: dict[str, int] = {}
         if demands:
-            self._pools.begin(demands)
+            self.pools.begin(demands)
             for group, demand in demands.items():
                 if not demand.oldest:
-                    priorities[group], chosen[group] = self._pools.take(group, demand.limit) or (0, [])
+                    priorities[group], chosen[group] = self.pools.take(group, demand.limit) or (0, [])
         questions = Questions()
         ids = {task_id for each in chosen.values() for task_id in each}.union(asked.named)
         rows = questions.ask(self._lock_listed(ids)) if ids else []
@@ -174,7 +180,7 @@ class PlainPostgreSQL(PostgreSQL):
         [(now_ms, is_log_intact, limits_version, sent_commits, sent_ids, is_unusual)] = numbers
         if is_unusual or not is_log_intact:
             for group, each in chosen.items():
-                self._pools.put_back(group, each)
+                self.pools.put_back(group, each, is_plain=False)
             return None
         named = {row[0]: record_of(row[:-1]) for row in rows}
         candidates = {
@@ -188,9 +194,9 @@ class PlainPostgreSQL(PostgreSQL):
             now_ms=now_ms,
             named=named,
             candidates=candidates,
-            commits=_numbers_in(sent_commits),
+            commits=numbers_in(sent_commits),
             kept=kept_by_key(kept),
-            ids=_numbers_in(sent_ids),
+            ids=numbers_in(sent_ids),
             places={row[0]: row[-1] for row in rows},
             limits_version=limits_version,
         )
@@ -249,7 +255,7 @@ class PlainPostgreSQL(PostgreSQL):
         if not packers:
             yield from super().write(written)
             return
-        self._pools.lower(written.drafts)
+        self.pools.lower(written.drafts)
         statements = list(self.freeing(written))
         if written.removed:
             statements.append(self._removal(written))
@@ -283,9 +289,3 @@ def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:
         }
     except LookupError:
         return None
-
-
-def _numbers_in(sent: bytes) -> Sequence[int]:
-    """The elements of a bigint[] in PostgreSQL's binary form: each follows its length."""
-    count = (len(sent) - 20) // 12
-    return struct.unpack_from("!" + "4xq" * count, sent, 20) if count > 0 else ()

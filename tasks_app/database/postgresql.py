@@ -240,8 +240,8 @@ class PostgreSQL(Candidates):
         depended = depended_ids(operations) - changed
         limits, keys = known_limits(self.using), keys_of(operations)
         demands, queried = demands_of(operations, limits), queried_by(operations, limits)
-        self._pools.begin([*demands, *queried])
-        to_read = [group for group, demand in demands.items() if self._pools.must_read(group, demand.limit)]
+        self.pools.begin([*demands, *queried])
+        to_read = [group for group, demand in demands.items() if self.pools.must_read(group, demand.limit)]
         skip = "" if self.waits else "SKIP LOCKED"
         asked = Questions()
         # Each kind in one statement, in id order: two commits that share tasks would deadlock otherwise.
@@ -249,7 +249,7 @@ class PostgreSQL(Candidates):
         locks = [(changed, "FOR UPDATE"), (depended, "FOR KEY SHARE")]
         named = [asked.ask(self.tasks_of(ids, f"ORDER BY id {lock} {skip}")) for ids, lock in locks if ids]
         candidates = {group: asked.ask(self._lock_candidates(group, demand)) for group, demand in demands.items()}
-        pools = {group: asked.ask(self._read_pool(group, demands[group])) for group in to_read}
+        pools = {group: asked.ask(self.read_pool(group, demands[group].limit)) for group in to_read}
         earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
         first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
         kept = asked.ask(self.kept_answers(keys)) if keys else []
@@ -275,9 +275,9 @@ class PostgreSQL(Candidates):
             limits_version=numbers[0][2],
         )
         for group, rows in pools.items():
-            self._pools.note(group, rows, (task.id for task in seen.candidates[group]))
+            self.pools.note(group, rows, (task.id for task in seen.candidates[group]))
         for group, tasks in seen.earliest.items():
-            self._pools.note_earliest(group, tasks, queried[group].tasks)
+            self.pools.note_earliest(group, tasks, queried[group].tasks)
         if named_now:
             seen.contended = frozenset(key for key, (is_ours,) in zip(named_now, is_locked, strict=True) if not is_ours)
             yield from self.note_held(held, seen)
@@ -381,7 +381,7 @@ class PostgreSQL(Candidates):
         return [task_id for (task_id,) in rows]
 
     def write(self, written: Written) -> Steps[None]:
-        self._pools.lower(written.drafts)
+        self.pools.lower(written.drafts)
         changes = [self._removal(written)] if written.removed else []
         for table, columns, rows in written.insertions(row_of):
             changes += self.insert(table, columns, rows)

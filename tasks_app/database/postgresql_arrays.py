@@ -59,6 +59,12 @@ def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
     return PackedArray(header + body)
 
 
+def numbers_in(sent: bytes) -> Sequence[int]:
+    """The elements of a bigint[] in PostgreSQL's binary form: each follows its length."""
+    count = (len(sent) - 20) // 12
+    return struct.unpack_from("!" + "4xq" * count, sent, 20) if count > 0 else ()
+
+
 def _fixed(type_name: str, values: Sequence[Any]) -> bytes:
     code, size = FIXED[type_name]
     elements = [size] * (2 * len(values))

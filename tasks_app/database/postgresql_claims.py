@@ -14,13 +14,13 @@ from .transaction_values import Seen
 class Candidates(Dialect):
     def __init__(self, using: str, *, waits: bool) -> None:
         super().__init__(using, waits=waits)
-        self._pools = Pools()
+        self.pools = Pools()
 
     def share_claims(self, writers: int, own_class: int) -> None:
-        self._pools.writers, self._pools.own_class = writers, own_class
+        self.pools.writers, self.pools.own_class = writers, own_class
 
     def _lock_candidates(self, group: str, demand: Demand) -> Statement:
-        known = None if demand.oldest else self._pools.take(group, demand.limit)
+        known = None if demand.oldest else self.pools.take(group, demand.limit)
         return self._lock_known(group, *known) if known else self._lock_chosen(group, demand, self.selected)
 
     def _lock_chosen(self, group: str, demand: Demand, selected: str) -> Statement:
@@ -35,12 +35,12 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [*[group] * 4, self._pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
+            [*[group] * 4, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
         # Locked one by one until there are enough: what another transaction holds is passed over.
-        return self.earliest(group, asked, self._pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
+        return self.earliest(group, asked, self.pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
 
     def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
         # None of them when something of a higher priority has become available.
@@ -69,7 +69,8 @@ class Candidates(Dialect):
             [self.list_of(ids), group, group, priority, group, priority, group],
         )
 
-    def _read_pool(self, group: str, demand: Demand) -> Statement:
+    def read_pool(self, group: str, number: int) -> Statement:
+        """What Pools.note is told, when a batch claims so many."""
         return Statement(
             f"""
             SELECT priority, array_agg(id ORDER BY available_at_ms, id), min(available_at_ms)
@@ -77,7 +78,7 @@ class Candidates(Dialect):
             GROUP BY priority
             ORDER BY priority DESC
             """,
-            [group, group, group, group, self._pools.mark_of(group), self._pools.number_to_read(demand.limit)],
+            [group, group, group, group, self.pools.mark_of(group), self.pools.number_to_read(number)],
         )
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -87,7 +88,7 @@ class Candidates(Dialect):
         """
         short = {group for group, demand in demands.items() if len(seen.candidates[group]) < demand.limit}
         for group in short:
-            self._pools.forget(group)
+            self.pools.forget(group)
         more = sorted((yield from self.groups_with_more(short, seen)))
         seen.exhausted = short.difference(more)
         if not more:

@@ -94,6 +94,29 @@ class Unread(Last):
 Steps = Generator[Sequence[Statement], Sequence[Sequence[Row]], T]
 
 
+def together(statements: Sequence[Statement], steps: Steps[T]) -> Steps[tuple[Sequence[Sequence[Row]], T]]:
+    """Send the statements with the first ones of the steps. Returns their rows, and what comes of the steps."""
+    first = next(steps)
+    rows = yield [*statements, *first]
+    number = len(statements)
+    return rows[:number], (yield from _going_on(steps, rows[number:]))
+
+
+def amid(steps: Steps[T]) -> Steps[T]:
+    """The steps, after which the transaction goes on."""
+    return (yield from _going_on(steps, None))
+
+
+def _going_on(steps: Steps[T], answers: Sequence[Sequence[Row]] | None) -> Steps[T]:
+    while True:
+        try:
+            statements = next(steps) if answers is None else steps.send(answers)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        answers = yield statements if isinstance(statements, Heavy) else [*statements]
+
+
 class Questions:
     """Statements that are sent together. Each is asked for a list, which has its rows once all are answered."""
 

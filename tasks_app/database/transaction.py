@@ -35,8 +35,8 @@ from . import batches, limits
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
 from .new_groups import refuse_too_many
-from .rows import PAYLOAD_BYTES, Steps, record_of
-from .transaction_values import Decision, Done, Seen, Undecided, written_by
+from .rows import PAYLOAD_BYTES, Steps, amid, record_of, together
+from .transaction_values import Decision, Done, Seen, Undecided, Written, written_by
 
 LOOK_EVERY_S = 0.02
 MOST_BYTES, MOST_BYTES_TOGETHER = 64 * 2**20, 192 * 2**20
@@ -68,8 +68,37 @@ MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is 
 
 
 def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
-    """Do the operations in one transaction: look, decide, write. Each sees what the ones before it left."""
-    seen = yield from dialect.look(operations)
+    """Do the operations in one transaction. Each sees what the ones before it left."""
+    sets = dialect.sets_of(operations)
+    if sets is None:
+        return (yield from _in_general(operations, (yield from dialect.look(operations)), Written(), dialect))
+    rest = [operations[place] for place in sets.rest]
+    seen: Seen | None = None
+    if rest:
+        rows, seen = yield from together(sets.statements, dialect.look(rest))
+    else:
+        rows = yield sets.statements
+    made, written = sets.outcome(rows)
+    decisions: dict[int, Decision] = {**made}
+    left = [place for place in range(len(operations)) if place not in decisions and place not in sets.rest]
+    if seen:
+        steps = _in_general(rest, seen, written, dialect)
+        done = yield from amid(steps) if left else steps
+        decisions.update(zip(sets.rest, done.decisions, strict=True))
+        written = Written(so_far=done.supply, work=done.work)
+    if left:
+        again = [operations[place] for place in left]
+        done = yield from _in_general(again, (yield from dialect.look(again)), written, dialect)
+        decisions.update(zip(left, done.decisions, strict=True))
+    elif not seen:
+        yield from dialect.write(written)
+        done = Done((), written.supply(written.now_ms), written.work)
+    told = [_as_seen(decisions[place], operation) for place, operation in enumerate(operations)]
+    return Done(told, done.supply, done.work)
+
+
+def _in_general(operations: Sequence[Operation], seen: Seen, written: Written, dialect: Dialect) -> Steps[Done]:
+    """Look, decide, write. `written`: what is still to be written of what was done before."""
     yield from limits.look_into(operations, seen, dialect)
     yield from batches.look_into(operations, seen, dialect)
     yield from _read_data(operations, seen, dialect)
@@ -102,7 +131,7 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     drafts = sum([len(outcome.drafts) for outcome in decided if isinstance(outcome, Effect)])
     if len(seen.ids) < drafts:
         seen.ids = yield from dialect.new_ids(drafts)
-    written = written_by(operations, decided, seen)
+    written = written_by(operations, decided, seen, written)
     if written.items:
         yield from dialect.note_key_groups(written)
     data = yield from _little_data(operations, decided, dialect)
@@ -111,11 +140,16 @@ def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
     tasks = iter(written.drafts)
     if data:
         tasks = map(partial(_with_data, data), tasks)
-    decisions = [_decision(outcome, tasks) for outcome in decided]
-    for operation, decision in zip(operations, decisions, strict=True):
-        if operation.scope.patterns is not None and isinstance(decision, list):
-            decision[:] = [as_seen(task, operation.scope) for task in decision]
+    decisions = [
+        _as_seen(_decision(outcome, tasks), operation) for operation, outcome in zip(operations, decided, strict=True)
+    ]
     return Done(decisions, written.supply(seen.now_ms), written.work)
+
+
+def _as_seen(decision: Decision, operation: Operation) -> Decision:
+    if operation.scope.patterns is not None and isinstance(decision, list):
+        decision[:] = [as_seen(task, operation.scope) for task in decision]
+    return decision
 
 
 def _read_data(operations: Sequence[Operation], seen: Seen, dialect: Dialect) -> Steps[None]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
+from operator import add
 
 from taskstore.errors import TaskStoreError
 from taskstore.types.tasks import Ending, Refusal, json_size
@@ -137,9 +138,11 @@ class Written:
     batches: list[Batch] = field(default_factory=list)  # That are new, or have changed.
     work: Work = NOTHING
     now_ms: int = 0
+    so_far: Supply = field(default_factory=Supply)  # Of what was done before, in the same transaction.
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.drafts or self.kept or self.batches or self.ahead or self.looked_at)
+        rows = self.removed or self.drafts or self.kept or self.deltas or self.batches or self.ahead or self.looked_at
+        return bool(rows)
 
     def insertions(self, row_of: Callable[[TaskRecord], Row]) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
         """The tables that rows are added to, with their columns. `row_of`: makes the row of a task."""
@@ -161,7 +164,11 @@ class Written:
 
     def supply(self, now_ms: int) -> Supply:
         """What it adds that can be claimed, now or later."""
-        available, next_in_ms = defaultdict[str, int](int, self.slots), dict(self.next_in_ms)
+        available, next_in_ms = defaultdict[str, int](int, self.so_far.available), {**self.so_far.next_in_ms}
+        for group, number in self.slots.items():
+            available[group] += number
+        for group, in_ms in self.next_in_ms.items():
+            next_in_ms[group] = min(in_ms, next_in_ms.get(group, in_ms))
         for draft in self.drafts:
             in_ms = draft.available_at_ms - now_ms
             if in_ms <= 0:
@@ -169,12 +176,21 @@ class Written:
             elif draft.group not in next_in_ms or in_ms < next_in_ms[draft.group]:
                 next_in_ms[draft.group] = in_ms
         shared = frozenset([batch.id for batch in self.batches if not batch.is_exact])
-        return Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(self.removed), shared_batches=shared)
+        gone, shared = self.so_far.gone.union(self.removed), self.so_far.shared_batches | shared
+        return Supply(available=available, next_in_ms=next_in_ms, gone=gone, shared_batches=shared)
 
 
-def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refusal | Decision], seen: Seen) -> Written:
+def written_by(
+    operations: Sequence[Operation],
+    outcomes: Sequence[Effect | Refusal | Decision],
+    seen: Seen,
+    written: Written | None = None,
+) -> Written:
+    """`written`: what is still to be written of what was done before."""
+    written = Written() if written is None else written
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
-    written = Written(places=seen.places, deltas=_delta_rows(deltas, seen.now_ms), now_ms=seen.now_ms)
+    written.deltas += delta_rows(deltas, seen.now_ms)
+    written.places, written.now_ms = seen.places, seen.now_ms
     written.values, written.looked_at = seen.values, seen.looked_at
     ids = iter(seen.ids)
     commits = 0
@@ -206,7 +222,7 @@ def written_by(operations: Sequence[Operation], outcomes: Sequence[Effect | Refu
     for allowance in seen.allowances.values():
         _note_claims(allowance, written)
     written.batches = [batch for batch in seen.batches or () if batch.made or batch.is_changed or any(batch.more)]
-    written.work = work_in(deltas.values(), commits)
+    written.work = Work(*map(add, written.work, work_in(deltas.values(), commits)))
     return written
 
 
@@ -247,7 +263,7 @@ def _note_claims(allowance: Allowance, written: Written) -> None:
         written.forgotten += [row_id for value in made for row_id in allowance.forgotten(value)]
 
 
-def _delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
+def delta_rows(deltas: Mapping[str, Delta], now_ms: int) -> list[Row]:
     return [
         (group, now_ms // MINUTE_MS, *delta.numbers, *map(text_of, delta.counters)) for group, delta in deltas.items()
     ]

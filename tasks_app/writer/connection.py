@@ -166,7 +166,7 @@ class PostgreSQLConnection(WriterConnection):
         settings = settings_of_batches(is_local=not connection.prepares, is_opportunistic=is_opportunistic())
         if self._told != (connection, settings):
             *_, row_types = await connection.run([settings, ROW_TYPES], ANSWERED_S)
-            self.dialect.row_packers = row_packers_of(row_types)
+            self.dialect.row_packers, self.dialect.has_sets = row_packers_of(row_types), connection.prepares
             self._told = (connection, settings)
         return [BEGIN] if connection.prepares else [BEGIN, settings]
 

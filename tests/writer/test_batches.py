@@ -14,7 +14,6 @@ from django.db import connection, connections, transaction
 
 from tasks_app.core.operations import Claim, Commit, Effect, Removal
 from tasks_app.database import PostgreSQL, Statement, batches, claim_pools, transact
-from tasks_app.database.claim_pools import Demand
 from tasks_app.database.outage import outage
 from tasks_app.database.postgresql_pipeline import _numbered
 from tasks_app.database.transaction_values import Done, Seen, written_by
@@ -128,7 +127,7 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
     """Else each look for what there is to claim would read the whole group."""
     dialect = PostgreSQL("default", waits=False)
-    statement = dialect._read_pool("mail", Demand(limit=100))
+    statement = dialect.read_pool("mail", 100)
     Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
     # As if it had never been looked through, whatever other tests left.
     dialect.rows("DELETE FROM pg_statistic WHERE starelid = 'tasks_app_task'::regclass")

@@ -1,9 +1,13 @@
 """Random batches, done the short way of plain.py and the general way of postgresql.py: the same comes of them."""
 
+from __future__ import annotations
+
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from operator import add
 from random import Random
 from typing import Any
 
@@ -12,12 +16,24 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from tasks_app.core.limits import Limits
-from tasks_app.core.operations import EVERY_GROUP, Apart, Claim, Commit, GroupScope, Operation, ResendKey, Update
+from tasks_app.core.operations import (
+    EVERY_GROUP,
+    Apart,
+    Claim,
+    Commit,
+    GroupScope,
+    Operation,
+    ResendKey,
+    Supply,
+    Update,
+)
+from tasks_app.core.tally import COUNTERS, NUMBERS, Work, counter_in
 from tasks_app.database import claim_pools, postgresql_claims, transact
-from tasks_app.database.claim_pools import Demand, best_first, demands_of, order_of
+from tasks_app.database.claim_pools import Demand, demands_of
 from tasks_app.database.plain import PlainPostgreSQL
-from tasks_app.database.rows import PAYLOAD_BYTES, Steps, record_of
-from tasks_app.database.transaction_values import Done, Undecided
+from tasks_app.database.plain_sets import Sets
+from tasks_app.database.rows import PAYLOAD_BYTES, Steps, quoted, record_of
+from tasks_app.database.transaction_values import Decision, Done, Undecided
 from tasks_app.writer.connection import PostgreSQLConnection, parameters_of
 from taskstore.errors import CommitRefused, TaskStoreError
 from taskstore.types.tasks import Change, NewTask, Order
@@ -39,26 +55,32 @@ TABLES = {
     "tasks_app_task": ("id", "origin", "made_by_commit", "payload"),
     "tasks_app_endedtask": ("id", "origin", "successor", "made_by_commit", "ended_by_commit"),
     "tasks_app_payload": ("id",),
-    "tasks_app_countdelta": (),
 }
+# A batch that is done in parts has several rows of a group.
+SUMS = [f"sum({name})::bigint" for name in quoted(NUMBERS)] + [f"string_agg({name}, ' ')" for name in quoted(COUNTERS)]
+COUNTED = f'SELECT "group", minute, {", ".join(SUMS)} FROM tasks_app_countdelta GROUP BY "group", minute'  # noqa: S608
 
 
 class Play:
     """A course of random batches. What it draws depends on the seed and on what came of the batches before."""
 
-    def __init__(self, seed: int, patch: pytest.MonkeyPatch, *, is_plain: bool) -> None:
+    def __init__(self, seed: int, patch: pytest.MonkeyPatch, plain: Play | None = None) -> None:
         self.chance = Random(seed)
         self.patch = patch
-        self.is_plain = is_plain
+        self.is_plain = plain is None
+        # By batch, what is done together: a claim for which there is too little comes after the operations beside it.
+        self.parts: list[Sequence[Sequence[int]]] = []
+        self.parts_before = iter(plain.parts if plain else ())
         self.now_ms = START_MS
         self.ids: list[int] = []  # In the order in which they were answered.
         self.told: list[Any] = []
-        self.short_ways = self.oldest_taken = 0
+        self.short_ways = self.oldest_taken = self.sets_done = 0
 
     async def run(self) -> None:
         connection = PostgreSQLConnection("default")
+        self.patch.setattr(Sets, "outcome", self._note_parts(Sets.outcome))
         if not self.is_plain:
-            for name in ("look", "write"):
+            for name in ("look", "write", "sets_of"):
                 self.patch.setattr(connection.dialect, name, getattr(super(PlainPostgreSQL, connection.dialect), name))
         other = await psycopg.AsyncConnection.connect(**parameters_of("default"))
         try:
@@ -67,6 +89,7 @@ class Play:
                     await self._do_batch(connection, other)
                 for table, numbers in TABLES.items():
                     self.told.append(sorted([row async for row in self._rows_of(other, table, numbers)], key=repr))
+                self.told.append(sorted([_counted(row) async for row in await other.execute(COUNTED)]))
         finally:
             await connection.close()
 
@@ -81,7 +104,8 @@ class Play:
                 """INSERT INTO tasks_app_pausedgroup ("group", "by", reason, at) VALUES (%s, '', '', now())""", [paused]
             )
         await other.commit()
-        living = await self._visible(other)
+        living = sorted(await self._visible(other), key=self._place)
+        self._have_first_come()
         operations = self._operations(living)
         self.patch.setattr("django.conf.settings.TASKSTORE_HISTORY", chance.choice(("full", "finished", "off")))
         known = await self._candidates(other, living)
@@ -89,8 +113,8 @@ class Play:
             dialect.know_candidates(known)
         newest = max(living, default=0)
         async with self._held(other, chance.sample(self.ids, min(len(self.ids), chance.choice((0, 0, 0, 1, 5))))):
-            done = await connection.run(self._noted(transact(operations, dialect)))
-        for operation, decision in zip(operations, done.decisions, strict=True):
+            supply, work, decisions = await self._done(operations, connection)
+        for operation, decision in [(operations[place], decisions[place]) for part in self.parts[-1] for place in part]:
             self.told.append(self._outcome(decision))
             if isinstance(decision, list):
                 # With a key it may be an answer that was given before.
@@ -99,8 +123,55 @@ class Play:
                 assert new == sorted(new)
                 assert all(task_id > newest for task_id in new)
                 self.ids += new
-        self.told.append((sorted(done.supply.available.items()), sorted(done.supply.next_in_ms.items()), done.work))
-        self.told.append(sorted(map(self._place, done.supply.gone)))
+        self.told.append((sorted(supply.available.items()), sorted(supply.next_in_ms.items()), work))
+        self.told.append(sorted(map(self._place, supply.gone)))
+
+    async def _done(
+        self, operations: Sequence[Operation], connection: PostgreSQLConnection
+    ) -> tuple[Supply, Work, Sequence[Decision]]:
+        """What comes of them: of all at once, or the general way of the parts in which they were done before."""
+        all_of_them = range(len(operations))
+        if self.is_plain:
+            self.parts.append([all_of_them])
+            done = await connection.run(self._noted(transact(operations, connection.dialect)))
+            return done.supply, done.work, done.decisions
+        work, supply, decisions = Work(), Supply(), dict[int, Decision]()
+        self.parts.append(next(self.parts_before))
+        for places in self.parts[-1]:
+            steps = transact([operations[place] for place in places], connection.dialect)
+            done = await connection.run(self._noted(steps))
+            decisions.update(zip(places, done.decisions, strict=True))
+            work, supply = Work(*map(add, work, done.work)), _together(supply, done.supply)
+        return supply, work, [decisions[place] for place in all_of_them]
+
+    def _have_first_come(self) -> None:
+        """Claims in random order take what was answered first, so that both ways take the same.
+
+        Within a batch ids differ between the ways: what is done in sets has the smaller ones.
+        """
+        order = f"array_position(ARRAY[{', '.join(map(str, self.ids))}]::bigint[], id)"
+
+        def order_of(demand: Demand) -> str:
+            return f"available_at_ms, {order}" if demand.oldest else order
+
+        def best_first(rows: Iterable[Any], demand: Demand) -> Any:
+            ids = {task_id: place for place, task_id in enumerate(self.ids)}
+            tasks = sorted(map(record_of, rows), key=lambda task: ids.get(task.id, len(ids)))
+            return sorted(tasks, key=lambda task: (-task.priority, task.available_at_ms if demand.oldest else 0))
+
+        self.patch.setattr(postgresql_claims, "order_of", order_of)
+        for module in ("postgresql_claims", "postgresql", "plain"):
+            self.patch.setattr(f"tasks_app.database.{module}.best_first", best_first)
+
+    def _note_parts(self, outcome: Any) -> Any:
+        def noted(sets: Sets, answers: Any) -> Any:
+            done = outcome(sets, answers)
+            left = {*range(len(sets.operations))} - {*done.decisions, *sets.rest}
+            self.parts[-1] = [part for part in map(sorted, (done.decisions, sets.rest, left)) if part]
+            self.sets_done += bool(done.decisions)
+            return done
+
+        return noted
 
     def _noted(self, steps: Steps[Done]) -> Steps[Done]:
         """The steps, and whether they go the short way."""
@@ -116,10 +187,33 @@ class Play:
             answers = yield statements
 
     def _operations(self, living: Sequence[int]) -> list[Operation]:
+        chance = self.chance
+        if chance.random() < 0.3:
+            return self._ends_and_claims(chance.sample(living, min(len(living), 6)))
         return [
-            self._claim() if self.chance.random() < 0.4 else self._commit(living)
-            for _ in range(self.chance.choice((1, 1, 1, 2, 6)))
+            self._claim() if chance.random() < 0.4 else self._commit(living)
+            for _ in range(chance.choice((1, 1, 1, 2, 6)))
         ]
+
+    def _ends_and_claims(self, living: list[int]) -> list[Operation]:
+        """As workers send them, mostly in vain: with one commit more that adds something."""
+        chance = self.chance
+        operations: list[Operation] = [
+            Claim(
+                groups=(chance.choice(GROUPS),),
+                owner=chance.choice(OWNERS),
+                limit=chance.choice((1, 2, 3)),
+                key=self._key(),
+            )
+            for _ in range(chance.choice((0, 1, 3)))
+        ]
+        while living:
+            deletes = [living.pop() for _ in range(min(len(living), chance.choice((1, 1, 2))))]
+            scope = chance.choice((EVERY_GROUP, GroupScope(no_commands_because="no")))
+            owner = chance.choice(OWNERS)
+            operations.append(Commit(owner=owner, deletes=tuple(deletes), scope=scope, key=self._key()))
+        operations += [self._commit([]) for _ in range(chance.choice((0, 0, 1)))]
+        return chance.sample(operations, len(operations)) or [self._claim()]
 
     def _claim(self) -> Claim:
         chance = self.chance
@@ -205,7 +299,9 @@ class Play:
         known = {group: [task_id for task_id, name in available if name == group] for group in GROUPS}
         gone = self.chance.sample(self.ids, min(len(self.ids), self.chance.choice((0, 0, 1))))
         gone = [task_id for task_id in gone if task_id not in living]
-        return {group: sorted([*ids, *gone]) for group, ids in known.items() if self.chance.random() < 0.9}
+        return {
+            group: sorted([*ids, *gone], key=self._place) for group, ids in known.items() if self.chance.random() < 0.9
+        }
 
     async def _visible(self, other: psycopg.AsyncConnection) -> list[int]:
         cursor = await other.execute("SELECT id FROM tasks_app_task ORDER BY id")
@@ -225,8 +321,6 @@ class Play:
             async for row in cursor:
                 if table == "tasks_app_endedtask" and row["successor"] is not None:
                     assert row["successor"] > row["id"]
-                if table == "tasks_app_countdelta":
-                    del row["id"]
                 ids = {name: row[name] and self._place(row[name]) for name in numbers if "commit" not in name}
                 yield {**row, **ids, **{name: 0 for name in numbers if "commit" in name}}
 
@@ -258,26 +352,31 @@ class Play:
         ]
 
 
+def _together(first: Supply, second: Supply) -> Supply:
+    available = Counter(first.available) + Counter(second.available)
+    both = [(group, in_ms) for each in (first, second) for group, in_ms in each.next_in_ms.items()]
+    next_in_ms = {group: min(in_ms for name, in_ms in both if name == group) for group, _ in both}
+    return Supply(available=available, next_in_ms=next_in_ms, gone=first.gone | second.gone)
+
+
+def _counted(row: Sequence[Any]) -> Sequence[Any]:
+    return [
+        each if isinstance(each, int) else sorted(counter_in(str(each)).items()) if place > 1 else each
+        for place, each in enumerate(row)
+    ]
+
+
 @pytest.fixture
 def first_come(monkeypatch):
-    """Claims in random order take the smallest id, so that both ways take the same."""
-
-    def first(rows: Iterable[Any], demand: Demand) -> Any:
-        if demand.oldest:
-            return best_first(rows, demand)
-        return sorted(map(record_of, rows), key=lambda task: (-task.priority, task.id))
-
-    def taken(pool: claim_pools.Pool, number: int) -> list[int]:
-        ids, pool.ids = pool.ids[:number], pool.ids[number:]
-        return ids
-
-    monkeypatch.setattr(postgresql_claims, "order_of", lambda demand: order_of(demand) if demand.oldest else "id")
-    monkeypatch.setattr(postgresql_claims, "best_first", first)
-    monkeypatch.setattr("tasks_app.database.postgresql.best_first", first)
-    monkeypatch.setattr("tasks_app.database.plain.best_first", first)
+    """Writers know nothing but what they are told, and take groups in order."""
     monkeypatch.setattr("tasks_app.database.postgresql.demands_of", sorted_demands)
     monkeypatch.setattr(claim_pools.Pool, "take", taken)
     monkeypatch.setattr(claim_pools, "KEPT_S", float("inf"))
+
+
+def taken(pool: claim_pools.Pool, number: int) -> list[int]:
+    ids, pool.ids = pool.ids[:number], pool.ids[number:]
+    return ids
 
 
 def sorted_demands(operations: Iterable[Operation], besides: Limits) -> Any:
@@ -286,13 +385,14 @@ def sorted_demands(operations: Iterable[Operation], besides: Limits) -> Any:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_ways_come_to_the_same(transactional_db, first_come, monkeypatch, seed):
-    plain = Play(seed, monkeypatch, is_plain=True)
+    plain = Play(seed, monkeypatch)
     asyncio.run(plain.run())
     empty()
-    general = Play(seed, monkeypatch, is_plain=False)
+    general = Play(seed, monkeypatch, plain)
     asyncio.run(general.run())
     for one, other in zip(plain.told, general.told, strict=True):
         assert one == other
     assert plain.short_ways
+    assert plain.sets_done
     assert plain.oldest_taken
     assert general.short_ways == general.oldest_taken == 0

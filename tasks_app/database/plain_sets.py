@@ -1,0 +1,349 @@
+"""PostgreSQL: plain claims of a group, and commits that only delete, each kind as one statement for the whole batch.
+
+The statement decides, writes history and successors, and returns what the responses and the counts need: no row comes
+back to be written. It leaves undone what is unusual: a commit of which a task is missing or leased to another client, a
+claim for which there is too little, a request that is repeated. That goes the general way, in the same transaction. The
+rules are those of core/rules.py, and a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from taskstore.types.schedules import SCHEDULES
+from taskstore.types.tasks import COMMAND_GROUPS, Order, Standing
+
+from ..conf import retention
+from ..core import idempotency
+from ..core.operations import Claim, Commit, Operation, Supply, TaskRecord
+from ..core.room import LARGE_BYTES
+from ..core.tally import Delta, bucket_of, work_in
+from .claim_pools import Demand, keys_of
+from .limits import known as known_limits
+from .postgresql import LIMITS_VERSION
+from .postgresql_arrays import numbers_in
+from .rows import COLUMNS, ENDED_COLUMNS, KEPT_COLUMNS, Row, Statement, quoted, record_of
+from .transaction import most_bytes
+from .transaction_values import Written, delta_rows
+
+if TYPE_CHECKING:
+    from .plain import PlainPostgreSQL
+
+MOST = 2_048  # Tasks of a batch.
+MOST_GROUPS = 4
+NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
+
+
+class Outcome(NamedTuple):
+    """What was done of the operations, by their places in the batch, and what is still to be written of it."""
+
+    decisions: dict[int, list[TaskRecord]]
+    written: Written
+
+
+class Sets:
+    """The operations of a batch by how they are done: `rest` the general way. Numbers are places in the batch.
+
+    Empty where operations may concern the same tasks: then each has to see what the one before it left.
+    """
+
+    def __init__(self, operations: Sequence[Operation], dialect: PlainPostgreSQL) -> None:
+        self.operations, self.dialect = operations, dialect
+        self.claims: dict[str, list[int]] = defaultdict(list)
+        self.ends: list[int] = []
+        self.rest: list[int] = []
+        self._priorities: dict[str, int] = {}
+        self._chosen: dict[str, list[int]] = {}
+        self._short: list[str] = []  # Groups of which the next batches need more than is known.
+        self._named: list[int] = []
+        self._sort()
+
+    def __bool__(self) -> bool:
+        return bool(self.claims or self.ends)
+
+    def _sort(self) -> None:
+        wanted: dict[str, int] = defaultdict(int)
+        is_mixed = False
+        for place, operation in enumerate(self.operations):
+            if type(operation) is Claim and _is_plain_claim(operation):
+                self.claims[operation.groups[0]].append(place)
+                wanted[operation.groups[0]] += operation.limit
+            elif type(operation) is Commit and _is_plain_end(operation):
+                self.ends.append(place)
+                self._named += operation.deletes
+            elif isinstance(operation, Claim):
+                is_mixed = True
+            else:
+                self.rest.append(place)
+                self._named += (*operation.changed_ids, *operation.depends)
+        keys = keys_of(self.operations)
+        is_mixed |= len(set(self._named)) < len(self._named) or len(set(keys)) < len(keys)
+        if is_mixed or len(self._named) + sum(wanted.values()) > MOST or not self._choose(wanted):
+            self.claims, self.ends = {}, []
+
+    def _choose(self, wanted: Mapping[str, int]) -> bool:
+        """Choose the tasks for the claims. False: too little is known of a group."""
+        pools = self.dialect.pools
+        if len(wanted) > MOST_GROUPS:
+            return False
+        if not all(pools.knows(group, Demand(number), for_sets=True) for group, number in wanted.items()):
+            return False
+        pools.begin(wanted)
+        for group, number in wanted.items():
+            self._priorities[group], self._chosen[group] = pools.take(group, number) or (0, [])
+            if pools.must_read(group, number):
+                self._short.append(group)
+        if self._named and not set(self._named).isdisjoint(chain.from_iterable(self._chosen.values())):
+            for group in wanted:
+                pools.put_back(group, self._chosen[group])
+            return False
+        return True
+
+    @property
+    def statements(self) -> Sequence[Statement]:
+        """All that is to be sent; `outcome` is given the rows."""
+        made = [self._claiming(group, self._claims_of(group)) for group in self.claims]
+        ended = [self._ending([cast("Commit", self.operations[place]) for place in self.ends])] if self.ends else []
+        return [*made, *ended, *[self.dialect.read_pool(group, len(self._chosen[group])) for group in self._short]]
+
+    def _claims_of(self, group: str) -> Sequence[Claim]:
+        return [cast("Claim", self.operations[place]) for place in self.claims[group]]
+
+    def _claiming(self, group: str, claims: Sequence[Claim]) -> Statement:
+        list_of, limits = self.dialect.list_of, [claim.limit for claim in claims]
+        wanted = sum(limits)
+        parameters = [
+            known_limits(self.dialect.using).version,
+            self.dialect.list_of_names(keys_of(claims)),
+            *(group, group, self._priorities[group]),
+            list_of(self._chosen[group]),
+            # What an answer has at most that is neither cut off nor needs a place: see core/room.py.
+            min(LARGE_BYTES - 300 * wanted, (most_bytes() - 1_000 * wanted) // 6),
+            len(claims),
+            list_of([number for number, limit in enumerate(limits, start=1) for _ in range(limit)]),
+            list_of([*accumulate(limits)]),
+            list_of([claim.owner for claim in claims]),
+            list_of([claim.duration_ms for claim in claims]),
+        ]
+        return Statement(claiming(self.dialect.clock, is_kept=retention.kept() == retention.FULL), parameters)
+
+    def _ending(self, commits: Sequence[Commit]) -> Statement:
+        named = sorted(
+            (task_id, number, commit.owner, int(bool(commit.scope.no_commands_because)))
+            for number, commit in enumerate(commits, start=1)
+            for task_id in commit.deletes
+        )
+        parameters = [
+            known_limits(self.dialect.using).version,
+            self.dialect.list_of_names(keys_of(commits)),
+            len(commits),
+            self.dialect.list_of([len(commit.deletes) for commit in commits]),
+            *map(self.dialect.list_of, zip(*named, strict=True)),
+        ]
+        return Statement(ending(self.dialect.clock, is_kept=retention.kept() != retention.OFF), parameters)
+
+    def outcome(self, answers: Sequence[Sequence[Row]]) -> Outcome:
+        """What came of the statements. Places that are neither in its decisions nor in `rest` were left undone."""
+        rows = iter(answers)
+        decisions: dict[int, list[TaskRecord]] = {}
+        deltas: dict[str, Delta] = defaultdict(Delta)
+        now_ms, next_in_ms, gone, done = 0, dict[str, int](), list[int](), 0
+        for group, places in self.claims.items():
+            made = next(rows)
+            if not made:
+                self.dialect.pools.put_back(group, self._chosen[group])
+                continue
+            now_ms = _note_claimed(made, deltas[group])
+            gone += [row[OLD_ID] for row in made]
+            for row in made:
+                place = places[row[NUMBER] - 1]
+                decisions.setdefault(place, []).append(record_of(row[: len(COLUMNS)]))
+            leases = zip(places, self._claims_of(group), strict=True)
+            next_in_ms[group] = min([claim.duration_ms for place, claim in leases if place in decisions])
+        for group, owner, now_ms, numbers, *counts in next(rows) if self.ends else ():
+            _note_ended(owner, counts, now_ms, deltas[group])
+            decisions |= {self.ends[number - 1]: [] for number in numbers_in(numbers)}
+        for place in self.ends:
+            if place in decisions:
+                gone += cast("Commit", self.operations[place]).deletes
+                done += 1
+        for group in self._short:
+            self.dialect.pools.note(group, next(rows), ())
+        written = Written(so_far=Supply(next_in_ms=next_in_ms, gone=frozenset(gone)), now_ms=now_ms)
+        written.deltas, written.work = delta_rows(deltas, now_ms), work_in(deltas.values(), done)
+        for place, tasks in decisions.items():
+            if key := self.operations[place].key:
+                ids = ",".join([str(task.id) for task in tasks])
+                written.kept.append((key.key, key.digest, now_ms, CLAIMED if ids else NOTHING_MADE, ids))
+        return Outcome(decisions, written)
+
+
+def _is_plain_claim(claim: Claim) -> bool:
+    if len(claim.groups) > 1 or claim.depends or claim.order is not Order.RANDOM or claim.duration_ms <= 0:
+        return False
+    return claim.scope.allows(claim.groups[0])
+
+
+def _is_plain_end(commit: Commit) -> bool:
+    if commit.adds or commit.updates or commit.depends or commit.operator or commit.batch or not commit.deletes:
+        return False
+    return commit.scope.patterns is None
+
+
+def _note_claimed(rows: Sequence[Row], delta: Delta) -> int:
+    """Count what claims did, as core/tally.py does. Returns the time of it."""
+    for *_, standing, _, _, available_at_ms, leased_since_ms, _, now_ms in rows:
+        if leased_since_ms > 0:
+            delta.taken_over += 1
+        elif standing:
+            delta.stand(standing, -1)
+        delta.waits[bucket_of(now_ms - available_at_ms)] += 1
+    delta.claimed += len(rows)
+    delta.leases += len(rows) - delta.taken_over
+    return cast("int", rows[0][-1])
+
+
+def _note_ended(owner: int, counts: Sequence[Any], now_ms: int, delta: Delta) -> None:
+    """Count tasks that commits of this owner deleted."""
+    tasks, leased, errors, finished, retrying, failed, since = counts
+    delta.tasks -= tasks
+    delta.left += tasks
+    delta.leases -= leased
+    delta.errors -= errors
+    delta.finished -= finished
+    delta.retrying -= retrying
+    delta.failed -= failed
+    if since:
+        runs = numbers_in(since)
+        delta.done[owner] += len(runs)
+        for since_ms in runs:
+            delta.runs[bucket_of(now_ms - since_ms)] += 1
+
+
+# ---- The statements
+
+# How the successor of a claim differs from its task.
+SUCCESSOR = {
+    "id": "new_id",
+    "available_at_ms": "until_ms",
+    "owner": "new_owner",
+    "claims": "claims + 1",
+    "leased_since_ms": "ms",
+    "made_at_ms": "ms",
+    "made_by_commit": "number",
+}
+# Whether nothing is unusual. Parameters: the version of the limits, and the keys of the requests: none is kept.
+USUAL = f"""
+    EXISTS (SELECT FROM tasks_app_log_intact) AND {LIMITS_VERSION} = %s
+    AND NOT EXISTS (SELECT FROM tasks_app_keptanswer WHERE key = ANY(%s::text[]))
+"""
+# After the columns of a task that was claimed.
+OLD_ID, NUMBER = len(COLUMNS), -2
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(quoted(columns))
+
+
+def _trail(of: str, ending: str, owner: str, successor: str) -> str:
+    return f"""
+    trail AS (
+        INSERT INTO tasks_app_endedtask ({_names(ENDED_COLUMNS)})
+        SELECT {_names(KEPT_COLUMNS)}, ms, number, {owner}, '{ending}', '', '', {successor} FROM {of}
+    ),
+    """
+
+
+@lru_cache(16)
+def claiming(clock: str, *, is_kept: bool) -> str:
+    """The statement that claims tasks of a group. Returns rows of them as they are now, and what they were.
+
+    Its parameters: those of USUAL; the group, twice, and the priority of its tasks; their ids; how many bytes they may
+    have; the number of claims; for each task in turn its claim; for each claim the place of its last task, the owner
+    and the duration.
+    """
+    labels = "CASE WHEN labels = '{}' THEN 0 ELSE octet_length(labels::text) END"
+    told = [SUCCESSOR.get(name, "labels::text" if name == "labels" else f'"{name}"') for name in COLUMNS]
+    return f"""
+    WITH now AS MATERIALIZED (
+        SELECT {clock} AS ms, {USUAL} AND NOT EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = %s)
+            AND (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s) IS NULL AS is_usual
+    ),
+    locked AS MATERIALIZED (
+        SELECT task.ctid AS place, task.*, nth
+        FROM unnest(%s::bigint[]) WITH ORDINALITY AS chosen(id, nth) JOIN tasks_app_task AS task USING (id)
+        WHERE available_at_ms <= (SELECT ms FROM now) AND (SELECT is_usual FROM now)
+        ORDER BY id
+        FOR UPDATE OF task SKIP LOCKED
+    ),
+    asked AS MATERIALIZED (
+        SELECT (
+                SELECT count(*) FROM locked
+                HAVING NOT bool_or(payload > 0) AND sum(octet_length(data) + octet_length(error) + {labels}) <= %s
+            ) AS there,
+            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers,
+            %s::bigint[] AS claimed_by, %s::bigint[] AS lasts, %s::bigint[] AS owners, %s::bigint[] AS leases
+    ),
+    made AS MATERIALIZED (
+        SELECT taken.*, nextval('tasks_app_ids') AS new_id
+        FROM (
+            SELECT each.*, ms, claim, numbers[claim] AS number, owners[claim] AS new_owner,
+                ms + leases[claim] AS until_ms
+            FROM asked, now, (SELECT *, row_number() OVER (ORDER BY nth) AS turn FROM locked) AS each,
+                LATERAL (SELECT claimed_by[turn] AS claim) AS of
+            WHERE lasts[claim] <= there
+        ) AS taken
+        ORDER BY turn
+    ),
+    gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM made))),
+    {_trail("made", "claimed", "new_owner", "new_id") if is_kept else ""}
+    new AS (
+        INSERT INTO tasks_app_task ({_names(COLUMNS)})
+        SELECT {", ".join([SUCCESSOR.get(name, f'"{name}"') for name in COLUMNS])} FROM made
+    )
+    SELECT {", ".join(told)}, id, available_at_ms, leased_since_ms, claim, ms FROM made ORDER BY turn
+    """
+
+
+@lru_cache(16)
+def ending(clock: str, *, is_kept: bool) -> str:
+    """The statement that deletes the tasks of commits. Returns a row for each group and owner.
+
+    Its parameters: those of USUAL; the number of commits, and how many tasks each names; for each task its id, its
+    commit, the owner, and whether that one may not touch commands and schedules.
+    """
+    standing = [
+        f"count(*) FILTER (WHERE leased_since_ms = 0 AND standing = {each:d})"
+        for each in (Standing.FINISHED, Standing.RETRYING, Standing.FAILED)
+    ]
+    return f"""
+    WITH now AS MATERIALIZED (
+        SELECT {clock} AS ms, {USUAL} AS is_usual,
+            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers, %s::bigint[] AS sizes
+    ),
+    locked AS MATERIALIZED (
+        SELECT task.ctid AS place, task.*, "commit", ender
+        FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) AS named(id, "commit", ender, is_bounded)
+        JOIN tasks_app_task AS task USING (id)
+        WHERE (available_at_ms <= (SELECT ms FROM now) OR owner = ender) AND (SELECT is_usual FROM now)
+            AND batch = 0 AND payload = 0 AND "unique" = ''
+            AND (is_bounded = 0 OR NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}')))
+        ORDER BY id
+        FOR UPDATE OF task SKIP LOCKED
+    ),
+    ended AS MATERIALIZED (
+        SELECT each.*, ms, numbers["commit"] AS number
+        FROM (SELECT *, count(*) OVER (PARTITION BY "commit") AS found FROM locked) AS each, now
+        WHERE found = sizes["commit"]
+    ),
+    {_trail("ended", "deleted", "ender", "NULL") if is_kept else ""}
+    gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM ended)))
+    SELECT "group", ender, ms, array_send(array_agg("commit")), count(*), count(*) FILTER (WHERE leased_since_ms > 0),
+        count(*) FILTER (WHERE error <> ''), {", ".join(standing)},
+        array_send(array_agg(leased_since_ms) FILTER (WHERE leased_since_ms > 0 AND owner = ender))
+    FROM ended GROUP BY 1, 2, 3
+    """
