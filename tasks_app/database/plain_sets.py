@@ -72,7 +72,7 @@ class Sets:
             if type(operation) is Claim and _is_plain_claim(operation):
                 self.claims[operation.groups[0]].append(place)
                 wanted[operation.groups[0]] += operation.limit
-            elif type(operation) is Commit and _is_plain_end(operation):
+            elif type(operation) is Commit and is_plain_end(operation):
                 self.ends.append(place)
                 self._named += operation.deletes
             elif isinstance(operation, Claim):
@@ -188,7 +188,7 @@ def _is_plain_claim(claim: Claim) -> bool:
     return claim.scope.allows(claim.groups[0])
 
 
-def _is_plain_end(commit: Commit) -> bool:
+def is_plain_end(commit: Commit) -> bool:
     if commit.adds or commit.updates or commit.depends or commit.operator or commit.batch or not commit.deletes:
         return False
     return commit.scope.patterns is None

@@ -27,6 +27,7 @@ from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecor
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
+from ..database.plain_sets import is_plain_end
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
 from .connection import LOCKED_MS, WriterConnection, connection_to, ended
@@ -36,6 +37,8 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
+SIDE_RESTS_S = 1.0  # After one of these was unusual: the next ones are too, probably.
 RESTS_S = 2.0  # No longer do claims rest after an outage, while workers renew leases that have ended meanwhile.
 STOOD_STILL_S = 1.0  # Later than this is the clock of a process that was stopped.
 CLOSES_EVERY_S = 0.05  # Batches of which several transactions ended members at the same time.
@@ -88,6 +91,11 @@ class Writer:
         self._bounds = bounds or Bounds()
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Asked] = deque()
+        # Large commits that only delete: done beside all else, by a second connection.
+        self._ends: list[Asked] = []
+        self._side: WriterConnection | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._side_from_s = 0.0  # Until then they are done with all else.
         self._halves: list[list[Asked]] = []  # Of a batch that failed for an unexpected reason; the next one is last.
         self._arrived = asyncio.Event()
         self._set_aside: set[asyncio.Task[None]] = set()
@@ -111,6 +119,7 @@ class Writer:
         housekeeper = Housekeeper(connection_to(using, is_durable=False))
         writer = _running[using] = cls(connection_to(using), bounds, housekeeper)
         if dialect_of(using).serves_many:
+            writer._side = connection_to(using)
             writer._neighbours = Neighbours(using, writer._waiting.look_into, writer._connection.dialect.share_claims)
         return writer
 
@@ -144,8 +153,12 @@ class Writer:
         """Put an operation into the queue that is told by itself what came of it. On the writer's loop only."""
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
-        elif len(self._queue) >= self._bounds.queued:
+        elif len(self._queue) + len(self._ends) >= self._bounds.queued:
             asked.fail(StoreBusy("too many operations are waiting: try again later"))
+        elif self._side and is_large_end(asked.operation) and time.monotonic() > self._side_from_s:
+            self._ends.append(asked)
+            if self._ending is None or self._ending.done():
+                self._ending = self._loop.create_task(self._do_ends(self._side))
         else:
             self._enqueue(asked)
 
@@ -228,6 +241,8 @@ class Writer:
         await ended(self._watch_task)
         if self._check:
             await ended(self._check)
+        if self._ending:
+            await self._ending
         self._arrived.set()
         await self._work_task
         await asyncio.gather(*self._set_aside)
@@ -238,6 +253,8 @@ class Writer:
             await self._housekeeper.stop()
         # At last: whoever used it after this would open another one.
         await self._connection.close()
+        if self._side:
+            await self._side.close()
         for using in [using for using, writer in _running.items() if writer is self]:
             del _running[using]
 
@@ -252,12 +269,18 @@ class Writer:
                 await self._do(batch)
             del batch  # While it waits for the next one, this one may be large.
 
-    async def _do(self, batch: list[Asked]) -> None:
-        connection, operations = self._connection, [asked.operation for asked in batch]
+    async def _do_ends(self, side: WriterConnection) -> None:
+        """Do what has arrived of them, and go on as long as more arrives. What is unusual is done with all else."""
+        while batch := self._ends[: self._bounds.operations]:
+            del self._ends[: len(batch)]
+            await self._do(batch, side)
+
+    async def _do(self, batch: list[Asked], side: WriterConnection | None = None) -> None:
+        connection, operations = side or self._connection, [asked.operation for asked in batch]
         self.begun += len(batch)
         begun_s, is_large = time.monotonic(), are_large(operations)
         try:
-            steps = transact(operations, connection.dialect)
+            steps = transact(operations, connection.dialect, only_plain=side is not None)
             done = await connection.run(steps, is_large=is_large, prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
@@ -274,6 +297,8 @@ class Writer:
             meters.note_work(done.work)
             self._note(done.supply)
             for asked, decision in zip(batch, done.decisions, strict=True):
+                if side and isinstance(decision, Undecided):
+                    self._side_from_s = time.monotonic() + SIDE_RESTS_S
                 self._settle(asked, decision)
         if is_large:
             give_back_soon()
@@ -314,6 +339,7 @@ class Writer:
         if len(batch) > 1:
             half = len(batch) // 2
             self._halves += [batch[half:], batch[:half]]
+            self._arrived.set()
         elif self._connection.dialect.is_contention(error):
             self._try_again(batch[0], Undecided.LOCKED)
         else:
@@ -352,6 +378,7 @@ class Writer:
             asked.fail(StoreBusy(why.value))
         elif asked.tries == 1 and why is not Undecided.CROWDED:
             self._queue.appendleft(asked)  # Mostly it was a neighbour in its batch.
+            self._arrived.set()
         else:
             self._put_aside(self._look_later(asked))
 
@@ -436,6 +463,10 @@ def are_large(operations: Sequence[Operation]) -> bool:
     if sum(weights) > MOST_AT_ONCE or max(weights, default=0) > MOST_OF_ONE:
         return True
     return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
+
+
+def is_large_end(operation: Operation) -> bool:
+    return type(operation) is Commit and len(operation.deletes) >= LARGE_END and is_plain_end(operation)
 
 
 def note_once_committed(using: str, supply: Supply) -> None:
