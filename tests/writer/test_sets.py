@@ -1,0 +1,121 @@
+"""Plain claims and deletes in sets, on PostgreSQL: each unusual thing alone. Random batches: test_two_ways.py."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, ResendKey
+from tasks_app.database import transact
+from tasks_app.database.plain_sets import Sets
+from tasks_app.models import PausedGroup, Task
+from tasks_app.writer.connection import PostgreSQLConnection
+from taskstore.errors import CommitRefused, Forbidden, KeyReused
+from taskstore.types.schedules import SCHEDULES
+from taskstore.types.tasks import NewTask
+from tests.behaviour.databases import only_postgresql
+from tests.behaviour.people import ANN, BOB
+
+pytestmark = [only_postgresql, pytest.mark.django_db(transaction=True)]
+
+
+def added(*tasks: NewTask) -> list[int]:
+    return [task.id for task in Task.objects.commit(owner=ANN, adds=tasks)]
+
+
+MAIL = NewTask(group="mail")
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """What comes of batches by a connection that knows candidates of "mail", and how many operations sets did."""
+    in_sets = [0]
+    outcome = Sets.outcome
+
+    def noted(sets: Sets, answers: Any) -> Any:
+        made = outcome(sets, answers)
+        in_sets[0] += len(made.decisions)
+        return made
+
+    monkeypatch.setattr(Sets, "outcome", noted)
+
+    def do(known: Sequence[int], *batches: Sequence[Operation]) -> tuple[list[Any], int]:
+        in_sets[0] = 0
+
+        async def run() -> list[Any]:
+            connection = PostgreSQLConnection("default")
+            found: list[Any] = []
+            for operations in batches:
+                connection.dialect.know_candidates({"mail": known})
+                found += (await connection.run(transact(operations, connection.dialect))).decisions
+            await connection.close()
+            return found
+
+        return asyncio.run(run()), in_sets[0]
+
+    return do
+
+
+def claim(limit: int = 1, key: ResendKey | None = None) -> Claim:
+    return Claim(groups=("mail",), owner=BOB, limit=limit, key=key)
+
+
+def end(*ids: int, owner: int = ANN, **more: Any) -> Commit:
+    return Commit(owner=owner, deletes=ids, **more)
+
+
+def test_claims_and_deletes_are_done_at_once(done):
+    one, two, three = added(MAIL, MAIL, MAIL)
+    ([], [first, second]), in_sets = done([one, two], [end(three), claim(2)])
+    assert in_sets == 2
+    assert {first.origin, second.origin} == {one, two}
+    assert first.id < second.id
+
+
+def test_what_has_a_higher_priority_goes_first(done):
+    low = added(MAIL, MAIL)
+    [high] = added(NewTask(group="mail", priority=1))
+    ([task],), in_sets = done(low, [claim()])
+    assert (task.origin, in_sets) == (high, 0)
+
+
+def test_nothing_is_claimed_from_a_paused_group(done):
+    ids = added(MAIL, MAIL)
+    PausedGroup.objects.create(group="mail")
+    assert done(ids, [claim()]) == ([[]], 0)
+
+
+def test_a_repeated_request_gets_what_the_first_one_got(done):
+    one, two, three = added(MAIL, MAIL, MAIL)
+    key, other = ResendKey("a", "digest"), ResendKey("b", "digest")
+    answers, in_sets = done(
+        [one, two], [claim(key=key), end(three, key=other)], [claim(key=key), end(three, key=other)]
+    )
+    assert [[task.id for task in each] for each in answers[:2]] == [[task.id for task in each] for each in answers[2:]]
+    assert in_sets == 2
+    assert len(Task.objects.group("mail")) == 1
+    [reused], _ = done([one, two], [claim(key=ResendKey("a", "another"))])
+    assert isinstance(reused, KeyReused)
+
+
+def test_the_end_of_a_chain_frees_its_key(done):
+    [held] = added(NewTask(group="mail", unique="a"))
+    assert done([], [end(held)]) == ([[]], 0)
+    [again] = added(NewTask(group="mail", unique="a"))
+    assert again > held
+
+
+def test_the_rules_decide_who_may_end_commands_and_schedules(done):
+    command, schedule, plain = added(NewTask(group="commands/mail"), NewTask(group=SCHEDULES), MAIL)
+    scope = GroupScope(no_commands_because="no")
+    (refused, other, ended), in_sets = done([], [end(each, scope=scope) for each in (command, schedule, plain)])
+    assert (type(refused), other, ended, in_sets) == (Forbidden, [], [], 1)
+
+
+def test_one_task_that_is_missing_keeps_all_of_its_commit_and_no_other(done):
+    one, two = added(MAIL, MAIL)
+    (refused, ended), in_sets = done([], [end(one, 2**60), end(two)])
+    assert isinstance(refused, CommitRefused)
+    assert (ended, in_sets) == ([], 1)
+    assert [task.id for task in Task.objects.all()] == [one]
