@@ -6,7 +6,7 @@ Source: contract.md section 9.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,6 +63,11 @@ class Limits:
 
     def __bool__(self) -> bool:
         return bool(self._limits or self._changing)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the names of groups, some with a star, to which a limit applies or has applied."""
+        return [*(limit.name for limit in self._limits), *self._changing]
 
     def of(self, group: str) -> GroupLimit | None:
         """Return the limit of the group; None if it has none."""

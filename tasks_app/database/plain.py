@@ -144,9 +144,7 @@ class PlainPostgreSQL(PostgreSQL):
         return packed(type_name, values)
 
     def sets_of(self, operations: Sequence[Operation]) -> Sets | None:
-        if not self.has_sets or not self.row_packers or known_limits(self.using):
-            return None
-        return Sets(operations, self) or None
+        return (Sets(operations, self) or None) if self.has_sets and self.row_packers else None
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         asked = asked_by(operations, known_limits(self.using)) if self.row_packers else None

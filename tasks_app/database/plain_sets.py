@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST = 2_048  # Tasks of a batch.
 MOST_GROUPS = 4
+MOST_LIMITS = 20  # Each task that is deleted is compared with all of them.
 NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
 
 
@@ -52,7 +53,7 @@ class Sets:
     """
 
     def __init__(self, operations: Sequence[Operation], dialect: PlainPostgreSQL) -> None:
-        self.operations, self.dialect = operations, dialect
+        self.operations, self.dialect, self.limits = operations, dialect, known_limits(dialect.using)
         self.claims: dict[str, list[int]] = defaultdict(list)
         self.ends: list[int] = []
         self.rest: list[int] = []
@@ -67,9 +68,9 @@ class Sets:
 
     def _sort(self) -> None:
         wanted: dict[str, int] = defaultdict(int)
-        is_mixed = False
+        is_mixed = len(self.limits.names) > MOST_LIMITS
         for place, operation in enumerate(self.operations):
-            if type(operation) is Claim and _is_plain_claim(operation):
+            if type(operation) is Claim and _is_plain_claim(operation) and not self.limits.of(operation.groups[0]):
                 self.claims[operation.groups[0]].append(place)
                 wanted[operation.groups[0]] += operation.limit
             elif type(operation) is Commit and is_plain_end(operation):
@@ -117,7 +118,7 @@ class Sets:
         list_of, limits = self.dialect.list_of, [claim.limit for claim in claims]
         wanted = sum(limits)
         parameters = [
-            known_limits(self.dialect.using).version,
+            self.limits.version,
             self.dialect.list_of_names(keys_of(claims)),
             *(group, group, self._priorities[group]),
             list_of(self._chosen[group]),
@@ -137,14 +138,17 @@ class Sets:
             for number, commit in enumerate(commits, start=1)
             for task_id in commit.deletes
         )
+        names = self.limits.names
         parameters = [
-            known_limits(self.dialect.using).version,
+            self.limits.version,
             self.dialect.list_of_names(keys_of(commits)),
             len(commits),
             self.dialect.list_of([len(commit.deletes) for commit in commits]),
             *map(self.dialect.list_of, zip(*named, strict=True)),
+            *([self.dialect.list_of_names(names)] if names else []),
         ]
-        return Statement(ending(self.dialect.clock, is_kept=retention.kept() != retention.OFF), parameters)
+        is_kept = retention.kept() != retention.OFF
+        return Statement(ending(self.dialect.clock, is_kept=is_kept, has_limits=bool(names)), parameters)
 
     def outcome(self, answers: Sequence[Sequence[Row]]) -> Outcome:
         """What came of the statements. Places that are neither in its decisions nor in `rest` were left undone."""
@@ -310,11 +314,17 @@ def claiming(clock: str, *, is_kept: bool) -> str:
 
 
 @lru_cache(16)
-def ending(clock: str, *, is_kept: bool) -> str:
+def ending(clock: str, *, is_kept: bool, has_limits: bool) -> str:
     """The statement that deletes the tasks of commits. Returns a row for each group and owner.
 
     Its parameters: those of USUAL; the number of commits, and how many tasks each names; for each task its id, its
-    commit, the owner, and whether that one may not touch commands and schedules.
+    commit, the owner, and whether that one may not touch commands and schedules; with limits, their names.
+    """
+    unlimited = """
+        AND NOT EXISTS (
+            SELECT FROM unnest(%s::text[]) AS limited(name)
+            WHERE "group" = name OR (right(name, 1) = '*' AND starts_with("group", left(name, -1)))
+        )
     """
     standing = [
         f"count(*) FILTER (WHERE leased_since_ms = 0 AND standing = {each:d})"
@@ -332,6 +342,7 @@ def ending(clock: str, *, is_kept: bool) -> str:
         WHERE (available_at_ms <= (SELECT ms FROM now) OR owner = ender) AND (SELECT is_usual FROM now)
             AND batch = 0 AND payload = 0 AND "unique" = ''
             AND (is_bounded = 0 OR NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}')))
+            {unlimited if has_limits else ""}
         ORDER BY id
         FOR UPDATE OF task SKIP LOCKED
     ),

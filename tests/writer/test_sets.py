@@ -1,10 +1,12 @@
 """Plain claims and deletes in sets, on PostgreSQL: each unusual thing alone. Random batches: test_two_ways.py."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, ResendKey
 from tasks_app.database import transact
@@ -40,13 +42,17 @@ def done(monkeypatch):
 
     monkeypatch.setattr(Sets, "outcome", noted)
 
-    def do(known: Sequence[int], *batches: Sequence[Operation]) -> tuple[list[Any], int]:
+    def do(known: Sequence[int], *batches: Sequence[Operation] | Callable[[], object]) -> tuple[list[Any], int]:
         in_sets[0] = 0
 
         async def run() -> list[Any]:
             connection = PostgreSQLConnection("default")
             found: list[Any] = []
+            await connection.run(transact([end(2**60)], connection.dialect))  # From now on it knows the limits.
             for operations in batches:
+                if callable(operations):
+                    await sync_to_async(operations)()
+                    continue
                 connection.dialect.know_candidates({"mail": known})
                 found += (await connection.run(transact(operations, connection.dialect))).decisions
             await connection.close()
@@ -97,6 +103,22 @@ def test_a_repeated_request_gets_what_the_first_one_got(done):
     assert len(Task.objects.group("mail")) == 1
     [reused], _ = done([one, two], [claim(key=ResendKey("a", "another"))])
     assert isinstance(reused, KeyReused)
+
+
+@pytest.mark.parametrize("name", ["few", "few/*"])
+def test_only_what_limits_apply_to_goes_another_way(done, name):
+    Task.objects.set_limits(name, running=1)
+    one, two, three = added(MAIL, NewTask(group=name.replace("*", "a")), NewTask(group="fewer"))
+    assert done([one], [end(two), end(three), claim()])[1] == 2
+    assert not Task.objects.exclude(group="mail").exists()
+
+
+def test_new_limits_are_noticed(done):
+    ids = added(MAIL, MAIL, MAIL)
+    (*tasks, nothing), in_sets = done(
+        ids, [claim()], partial(Task.objects.set_limits, "mail", running=2), *[[claim()]] * 2
+    )
+    assert ([len(each) for each in tasks], nothing, in_sets) == ([1, 1], [], 1)
 
 
 def test_the_end_of_a_chain_frees_its_key(done):
