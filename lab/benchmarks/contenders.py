@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 
 
 class Database(StrEnum):
@@ -51,20 +50,28 @@ class Contender:
     database: Database = Database.POSTGRESQL
     ledger: Ledger = NO_LEDGER
     server: tuple[str, ...] = ()  # The command of this store's server in front of the database.
-    checkout: Path | None = None  # The folder of another revision of this store, whose servers these are.
+    revision: str = ""  # Of this store, whose servers and workers these are; empty: as it is here.
     program: Program | None = None
 
     @property
     def client_name(self) -> str:
         return self.client or self.name
 
-    def before(self, checkout: Path) -> Contender:
-        """The same from another checkout."""
-        title = f"{self.title}, from the checkout {checkout}"
-        return replace(self, name=f"{self.name}{BEFORE}", title=title, checkout=checkout)
+    @property
+    def has_revisions(self) -> bool:
+        """Whether it is this store, with a server or a worker that another revision has too."""
+        program = self.program
+        return bool(self.server or (program and program.module and not program.packages))
+
+    def before(self, revision: str) -> Contender:
+        """The same as it was at a revision."""
+        return replace(
+            self, name=f"{self.name}{BEFORE}", title=f"`{self.name}` at revision {revision}", revision=revision
+        )
 
 
-BEFORE = "-before"  # How the name of a contender from another checkout ends.
+FIXED = "ede4381c"  # The revision beside which the store must not become slower, whatever is added.
+BEFORE = "-before"  # How the name of a contender at an earlier revision ends.
 UP = ("up",)
 SERVE = ("serve", "--workers", "1")
 SERVE_TWO = ("serve", "--workers", "2")
@@ -134,7 +141,7 @@ OBAN = Contender(
         module="oban_worker",
         left="SELECT count(*) FROM oban_jobs WHERE state IN ('available', 'executing')",
         share=10,
-        packages=("oban",),
+        packages=("oban", "uvloop"),
     ),
 )
 PGQUEUER = Contender(

@@ -41,34 +41,44 @@ def beside_psycopg(entry: str, clients: int = 32) -> Value:
 
 def beside(worker: str, other: str) -> Value:
     """Compare the rates of workers. Each is named with how many tasks it has at a time."""
-    return ratio("workers", f"{worker} clients", f"{other} clients")
+    return ratio(WORKERS, f"{worker} clients", f"{other} clients")
 
 
-def against(entry: str, figure: str = "per_second") -> Value:
-    """Return the ratio to the same figure of the other checkout."""
-    contender, _, load = entry.partition(",")
-    return ratio(PSYCOPG, entry, f"{contender}{BEFORE},{load}", figure)
-
-
-PSYCOPG = "peers-psycopg"
+PSYCOPG, WORKERS = "peers-psycopg", "workers"
 SATURATED = (PSYCOPG, "uvicorn, 32 clients")
+PEERS = ("psycopg", "oban", "pgqueuer", "procrastinate", "xargs")
+PARTS = ("worker", "server", "database")
+# Processor time for each request or task, compared with the earlier revision: the noise of a run is within this.
+NO_MORE = "<= 1.03"
+
+
+def no_dearer(text: str, scene: str, entry: str, *parts: str) -> Iterator[Goal]:
+    """Yield the goals that a contender uses no more processor time than at the earlier revision."""
+    contender, _, load = entry.partition(",")
+    for part in parts:
+        value = ratio(scene, entry, f"{contender}{BEFORE},{load}", f"{part}_us")
+        yield Goal(f"{text}: CPU of {part}, compared with the earlier revision", value, NO_MORE)
+
 
 GOALS = (
     Goal("REST on uvicorn, 32 connections, compared with psycopg", beside_psycopg("uvicorn"), ">= 1.5"),
-    Goal("the same, 8 connections, compared with the earlier revision", against("uvicorn, 8 clients"), ">= 2.5"),
-    Goal("the same, 1 connection, compared with the earlier revision", against("uvicorn, 1 client"), ">= 2"),
     Goal("two workers on one group, compared with psycopg", beside_psycopg("two-workers"), ">= 1.7"),
     Goal("two workers compared with one", ratio(PSYCOPG, "two-workers, 32 clients", "uvicorn, 32 clients"), ">= 1"),
-    Goal(
-        "server, CPU per request, compared with the earlier revision",
-        against("uvicorn, 32 clients", "server_us"),
-        "<= 0.25",
-    ),
-    Goal(
-        "database, CPU per request, compared with the earlier revision",
-        against("uvicorn, 32 clients", "database_us"),
-        "<= 0.55",
-    ),
+    *no_dearer("REST, 32 connections", PSYCOPG, "uvicorn, 32 clients", "server", "database"),
+    *no_dearer("REST, 8 connections", PSYCOPG, "uvicorn, 8 clients", "server", "database"),
+    *no_dearer("REST, 1 connection", PSYCOPG, "uvicorn, 1 client", "server", "database"),
+    *no_dearer("REST, two workers", PSYCOPG, "two-workers, 32 clients", "server", "database"),
+    *no_dearer("REST with keys", "keys", "uvicorn, 32 clients, keys", "server", "database"),
+    *no_dearer("REST, 100 at a time", "batches", "uvicorn, 8 clients", "server", "database"),
+    *no_dearer("SQLite (`up`), 32 connections", PSYCOPG, "daphne-sqlite, 32 clients", "server"),
+    *no_dearer("SQLite with keys", "keys", "daphne-sqlite, 32 clients, keys", "server"),
+    *no_dearer("SQLite, 100 at a time", "batches", "daphne-sqlite, 8 clients", "server"),
+    *no_dearer("a worker over REST, 32 at once", WORKERS, "worker-rest, 32 clients", *PARTS),
+    *no_dearer("a worker over REST, 100 at once", WORKERS, "worker-rest, 100 clients", *PARTS),
+    *no_dearer("a worker in process", WORKERS, "worker-in-process, 100 clients", "worker", "database"),
+    *no_dearer("jobs, processes that run many", WORKERS, "jobs-reused, 4 clients", *PARTS),
+    *no_dearer("jobs, a process for each", WORKERS, "jobs-forked, 4 clients", *PARTS),
+    *no_dearer("shell commands", WORKERS, "commands-worker, 4 clients", *PARTS),
     Goal(
         "claim p99 at a steady 1 000 cycles/s, 32 connections, ms",
         found("steady", "uvicorn, 32 clients, 1000 a second", "p99_ms"),
@@ -86,15 +96,14 @@ GOALS = (
         "<= 0.5",
     ),
     Goal(
-        "`up` (daphne, SQLite), 32 connections, compared with the earlier revision",
-        against("daphne-sqlite, 32 clients"),
-        ">= 2.5",
+        "`up` (daphne, SQLite), 32 connections: claim p99, ms",
+        found(PSYCOPG, "daphne-sqlite, 32 clients", "p99_ms"),
+        "<= 30",
     ),
-    Goal("the same, claim p99, ms", found(PSYCOPG, "daphne-sqlite, 32 clients", "p99_ms"), "<= 30"),
     Goal(
         "100 at a time, REST on uvicorn, compared with psycopg",
         ratio("batches", "uvicorn, 8 clients", "psycopg, 8 clients"),
-        ">= 0.5",
+        ">= 0.6",
     ),
     Goal(
         "100 at a time, in process, compared with psycopg",
@@ -107,12 +116,12 @@ GOALS = (
         ">= 0.9",
     ),
     Goal("log (WAL) per change, including page copies, bytes", found(*SATURATED, "log_bytes_each"), "<= 1500"),
-    Goal("a worker over REST, 32 at once, compared with Oban", beside("worker-rest, 32", "oban, 32"), ">= 2"),
-    Goal("the same, 100 at once, compared with PgQueuer", beside("worker-rest, 100", "pgqueuer, 100"), ">= 0.9"),
+    Goal("a worker over REST, 32 at once, compared with Oban", beside("worker-rest, 32", "oban, 32"), ">= 2.2"),
+    Goal("the same, 100 at once, compared with PgQueuer", beside("worker-rest, 100", "pgqueuer, 100"), ">= 1.05"),
     Goal(
         "a worker in process, 100 at once, compared with PgQueuer",
         beside("worker-in-process, 100", "pgqueuer, 100"),
-        ">= 1",
+        ">= 1.25",
     ),
     Goal(
         "jobs, processes that run many, 4 at a time, compared with Procrastinate",
@@ -128,20 +137,20 @@ GOALS = (
     Goal("empty shell commands, 4 workers, compared with xargs", beside("commands-worker, 4", "xargs, 4"), ">= 1.1"),
     Goal(
         "from adding a task to its start in an idle worker, p50, ms",
-        found("workers", "worker-rest, 32 clients", "p50_ms"),
+        found(WORKERS, "worker-rest, 32 clients", "p50_ms"),
         "<= 5",
     ),
-    Goal("the same, p95, ms", found("workers", "worker-rest, 32 clients", "p95_ms"), "<= 12"),
+    Goal("the same, p95, ms", found(WORKERS, "worker-rest, 32 clients", "p95_ms"), "<= 12"),
 )
 
 
 def measured(results: Results) -> Iterator[tuple[Goal, float, float | None]]:
-    """The goals of which this run can say something, what it says, and what the other checkout reaches."""
+    """The goals of which this run can say something, what it says, and what the earlier revision reaches."""
 
     def before(scene: str, entry: str, figure: str) -> float:
-        """The figure of the other checkout, where that takes part; it has no clients of its own."""
+        """The figure of the earlier revision, where that takes part; the clients are those of now."""
         contender, _, load = entry.partition(",")
-        return results.median(scene, entry if contender == "psycopg" else f"{contender}{BEFORE},{load}", figure)
+        return results.median(scene, entry if contender in PEERS else f"{contender}{BEFORE},{load}", figure)
 
     for goal in GOALS:
         with suppress(LookupError):  # A part of it was not chosen, or could not be measured.

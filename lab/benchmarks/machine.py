@@ -43,6 +43,12 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
+def commit_of(revision: str) -> str:
+    """Return the commit of a revision of this project; empty if there is none."""
+    command = ["git", "rev-parse", "--quiet", "--verify", "--short=8", "--end-of-options", f"{revision}^{{commit}}"]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def _disk(folder: Path) -> str:
     took_ms = list(_writes_ms(folder))
     half, most = percentile(took_ms, 50), percentile(took_ms, 99)

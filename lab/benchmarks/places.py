@@ -29,18 +29,23 @@ PATIENCE_S = 600  # For filling a store over HTTP.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """A database of PostgreSQL, or the file of SQLite in the folder."""
+    """A database of PostgreSQL, or the file of SQLite in the folder.
+
+    `look`: a connection to this database that stays, so that what we ask is not counted as work of the database.
+    """
 
     folder: Path
     server: Cluster | None = None
+    look: psycopg.Connection[tuple[int, ...]] | None = None
 
     @property
     def url(self) -> str:
         return self.server.url_of(self.folder.name) if self.server else ""
 
     def number(self, question: str) -> int:
-        if self.server:
-            return self.server.number(question, self.folder.name)
+        if self.look:
+            found = self.look.execute(question.encode()).fetchone()
+            return int(found[0]) if found else 0
         with closing(sqlite3.connect(self.folder / "data" / "taskstore.sqlite3")) as connection:
             return int(connection.execute(question).fetchone()[0])
 
@@ -52,16 +57,15 @@ class Storage:
 
     def log_bytes(self) -> int:
         """How much its log (WAL) has grown so far; 0 for SQLite."""
-        return self.server.number("SELECT pg_current_wal_flush_lsn() - '0/0'") if self.server else 0
+        return self.number("SELECT pg_current_wal_flush_lsn() - '0/0'") if self.server else 0
 
     def strangers(self) -> list[int]:
-        """Return the processes of its server that work for others."""
-        if not self.server:
+        """Return the processes of its server that work for others, or for us."""
+        if not self.look:
             return []
         # Servers that wait for their turn have a database each, in which they look around all the time.
-        question = "SELECT pid FROM pg_stat_activity WHERE datname <> %s"
-        with psycopg.connect(self.server.url) as connection:
-            return [pid for (pid,) in connection.execute(question, [self.folder.name])]
+        question = "SELECT pid FROM pg_stat_activity WHERE datname <> current_database() OR pid = pg_backend_pid()"
+        return [pid for (pid,) in self.look.execute(question)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class Place:
     storage: Storage
     server: StoreServer | None
     environment: Mapping[str, str]  # Of this store's commands, to work here.
+    checkout: Path  # Whose commands these are.
     known_rates: dict[Load, float] = field(default_factory=dict)  # Tasks a second, as measured so far.
     is_prepared: bool = False
 
@@ -114,24 +119,25 @@ class Place:
 def place_for(contender: Contender, places: Places) -> Iterator[Place]:
     """A new place: its tables are there, and its server runs."""
     folder = places.new_folder(contender.name)
-    checkout = contender.checkout or PROJECT
+    checkout = places.checkout(contender.revision) if contender.revision else PROJECT
     with ExitStack() as stack:
         storage, variables = Storage(folder=folder), {}
         if contender.database is Database.POSTGRESQL:
-            storage = Storage(folder=folder, server=places.cluster)
             # A peer makes its own tables.
             is_peer = contender.program and contender.program.packages
             template = "template1" if is_peer else places.template(checkout)[0]
             variables = {"DATABASE_URL": places.cluster.new_database(folder.name, template)}
             # Somebody may be on their way out still.
             stack.callback(places.cluster.execute, f'DROP DATABASE "{folder.name}" WITH (FORCE)')
+            look = stack.enter_context(psycopg.connect(variables["DATABASE_URL"], autocommit=True))
+            storage = Storage(folder=folder, server=places.cluster, look=look)
         server = None
         if contender.server:
             server = StoreServer(contender.server, folder / "data", variables, checkout=checkout)
             stack.enter_context(server).start()
         (folder / "data").mkdir(mode=0o700, exist_ok=True)  # A store in the process of a client has no server.
         environment = {**clean_environment(folder / "data"), **variables}
-        place = Place(contender=contender, storage=storage, server=server, environment=environment)
+        place = Place(contender=contender, storage=storage, server=server, environment=environment, checkout=checkout)
         if not contender.program:
             place.ask(Load(clients=1), "prepare")
         yield place

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 from .contenders import (
     COMMANDS_WORKER,
@@ -61,13 +60,15 @@ class Scene:
     columns: Sequence[Column]
     is_quick: bool = False  # Part of `bench --quick`.
     stage: str = ""  # Scenes on one stage that follow each other share their places.
+    has_goals: bool = False  # Part of `bench goals`.
     is_in_turn: bool = False  # All entries, whatever their numbers of clients.
 
     def is_named_by(self, words: Collection[str]) -> bool:
-        return self.name in words or self.stage in words
+        return self.name in words or (self.has_goals and GOALS in words)
 
 
-SPEED = "goals"  # The stage on which the goals of speed are measured.
+GOALS = "goals"  # The scenes of which the goals are about.
+SPEED = "speed"  # Their stage, where they have one.
 WORKERS = "workers"
 COSTS = (
     Column("server, µs per request", "server_us"),
@@ -79,22 +80,22 @@ CLAIMS = (Column("claim p50, ms", "p50_ms", 2), Column("p99", "p99_ms", 2))
 RATES = (Column("tasks per second", "per_second", has_spread=True), *CLAIMS, *COSTS)
 
 
-def scenes(pace: Pace, against: Path | None = None) -> list[Scene]:
-    """Return all scenes. `against`: another checkout, whose servers are also measured in the scenes of `goals`."""
-    return [*beside_psycopg(against), cycles(pace), worker_rates()]
-
-
-def beside_psycopg(against: Path | None) -> list[Scene]:
-    """What the goals of speed are about, all of it in one run."""
+def scenes(pace: Pace, against: str = "") -> list[Scene]:
+    """Return all scenes. `against`: the revision that is also measured in the scenes of `goals`."""
 
     def entries(load: Load, *contenders: Contender) -> list[Entry]:
-        """Each contender under the load, and beside each server of ours the same from the other checkout."""
+        """Each contender under the load, and beside each of ours the same at the revision."""
         return [
             Entry(contender=one, load=load)
             for contender in contenders
-            for one in (contender, *([contender.before(against)] if against and contender.server else []))
+            for one in (contender, *([contender.before(against)] if against and contender.has_revisions else []))
         ]
 
+    return [*beside_psycopg(entries), cycles(pace), worker_rates(entries)]
+
+
+def beside_psycopg(entries: Callable[..., list[Entry]]) -> list[Scene]:
+    """What the goals of speed are about, all of it in one run."""
     batch = Load(clients=8, batch=100, verb=Verb.CLAIM)
     return [
         Scene(
@@ -113,6 +114,7 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
                 Column("bytes of log per change", "log_bytes_each"),
             ),
             stage=SPEED,
+            has_goals=True,
         ),
         Scene(
             name="steady",
@@ -121,6 +123,7 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
             entries=entries(Load(clients=BUSY, rate=STEADY), UVICORN),
             columns=(Column("of the tasks that were due", "kept", 2), *RATES),
             stage=SPEED,
+            has_goals=True,
         ),
         Scene(
             name="keys",
@@ -132,6 +135,7 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
             ],
             columns=RATES,
             stage=SPEED,
+            has_goals=True,
         ),
         Scene(
             name="batches",
@@ -141,6 +145,7 @@ def beside_psycopg(against: Path | None) -> list[Scene]:
             columns=RATES,
             is_quick=True,
             stage=SPEED,
+            has_goals=True,
         ),
     ]
 
@@ -158,13 +163,15 @@ def cycles(pace: Pace) -> Scene:
     )
 
 
-def worker_rates() -> Scene:
+def worker_rates(entries: Callable[..., list[Entry]]) -> Scene:
     """How fast workers do empty tasks, ours and those of others."""
     return Scene(
         name=WORKERS,
         title="Empty tasks, by each contender's own workers",
         measure=workers,
-        entries=[Entry(contender=contender, load=Load(clients=at_once)) for contender, at_once in WORKERS_AT_ONCE],
+        entries=[
+            entry for contender, at_once in WORKERS_AT_ONCE for entry in entries(Load(clients=at_once), contender)
+        ],
         columns=(
             Column("tasks per second", "per_second", has_spread=True),
             Column("workers, µs per task", "worker_us"),
@@ -174,14 +181,14 @@ def worker_rates() -> Scene:
             Column("p95", "p95_ms", 1),
         ),
         is_in_turn=True,
+        has_goals=True,
     )
 
 
 def names(found: Sequence[Scene]) -> list[str]:
-    """All words by which a part can be chosen: scenes, stages, contenders."""
+    """All words by which a part can be chosen: scenes, those with goals, contenders."""
     contenders = (entry.contender.name for scene in found for entry in scene.entries)
-    stages = filter(None, (scene.stage for scene in found))
-    return list(dict.fromkeys([*(scene.name for scene in found), *stages, *contenders]))
+    return list(dict.fromkeys([*(scene.name for scene in found), GOALS, *contenders]))
 
 
 def chosen(found: Sequence[Scene], words: Collection[str]) -> list[Scene]:

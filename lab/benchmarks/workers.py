@@ -165,7 +165,7 @@ class _Scene:
         if one := self._place.server:
             server, address = {"TASKSTORE_URL": one.url, "TASKSTORE_TOKEN": one.token}, one.url
         own = {"ADDRESS": address, "DO": do, "NUMBER": str(number), "STARTED": str(self._started)}
-        path = [str(PROGRAMS), *([] if self._program.packages else [str(PROJECT)])]
+        path = [str(PROGRAMS), *([] if self._program.packages else [str(self._place.checkout)])]
         return {**self._place.environment, **server, **own, "PYTHONPATH": os.pathsep.join(path)}
 
 
@@ -183,7 +183,8 @@ def interpreter_with(packages: Sequence[str]) -> Path:
     python = next(iter(bootstrap.interpreters()), None)
     if python is None or tuple(map(int, bootstrap.version_of(python).split("."))) < OLDEST:
         raise CannotMeasure(f"this worker needs Python {'.'.join(map(str, OLDEST))} or later")
-    environment = bootstrap.Environment(PROJECT / f".venv-{packages[0].partition('[')[0]}")
+    name = "-".join(package.partition("[")[0] for package in packages)
+    environment = bootstrap.Environment(PROJECT / f".venv-{name}")
     if not environment.exists():
         bootstrap.run([str(python), "-m", "venv", str(environment.folder)])
         bootstrap.run([str(environment.python), "-m", "pip", "install", "--quiet", *packages])

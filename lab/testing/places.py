@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ class Places:
     parent: Path
     _stack: ExitStack = field(default_factory=ExitStack)
     _templates: dict[Path, tuple[str, str]] = field(default_factory=dict)
+    _checkouts: dict[str, Path] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +53,18 @@ class Places:
     def cluster(self) -> Cluster:
         """The PostgreSQL that most scenes share."""
         return self.new_cluster()
+
+    def checkout(self, revision: str) -> Path:
+        """Return a directory with the project as it was at a revision. Raises CannotTry."""
+        if revision not in self._checkouts:
+            folder = self.new_folder("revision")
+            copy, checkout = ["clone", "--quiet", "--shared", str(PROJECT), "."], ["checkout", "--quiet", revision]
+            for words in (copy, checkout):
+                done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    raise CannotTry(f"revision {revision} can't be checked out: {done.stderr.strip()}")
+            self._checkouts[revision] = folder
+        return self._checkouts[revision]
 
     def template(self, checkout: Path = PROJECT) -> tuple[str, str]:
         """Return the name of a database to copy, with the tables of the store in a checkout, and a token of it."""

@@ -7,8 +7,6 @@ from functools import partial
 import pytest
 from django.db import connection
 
-from lab.testing import PROJECT
-
 # Those that stand on the database of this run, the first of them without a server.
 POSTGRESQL, SQLITE = ["psycopg", "uvicorn", "uvicorn-before"], ["daphne-sqlite", "daphne-sqlite-before"]
 CONTENDERS = POSTGRESQL if connection.vendor == "postgresql" else SQLITE
@@ -23,7 +21,7 @@ def bench(lab_command):
 @pytest.mark.stress
 def test_it_measures_and_writes_a_report_and_leaves_nothing_behind(bench, disk, tmp_path):
     report = tmp_path / "docs" / "benchmarks.md"
-    options = ["--quick", "--rounds", "1", "--against", str(PROJECT), "--save", str(report)]
+    options = ["--quick", "--rounds", "1", "--against", "HEAD", "--save", str(report)]
     done = bench(*options, "peers-psycopg", *CONTENDERS)
     assert (done.returncode, done.stderr) == (0, "")
     text = report.read_text()
@@ -47,8 +45,10 @@ def test_it_says_what_there_is_when_a_name_is_wrong(refusal):
 
 
 @pytest.mark.once
-def test_it_compares_with_a_checkout_only(refusal, tmp_path):
-    assert refusal("bench", "--against", str(tmp_path)) == f"taskstore: {tmp_path} is not a checkout of this project\n"
+@pytest.mark.parametrize("name", ["no-such", "--help", "HEAD:README.md"])
+def test_it_compares_with_a_revision_only(refusal, name):
+    told = refusal("bench", f"--against={name}")
+    assert told == f"taskstore: {name} is not a revision in the git history of this project\n"
 
 
 @pytest.mark.once

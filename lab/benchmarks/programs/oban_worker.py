@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import task
+import uvloop
 from oban import Oban, schema, worker
 
 
@@ -27,4 +28,4 @@ async def main() -> None:
     await pool.close()
 
 
-asyncio.run(main())
+uvloop.run(main())

@@ -15,6 +15,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from lab.benchmarks import machine
+from lab.benchmarks.contenders import FIXED
 from lab.benchmarks.pace import FULL, QUICK, Pace
 from lab.benchmarks.report import report
 from lab.benchmarks.run import run
@@ -47,30 +48,26 @@ class Command(ProjectCommand):
         )
         parser.add_argument(
             "--against",
-            type=Path,
-            metavar="DIR",
-            help="also measure the servers of another checkout of this project in the benchmarks of `goals`",
+            nargs="?",
+            const=FIXED,
+            default="",
+            metavar="REVISION",
+            help="also measure the store at this git revision in the benchmarks of `goals` (without one: %(const)s)",
         )
         parser.add_argument("--save", type=Path, metavar="FILE", help="also write the report to a file")
 
     def handle(
-        self,
-        *,
-        parts: Sequence[str],
-        quick: bool,
-        folder: Path,
-        against: Path | None,
-        save: Path | None,
-        **options: Any,
+        self, *, parts: Sequence[str], quick: bool, folder: Path, against: str, save: Path | None, **options: Any
     ) -> None:
         # SIGTERM also ends everything that this command has started.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if not folder.is_dir():
             raise CannotRun(f"the directory {folder} does not exist: name another one with --folder")
-        if against and not (against / "taskstore_project").is_dir():
-            raise CannotRun(f"{against} is not a checkout of this project")
+        commit = machine.commit_of(against) if against else ""
+        if against and not commit:
+            raise CannotRun(f"{against} is not a revision in the git history of this project")
         pace = pace_of(QUICK if quick else FULL, **options)
-        selected = selection(scenes(pace, against and against.resolve()), parts, quick=quick)
+        selected = selection(scenes(pace, commit), parts, quick=quick)
         allow_many_connections()
         try:
             is_complete = self.measure(selected, pace, folder, save)
