@@ -254,17 +254,17 @@ class PlainPostgreSQL(PostgreSQL):
             yield from super().write(written)
             return
         self.pools.lower(written.drafts)
-        statements = list(self.freeing(written))
+        before, statements = list(self.freeing(written)), list[Statement]()
         if written.removed:
             statements.append(self._removal(written))
         for table, columns, rows in written.insertions(without_shared_data):
             if table not in packers:
-                statements += self.insert(table, columns, rows)
+                before += self.insert(table, columns, rows)
             elif rows:
                 if table == "tasks_app_countdelta":
                     rows = [(0, *row) for row in rows]
                 statements.append(Statement(INSERTION[table], [packers[table].packed(rows)]))
-        yield Unread(statements)
+        yield Unread([*before, *([_at_once(statements)] if statements else [])])
 
     def _removal(self, written: Written) -> Statement:
         try:
@@ -272,6 +272,14 @@ class PlainPostgreSQL(PostgreSQL):
         except KeyError:  # Some were not locked by the plain look.
             return super()._removal(written)
         return Statement(REMOVAL, [f'{{"{places}"}}'])
+
+
+def _at_once(statements: Sequence[Statement]) -> Statement:
+    """One statement that does all of these: each that is sent costs as much as what it does to a few rows."""
+    *others, last = statements
+    parts = ", ".join([f"part{number} AS ({sql})" for number, (sql, _) in enumerate(others)])
+    parameters = [each for statement in statements for each in statement.parameters]
+    return Statement(f"WITH {parts} {last.sql}", parameters) if others else last
 
 
 def row_packers_of(rows: Iterable[Row]) -> Mapping[str, RowPacker] | None:

@@ -33,7 +33,8 @@ from .transaction_values import Written, delta_rows
 if TYPE_CHECKING:
     from .plain import PlainPostgreSQL
 
-MOST = 2_048  # Tasks of a batch.
+# Tasks of a batch. Below, few simple statements cost the database less than these long ones.
+LEAST, MOST = 16, 2_048
 MOST_GROUPS = 4
 MOST_LIMITS = 20  # Each task that is deleted is compared with all of them.
 NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
@@ -49,7 +50,8 @@ class Outcome(NamedTuple):
 class Sets:
     """The operations of a batch by how they are done: `rest` the general way. Numbers are places in the batch.
 
-    Empty where operations may concern the same tasks: then each has to see what the one before it left.
+    Empty where operations may concern the same tasks: then each has to see what the one before it left. And where they
+    concern few tasks: that is quicker in general.
     """
 
     def __init__(self, operations: Sequence[Operation], dialect: PlainPostgreSQL) -> None:
@@ -68,6 +70,7 @@ class Sets:
 
     def _sort(self) -> None:
         wanted: dict[str, int] = defaultdict(int)
+        ended = 0
         is_mixed = len(self.limits.names) > MOST_LIMITS
         for place, operation in enumerate(self.operations):
             if type(operation) is Claim and _is_plain_claim(operation) and not self.limits.of(operation.groups[0]):
@@ -75,6 +78,7 @@ class Sets:
                 wanted[operation.groups[0]] += operation.limit
             elif type(operation) is Commit and is_plain_end(operation):
                 self.ends.append(place)
+                ended += len(operation.deletes)
                 self._named += operation.deletes
             elif isinstance(operation, Claim):
                 is_mixed = True
@@ -83,7 +87,9 @@ class Sets:
                 self._named += (*operation.changed_ids, *operation.depends)
         keys = keys_of(self.operations)
         is_mixed |= len(set(self._named)) < len(self._named) or len(set(keys)) < len(keys)
-        if is_mixed or len(self._named) + sum(wanted.values()) > MOST or not self._choose(wanted):
+        claimed = sum(wanted.values())
+        is_mixed |= claimed + ended < LEAST or claimed + len(self._named) > MOST
+        if is_mixed or not self._choose(wanted):
             self.claims, self.ends = {}, []
 
     def _choose(self, wanted: Mapping[str, int]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, ResendKey
-from tasks_app.database import transact
+from tasks_app.database import plain_sets, transact
 from tasks_app.database.plain_sets import Sets
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection
@@ -27,6 +27,11 @@ def added(*tasks: NewTask) -> list[int]:
 
 
 MAIL = NewTask(group="mail")
+
+
+@pytest.fixture(autouse=True)
+def _small_sets(monkeypatch):
+    monkeypatch.setattr(plain_sets, "LEAST", 1)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tasks_app.core.operations import (
     Update,
 )
 from tasks_app.core.tally import COUNTERS, NUMBERS, Work, counter_in
-from tasks_app.database import claim_pools, postgresql_claims, transact
+from tasks_app.database import claim_pools, plain_sets, postgresql_claims, transact
 from tasks_app.database.claim_pools import Demand, demands_of
 from tasks_app.database.plain import PlainPostgreSQL
 from tasks_app.database.plain_sets import Sets
@@ -79,6 +79,7 @@ class Play:
     async def run(self) -> None:
         connection = PostgreSQLConnection("default")
         self.patch.setattr(Sets, "outcome", self._note_parts(Sets.outcome))
+        self.patch.setattr(plain_sets, "LEAST", 1)
         if not self.is_plain:
             for name in ("look", "write", "sets_of"):
                 self.patch.setattr(connection.dialect, name, getattr(super(PlainPostgreSQL, connection.dialect), name))
