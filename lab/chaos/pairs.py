@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tasks_app.core.operations import Claim, Commit, Operation
-from tasks_app.database.claim_pools import NO_LIMITS
-from tasks_app.database.plain import asked_by
+from tasks_app.database.claim_pools import drafts_of
 from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.tasks import Change, NewTask
 
@@ -29,8 +28,9 @@ class Pair:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a writer can do both operations in two trips."""
-        return all(asked_by([operation], NO_LIMITS) is not None for operation in self.operations([1, 2, 3]))
+        """Whether what a writer knows makes a difference: one of them is a claim, or adds something."""
+        operations = self.operations([1, 2, 3])
+        return any(type(operation) is Claim or drafts_of([operation])[0] for operation in operations)
 
     @property
     def preparation(self) -> Commit:

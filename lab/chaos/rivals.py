@@ -32,14 +32,14 @@ HURRY = b"SET deadlock_timeout = '10ms'"
 class Way:
     """How the store performs an operation: in the writer, which skips locked rows, or alone, waiting for locks.
 
-    `is_plain`: the writer already knows ids to claim and the columns of the tables, so that it may use two round trips.
+    `is_plain`: the writer already knows ids to claim and the columns of the tables, so that two round trips are enough.
     """
 
     waits: bool
     is_plain: bool = False
 
     def __str__(self) -> str:
-        return "alone" if self.waits else "by the writer in two trips" if self.is_plain else "by the writer"
+        return "alone" if self.waits else "by a writer that knows them" if self.is_plain else "by the writer"
 
     def opening(self, operation: Operation, dialect: PostgreSQL) -> Sequence[Statement]:
         """Return the first statements; one that waits also locks the named tasks."""
@@ -49,7 +49,7 @@ class Way:
 
 
 ALONE, BY_THE_WRITER = Way(waits=True), Way(waits=False)
-IN_TWO_TRIPS = Way(waits=False, is_plain=True)
+BY_ONE_THAT_KNOWS = Way(waits=False, is_plain=True)
 
 
 def performed(operation: Operation, way: Way, make_dialect: MakeDialect = PostgreSQL) -> Steps[Answer]:

@@ -22,7 +22,7 @@ from taskstore.types.tasks import Order
 
 from ..core import idempotency
 from ..core.limits import Limits
-from ..core.operations import Claim, Commit, Key, Operation, Query, TaskRecord
+from ..core.operations import Claim, Commit, Key, Operation, Query, TaskRecord, Update
 from .rows import Row, record_of
 
 CANDIDATES = 1_000  # A claim chooses among this many of the longest available, so that none starves.
@@ -31,6 +31,7 @@ KEPT_S = 0.5
 AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
 NO_MARK_MS = -(2**63)
 NO_LIMITS = Limits()
+Known = tuple[int, list[int]]  # A priority, and ids of tasks of that priority.
 
 
 @dataclass(slots=True)
@@ -41,7 +42,6 @@ class Pool:
     # Of that priority. None where there are fewer than CANDIDATES.
     ids: list[int] = field(default_factory=list)
     next_ids: list[int] = field(default_factory=list)  # Available for less long than these; of them the longest last.
-    is_plain: bool = True  # Whether claims from the group may be plain: see plain.py.
     is_for_sets: bool = True  # See plain_sets.py.
 
     def __len__(self) -> int:
@@ -84,25 +84,26 @@ class Pools:
         pool = self._pools.get(group)
         return NO_MARK_MS if pool is None else pool.mark_ms
 
-    def knows(self, group: str, demand: Demand, *, for_sets: bool = False) -> bool:
-        """Whether plain claims know enough of the group: ids to take or, to take the oldest, a mark that is not old."""
+    def knows(self, group: str, number: int) -> bool:
+        """Whether so many are known of a group that may be claimed in sets."""
         pool, now_s = self._pools.get(group), time.monotonic()
-        if pool is None or not pool.is_plain or now_s - self._forgotten_s > KEPT_S:
+        if pool is None or not pool.is_for_sets or now_s - self._forgotten_s > KEPT_S:
             return False
-        if for_sets and not pool.is_for_sets:
-            return False
-        if demand.oldest:
-            return bool(pool.ids) or now_s - pool.read_s <= AGAIN_S
-        return len(pool) >= demand.limit
+        return len(pool) >= number
 
-    def put_back(self, group: str, ids: Iterable[int], *, is_plain: bool = True) -> None:
+    def put_back(self, group: str, ids: Iterable[int]) -> None:
         """Nothing came of taking these: something is unusual about the group, and probably will be for a while."""
         if (pool := self._pools.get(group)) is not None:
             left = [*ids, *pool.ids]
             pool.ids, pool.next_ids = left[:CANDIDATES], [*pool.next_ids, *left[CANDIDATES:]]
-            pool.is_for_sets, pool.is_plain = False, is_plain
+            pool.is_for_sets = False
 
-    def take(self, group: str, number: int) -> tuple[int, list[int]] | None:
+    def take_known(self, demands: Mapping[str, Demand]) -> dict[str, Known]:
+        """What to claim, of the groups of which enough is known."""
+        found = {group: self.take(group, demand.limit) for group, demand in demands.items() if not demand.oldest}
+        return {group: each for group, each in found.items() if each}
+
+    def take(self, group: str, number: int) -> Known | None:
         """A priority and so many ids of it; None where that many are not known."""
         pool = self._pools.get(group)
         return (pool.priority, pool.take(number)) if pool is not None and len(pool) >= number else None
@@ -198,6 +199,32 @@ def depended_ids(operations: Iterable[Operation]) -> set[int]:
     return {task_id for operation in operations for task_id in operation.depends}
 
 
+def drafts_of(operations: Sequence[Operation]) -> tuple[int, Sequence[int], Sequence[int]]:
+    """How many tasks the plain commits will add, which ids these replace, and for each its owner.
+
+    None where several commits name the same task: some of them will be refused, and would use up ids.
+    """
+    drafts = 0
+    named: list[int] = []
+    replaced: list[int] = []
+    owners: list[int] = []
+    for operation in operations:
+        if not isinstance(operation, Commit):
+            continue
+        named += operation.changed_ids
+        new = len(operation.adds) + len(operation.updates)
+        if not new or operation.depends or operation.operator:
+            continue
+        if any(add.unique or not add.group for add in operation.adds):
+            continue
+        if operation.scope.patterns is not None and isinstance(operation, Update):
+            continue
+        drafts += new
+        replaced += operation.changed_ids
+        owners += [operation.owner] * (len(replaced) - len(owners))
+    return (drafts, replaced, owners) if len(set(named)) == len(named) or not replaced else (0, (), ())
+
+
 @dataclass(slots=True)
 class Demand:
     """How many tasks of a group the claims of a batch ask for. `oldest`: in order, if one asks for that."""
@@ -239,7 +266,7 @@ def demands_of(operations: Iterable[Operation], besides: Limits = NO_LIMITS) -> 
                     demands[group].limit += operation.limit
                     demands[group].oldest |= operation.order is Order.OLDEST
     # No group is always the first whose turn it is.
-    return dict(random.sample(list(demands.items()), len(demands)))
+    return dict(random.sample(list(demands.items()), len(demands))) if len(demands) > 1 else demands
 
 
 def order_of(demand: Demand) -> str:

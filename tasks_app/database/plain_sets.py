@@ -22,7 +22,7 @@ from ..core import idempotency
 from ..core.operations import Claim, Commit, Operation, Supply, TaskRecord
 from ..core.room import LARGE_BYTES
 from ..core.tally import Delta, bucket_of, work_in
-from .claim_pools import Demand, keys_of
+from .claim_pools import keys_of
 from .limits import known as known_limits
 from .postgresql import LIMITS_VERSION
 from .postgresql_arrays import numbers_in
@@ -97,7 +97,7 @@ class Sets:
         pools = self.dialect.pools
         if len(wanted) > MOST_GROUPS:
             return False
-        if not all(pools.knows(group, Demand(number), for_sets=True) for group, number in wanted.items()):
+        if not all(pools.knows(group, number) for group, number in wanted.items()):
             return False
         pools.begin(wanted)
         for group, number in wanted.items():

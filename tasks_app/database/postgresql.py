@@ -13,14 +13,26 @@ from django.db import connections, transaction
 from taskstore.errors import CommitUnknown
 from taskstore.types.tasks import FIELDS
 
-from ..core.operations import Key, Operation
+from ..core.operations import Key, Operation, TaskRecord
 from ..core.tally import COUNTERS
-from .claim_pools import best_first, changed_ids, demands_of, depended_ids, kept_by_key, keys_of, named_keys, queried_by
+from .claim_pools import (
+    Demand,
+    Known,
+    best_first,
+    changed_ids,
+    demands_of,
+    depended_ids,
+    drafts_of,
+    kept_by_key,
+    keys_of,
+    named_keys,
+    queried_by,
+)
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .limits import known as known_limits
-from .postgresql_arrays import Doubts
+from .postgresql_arrays import Doubts, numbers_in
 from .postgresql_claims import Candidates
-from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of, row_of
+from .rows import FREED_COLUMNS, KEY_COLUMNS, Questions, Row, Statement, Steps, Unread, quoted, record_of, row_of
 from .transaction_values import Seen, Written
 
 Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the parameter that holds them.
@@ -237,18 +249,24 @@ class PostgreSQL(Candidates):
 
     def look(self, operations: Sequence[Operation]) -> Steps[Seen]:
         changed = changed_ids(operations)
-        depended = depended_ids(operations) - changed
+        depended = depended_ids(operations)
         limits, keys = known_limits(self.using), keys_of(operations)
         demands, queried = demands_of(operations, limits), queried_by(operations, limits)
         self.pools.begin([*demands, *queried])
         to_read = [group for group, demand in demands.items() if self.pools.must_read(group, demand.limit)]
+        known = self.pools.take_known(demands)
+        ids = changed.union(*[each for _, each in known.values()])
         skip = "" if self.waits else "SKIP LOCKED"
         asked = Questions()
         # Each kind in one statement, in id order: two commits that share tasks would deadlock otherwise.
         # Depends are shared, so that a task which every commit depends on serialises nobody.
-        locks = [(changed, "FOR UPDATE"), (depended, "FOR KEY SHARE")]
-        named = [asked.ask(self.tasks_of(ids, f"ORDER BY id {lock} {skip}")) for ids, lock in locks if ids]
-        candidates = {group: asked.ask(self._lock_candidates(group, demand)) for group, demand in demands.items()}
+        locks = [(ids, "FOR UPDATE"), (depended - ids, "FOR KEY SHARE")]
+        rows = [asked.ask(self.tasks_of(each, f"ORDER BY id {lock} {skip}")) for each, lock in locks if each]
+        chosen = {
+            group: asked.ask(self._lock_chosen(group, demand))
+            for group, demand in demands.items()
+            if group not in known
+        }
         pools = {group: asked.ask(self.read_pool(group, demands[group].limit)) for group in to_read}
         earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
         first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
@@ -257,25 +275,34 @@ class PostgreSQL(Candidates):
         # By statements of their own: what the second one sees was committed before the locks were there.
         is_locked = asked.ask(self._lock_keys(named_now)) if named_now else []
         held = asked.ask(self.held_keys(named_now)) if named_now else []
-        # The time comes last: a lease that ran out while this waited for locks has run out.
-        numbers = asked.ask(self._time_and_numbers(len(operations)))
+        # The time comes last: a lease that ran out while this waited for locks has run out. And ids are drawn when all
+        # is locked, so that each is larger than those of what it replaces.
+        at_last = self._time_and_numbers(operations, known, demands)
+        numbers = asked.ask(at_last)
         yield from asked.answered()
-        if not all(is_log_intact for _, is_log_intact, *_ in numbers):
+        [(now_ms, is_log_intact, limits_version, commits, new_ids, may_be_unusual)] = numbers
+        if not is_log_intact:
             yield from self._jump_after_lost_log()
-            [anew] = yield [self._time_and_numbers(len(operations))]
-            numbers = list(anew)
+            [[(now_ms, _, limits_version, commits, new_ids, may_be_unusual)]] = yield [at_last]
+        unusual = {name for (name,) in (yield [self._unusual(self._parameters_of(known))])[0]} if may_be_unusual else ()
+        named = {task.id: task for each in rows for task in map(record_of, each)}
+        candidates = {group: best_first(each, demands[group]) for group, each in chosen.items()}
+        for group, (_, each) in known.items():
+            there = [task for task_id in each if (task := named.get(task_id)) and task.available_at_ms <= now_ms]
+            candidates[group] = [] if group in unusual else there
         seen = Seen(
-            now_ms=numbers[0][0],
-            named={task.id: task for rows in named for task in map(record_of, rows)},
-            candidates={group: best_first(rows, demands[group]) for group, rows in candidates.items()},
-            commits=[number for *_, number in numbers],
+            now_ms=now_ms,
+            named=named,
+            candidates=candidates,
+            commits=numbers_in(commits),
             kept=kept_by_key(kept),
-            earliest={group: [*map(record_of, rows)] for group, rows in earliest.items()},
-            first={group: [*map(record_of, rows)] for group, rows in first.items()},
-            limits_version=numbers[0][2],
+            earliest={group: [*map(record_of, each)] for group, each in earliest.items()},
+            first={group: [*map(record_of, each)] for group, each in first.items()},
+            ids=numbers_in(new_ids),
+            limits_version=limits_version,
         )
-        for group, rows in pools.items():
-            self.pools.note(group, rows, (task.id for task in seen.candidates[group]))
+        for group, levels in pools.items():
+            self.pools.note(group, levels, (task.id for task in seen.candidates[group]))
         for group, tasks in seen.earliest.items():
             self.pools.note_earliest(group, tasks, queried[group].tasks)
         if named_now:
@@ -347,15 +374,49 @@ class PostgreSQL(Candidates):
         [locked] = yield [Statement(sql, [self.list_of(missing)])]
         seen.locked = {task_id for (task_id,) in locked}
 
-    def _time_and_numbers(self, commits: int) -> Statement:
-        return Statement(
-            f"""
+    def _time_and_numbers(
+        self, operations: Sequence[Operation], known: Mapping[str, Known], demands: Mapping[str, Demand]
+    ) -> Statement:
+        """The time, numbers for commits, ids for drafts, and whether groups are perhaps not as they are known."""
+        drafts, replaced, owners = drafts_of(operations)
+        drafts += sum([demands[group].limit for group in known])
+        # None is drawn where the rules will refuse a commit that needs some: ids are not skipped without need.
+        refused = f"""
+            EXISTS (
+                SELECT FROM unnest(%s::bigint[], %s::bigint[]) AS replaced(task_id, commit_owner)
+                WHERE NOT EXISTS (
+                    SELECT FROM tasks_app_task
+                    WHERE id = task_id AND (available_at_ms <= (SELECT {self.clock}) OR owner = commit_owner)
+                )
+            )
+        """
+        unusual = """
+            EXISTS (
+                SELECT FROM unnest(%s::text[], %s::smallint[]) AS known(name, known)
+                WHERE EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = name)
+                    OR (SELECT max(priority) FROM tasks_app_task WHERE "group" = name AND priority > known) IS NOT NULL
+            )
+        """
+        sql = f"""
             SELECT {self.clock}, EXISTS (SELECT FROM tasks_app_log_intact), {LIMITS_VERSION},
-                nextval('tasks_app_commits')
-            FROM generate_series(1, %s)
-            """,
-            [commits],
-        )
+                array_send(ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s))),
+                array_send(ARRAY(
+                    SELECT nextval('tasks_app_ids')
+                    FROM generate_series(1, {f"CASE WHEN {refused} THEN 0 ELSE %s END" if replaced else "%s"})
+                )),
+                {unusual if known else "false"}
+        """
+        parameters: list[Any] = [len(operations)]
+        if replaced:
+            parameters += [self.list_of(replaced), self.list_of(owners)]
+        parameters.append(drafts)
+        if known:
+            parameters += self._parameters_of(known)
+        return Statement(sql, parameters)
+
+    def _parameters_of(self, known: Mapping[str, Known]) -> Sequence[Any]:
+        """The groups, and the priority of each."""
+        return self.array("text", list(known)), self.array("smallint", [priority for priority, _ in known.values()])
 
     def _jump_after_lost_log(self) -> Steps[None]:
         """Jump ahead when the end of the log may be lost, and with it the sequence's last steps.
@@ -380,18 +441,17 @@ class PostgreSQL(Candidates):
         [rows] = yield [Statement("SELECT nextval('tasks_app_ids') FROM generate_series(1, %s)", [number])]
         return [task_id for (task_id,) in rows]
 
-    def write(self, written: Written) -> Steps[None]:
+    def write(self, written: Written, row_of: Callable[[TaskRecord], Row] = row_of) -> Steps[None]:
+        """`row_of`: makes the row of a task for `insert`."""
         self.pools.lower(written.drafts)
-        changes = [self._removal(written)] if written.removed else []
+        sql = f"DELETE FROM tasks_app_task WHERE {IS_LISTED}"
+        changes = [Statement(sql, [self.list_of(written.removed)])] if written.removed else []
         for table, columns, rows in written.insertions(row_of):
             changes += self.insert(table, columns, rows)
-        # Together, because each statement is a trip of its own here.
-        parts = ", ".join(f"change{number} AS ({sql})" for number, (sql, _) in enumerate(changes))
+        # Together: each statement that is sent costs as much as what it does to a few rows.
+        parts = ", ".join([f"change{number} AS ({sql})" for number, (sql, _) in enumerate(changes)])
         together = Statement(f"WITH {parts} SELECT", [value for _, values in changes for value in values])
-        yield Last([*self.freeing(written), *([together] if changes else ())])
-
-    def _removal(self, written: Written) -> Statement:
-        return Statement(f"DELETE FROM tasks_app_task WHERE {IS_LISTED}", [self.list_of(written.removed)])
+        yield Unread([*self.freeing(written), *([together] if changes else ())])
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..core.operations import TaskRecord
 from .claim_pools import CANDIDATES, NO_MARK_MS, Demand, Pools, Queried, best_first, order_of
@@ -19,16 +20,12 @@ class Candidates(Dialect):
     def share_claims(self, writers: int, own_class: int) -> None:
         self.pools.writers, self.pools.own_class = writers, own_class
 
-    def _lock_candidates(self, group: str, demand: Demand) -> Statement:
-        known = None if demand.oldest else self.pools.take(group, demand.limit)
-        return self._lock_known(group, *known) if known else self._lock_chosen(group, demand, self.selected)
-
-    def _lock_chosen(self, group: str, demand: Demand, selected: str) -> Statement:
+    def _lock_chosen(self, group: str, demand: Demand) -> Statement:
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
         return Statement(
             f"""
-            SELECT {selected}
+            SELECT {self.selected}
             FROM tasks_app_task
             WHERE id = ANY(ARRAY(
                 SELECT id FROM ({self._available}) AS candidates ORDER BY priority DESC, {order_of(demand)} LIMIT %s
@@ -42,32 +39,29 @@ class Candidates(Dialect):
         # Locked one by one until there are enough: what another transaction holds is passed over.
         return self.earliest(group, asked, self.pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
 
-    def _lock_known(self, group: str, priority: int, ids: Sequence[int]) -> Statement:
-        # None of them when something of a higher priority has become available.
-        return Statement(
-            f"""
-            SELECT {self.selected}
-            FROM tasks_app_task
-            WHERE id = ANY(%s::bigint[]) AND available_at_ms <= (SELECT {self.clock}) AND {IS_RUNNING} AND NOT EXISTS (
+    def _unusual(self, parameters: Sequence[Any]) -> Statement:
+        """The names of the groups that are paused, or have something available of a higher priority than is known."""
+        sql = f"""
+            SELECT name FROM unnest(%s::text[], %s::smallint[]) AS known(name, highest)
+            WHERE EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = name) OR EXISTS (
                 WITH RECURSIVE priorities(priority) AS (
-                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s
+                    SELECT max(priority) FROM tasks_app_task WHERE "group" = name AND priority > highest
                     UNION ALL
                     SELECT (SELECT max(priority) FROM tasks_app_task
-                            WHERE "group" = %s AND priority < priorities.priority AND priority > %s)
+                            WHERE "group" = name AND priority < priorities.priority AND priority > highest)
                     FROM priorities
                     WHERE priorities.priority IS NOT NULL
                 )
                 SELECT FROM priorities, LATERAL (
                     SELECT FROM tasks_app_task
-                    WHERE "group" = %s AND priority = priorities.priority AND available_at_ms <= (SELECT {self.clock})
+                    WHERE "group" = name AND priority = priorities.priority
+                        AND available_at_ms <= (SELECT {self.clock})
                     LIMIT 1
                 ) AS available
                 WHERE priorities.priority IS NOT NULL
             )
-            FOR UPDATE SKIP LOCKED
-            """,
-            [self.list_of(ids), group, group, priority, group, priority, group],
-        )
+        """
+        return Statement(sql, parameters)
 
     def read_pool(self, group: str, number: int) -> Statement:
         """What Pools.note is told, when a batch claims so many."""

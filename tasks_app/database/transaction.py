@@ -140,7 +140,7 @@ def _in_general(operations: Sequence[Operation], seen: Seen, written: Written, d
     yield from _doubt_empty_claims(operations, decided, seen, dialect)
     drafts = sum([len(outcome.drafts) for outcome in decided if isinstance(outcome, Effect)])
     if len(seen.ids) < drafts:
-        seen.ids = yield from dialect.new_ids(drafts)
+        seen.ids = [*seen.ids, *(yield from dialect.new_ids(drafts - len(seen.ids)))]
     written = written_by(operations, decided, seen, written)
     if written.items:
         yield from dialect.note_key_groups(written)

@@ -89,9 +89,7 @@ class Seen:
     exhausted: set[str] = field(default_factory=set)  # Groups that hold nothing to claim beside the candidates.
     earliest: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, locked for queries, in their order.
     first: dict[str, list[TaskRecord]] = field(default_factory=dict)  # By group, one or none, for those that only read.
-    # Ids for drafts that were drawn once all was locked, and the places of the named tasks in their table.
-    ids: Sequence[int] = ()
-    places: Mapping[int, str] = field(default_factory=dict)
+    ids: Sequence[int] = ()  # For drafts, drawn once all was locked.
     # Of the keys that adds name: those that are held or kept, the living tasks that hold them, by origin, and those
     # that another transaction is deciding about.
     keys: Mapping[Key, HeldKey] = field(default_factory=dict)
@@ -115,7 +113,6 @@ class Seen:
 class Written:
     """The rows that the effects of a batch come to."""
 
-    places: Mapping[int, str] = field(default_factory=dict)  # As in Seen.
     removed: list[int] = field(default_factory=list)
     drafts: list[TaskRecord] = field(default_factory=list)
     ended: list[Row] = field(default_factory=list)  # ENDED_COLUMNS
@@ -190,7 +187,7 @@ def written_by(
     written = Written() if written is None else written
     deltas = deltas_of([outcome for outcome in outcomes if isinstance(outcome, Effect)], seen.now_ms)
     written.deltas += delta_rows(deltas, seen.now_ms)
-    written.places, written.now_ms = seen.places, seen.now_ms
+    written.now_ms = seen.now_ms
     written.values, written.looked_at = seen.values, seen.looked_at
     ids = iter(seen.ids)
     commits = 0

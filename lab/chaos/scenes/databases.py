@@ -13,7 +13,7 @@ from lab.testing.places import make_store, wait_until
 from ..interleaving import arena, differences
 from ..outcome import Figure, SceneResult, Violation, outcome_of
 from ..pairs import PAIRS
-from ..rivals import ALONE, BY_THE_WRITER, IN_TWO_TRIPS, Tally
+from ..rivals import ALONE, BY_ONE_THAT_KNOWS, BY_THE_WRITER, Tally
 from ..stage import Stage
 
 RECOVERED_S = 5.0
@@ -57,7 +57,7 @@ def interleavings(stage: Stage) -> SceneResult:
     figures = [
         Figure(name=name, value=value, unit="")
         for name, value in (
-            ("pairs of operations, each alone, by the writer, and if they are plain in two trips,", len(PAIRS)),
+            ("pairs of operations, each alone, by the writer, and by one that knows them,", len(PAIRS)),
             ("statements that waited for the other's locks", tally.waits),
             ("deadlocks, tried again", tally.deadlocks),
         )
@@ -69,7 +69,7 @@ async def violations(stage: Stage, addresses: Sequence[str], tally: Tally) -> li
     """Return the violations. `addresses`: those of one store per lane."""
     found: list[Violation] = []
     to_try = deque(product(PAIRS, (ALONE, BY_THE_WRITER)))
-    to_try += [(pair, IN_TWO_TRIPS) for pair in PAIRS if pair.is_plain]
+    to_try += [(pair, BY_ONE_THAT_KNOWS) for pair in PAIRS if pair.is_plain]
 
     async def go_through(address: str) -> None:
         async with arena(address, tally) as place:
