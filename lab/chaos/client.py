@@ -175,7 +175,7 @@ class Client:
         asked: dict[str, Any] = {
             "group": self.chance.choice(GROUPS),
             "duration": self.chance.choice([0, 1, 50, 500, 5_000]),
-            "limit": self.chance.choice([1, 1, 1, 5, 20]),
+            "limit": self.chance.choice([1, 1, 1, 16]),
             "order": self.chance.choice(["random", "oldest"]),
         }
         if self.chance.random() < 0.1:

@@ -215,7 +215,7 @@ def drafts_of(operations: Sequence[Operation]) -> tuple[int, Sequence[int], Sequ
         new = len(operation.adds) + len(operation.updates)
         if not new or operation.depends or operation.operator:
             continue
-        if any(add.unique or not add.group for add in operation.adds):
+        if any(add.unique or not add.group or not operation.scope.allows(add.group) for add in operation.adds):
             continue
         if operation.scope.patterns is not None and isinstance(operation, Update):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.operations import Operation, TaskRecord
@@ -18,12 +18,9 @@ from .rows import (
     KEPT_ANSWER_COLUMNS,
     Row,
     Statement,
-    Steps,
     quoted,
-    row_of,
     without_shared_data,
 )
-from .transaction_values import Written
 
 # How the columns of these tables are called, in the order of the rows that are packed.
 PACKED_TABLES = {
@@ -72,8 +69,8 @@ class PlainPostgreSQL(PostgreSQL):
     def sets_of(self, operations: Sequence[Operation]) -> Sets | None:
         return (Sets(operations, self) or None) if self.has_sets and self.row_packers else None
 
-    def write(self, written: Written, row_of: Callable[[TaskRecord], Row] = row_of) -> Steps[None]:
-        yield from super().write(written, without_shared_data if self.row_packers else row_of)
+    def row_of(self, task: TaskRecord) -> Row:
+        return without_shared_data(task) if self.row_packers else super().row_of(task)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:
         if not (self.row_packers and table in self.row_packers and rows):

@@ -378,7 +378,7 @@ class PostgreSQL(Candidates):
         self, operations: Sequence[Operation], known: Mapping[str, Known], demands: Mapping[str, Demand]
     ) -> Statement:
         """The time, numbers for commits, ids for drafts, and whether groups are perhaps not as they are known."""
-        drafts, replaced, owners = drafts_of(operations)
+        drafts, replaced, owners = (0, (), ()) if self.waits else drafts_of(operations)
         drafts += sum([demands[group].limit for group in known])
         # None is drawn where the rules will refuse a commit that needs some: ids are not skipped without need.
         refused = f"""
@@ -441,17 +441,20 @@ class PostgreSQL(Candidates):
         [rows] = yield [Statement("SELECT nextval('tasks_app_ids') FROM generate_series(1, %s)", [number])]
         return [task_id for (task_id,) in rows]
 
-    def write(self, written: Written, row_of: Callable[[TaskRecord], Row] = row_of) -> Steps[None]:
-        """`row_of`: makes the row of a task for `insert`."""
+    def write(self, written: Written) -> Steps[None]:
         self.pools.lower(written.drafts)
         sql = f"DELETE FROM tasks_app_task WHERE {IS_LISTED}"
         changes = [Statement(sql, [self.list_of(written.removed)])] if written.removed else []
-        for table, columns, rows in written.insertions(row_of):
+        for table, columns, rows in written.insertions(self.row_of):
             changes += self.insert(table, columns, rows)
         # Together: each statement that is sent costs as much as what it does to a few rows.
         parts = ", ".join([f"change{number} AS ({sql})" for number, (sql, _) in enumerate(changes)])
         together = Statement(f"WITH {parts} SELECT", [value for _, values in changes for value in values])
         yield Unread([*self.freeing(written), *([together] if changes else ())])
+
+    def row_of(self, task: TaskRecord) -> Row:
+        """The row of a task for `insert`."""
+        return row_of(task)
 
     def election(self) -> Statement:
         # Of a transaction, not of a session: a pooler in between may hand sessions round.

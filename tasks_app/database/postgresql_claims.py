@@ -88,9 +88,12 @@ class Candidates(Dialect):
         if not more:
             return
         seen.ids = ()  # What is locked from here on may have larger ones.
-        found = yield [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
+        locks = [self._lock_others(group, demands[group], seen.candidates[group]) for group in more]
+        *found, [(seen.now_ms,)] = yield [*locks, Statement(f"SELECT {self.clock}")]
         for group, rows in zip(more, found, strict=True):
+            # Something of a higher priority may have become available since the first look.
             seen.candidates[group] += best_first(rows, demands[group])
+            seen.candidates[group].sort(key=lambda task: -task.priority)
 
     def _lock_others(self, group: str, demand: Demand, locked: Sequence[TaskRecord]) -> Statement:
         # Rows are locked one by one until there are enough: none is locked that is not needed.

@@ -97,13 +97,20 @@ class SQLiteSession(Session):
 
 
 class PostgreSQLSession(Session):
-    look = (
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    unlimited = (
         # The limits for requests would end a long backup.
         "SET LOCAL statement_timeout = 0",
         "SET LOCAL idle_in_transaction_session_timeout = 0",
+        # Whoever gives up leaves no query behind.
+        "SET LOCAL client_connection_check_interval = '5s'",
     )
-    change = (*look[1:], "SET LOCAL synchronous_commit = on")
+    look = (
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        *unlimited,
+        # `verify` joins whole tables, and the planner may know nothing yet of a day's history.
+        "SET LOCAL enable_nestloop = off",
+    )
+    change = (*unlimited, "SET LOCAL synchronous_commit = on")
     are_labels_texts = """
         jsonb_typeof(labels) = 'object' AND NOT jsonb_path_exists(labels, '$.* ? (@.type() <> "string")')
     """

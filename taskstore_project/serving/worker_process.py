@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 import sys
+from contextlib import suppress
 
 import django
 
@@ -38,8 +39,8 @@ def main() -> None:
     def say_ready() -> None:
         # Whatever ends the process that started this one, this end of the pipe notices.
         asyncio.get_running_loop().add_reader(sys.stdin, end)
-        sys.stdout.buffer.write(READY)
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):
+            os.write(sys.stdout.fileno(), READY)
 
     def end() -> None:
         # At its end it is readable for ever.

@@ -81,7 +81,7 @@ class Play:
         self.patch.setattr(Sets, "outcome", self._note_parts(Sets.outcome))
         self.patch.setattr(plain_sets, "LEAST", 1)
         if not self.is_plain:
-            for name in ("write", "insert", "sets_of"):
+            for name in ("row_of", "insert", "sets_of"):
                 self.patch.setattr(connection.dialect, name, getattr(super(PlainPostgreSQL, connection.dialect), name))
         other = await psycopg.AsyncConnection.connect(**parameters_of("default"))
         try:
