@@ -77,8 +77,8 @@ def test_a_cancelled_task_wakes_its_client_alone(looks):
             watch,
             [
                 watch.cancelled(1, "", 5_000),
-                watch.cancelled(2, "", 300),
-                watch.cancelled(1, "", 400, GroupScope(("video",))),
+                watch.cancelled(2, "", 1_500),
+                watch.cancelled(1, "", 1_500, GroupScope(("video",))),
             ],
         )
         looks.cancel(3, owner=1)

@@ -28,7 +28,7 @@ from .django_transaction import (
     with_data,
 )
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
-from .rows import COLUMNS, MINUTE_MS, Heavy, Last, Row, Statement, Steps, T, Unread
+from .rows import COLUMNS, MINUTE_MS, Heavy, Last, Row, Statement, Steps, T
 from .sqlite import Each, SQLite
 from .transaction import transact
 from .transaction_values import Decision, Done, Undecided
@@ -55,7 +55,6 @@ __all__ = [
     "Steps",
     "T",
     "Undecided",
-    "Unread",
     "atomic",
     "bookkeeping",
     "collation_of",

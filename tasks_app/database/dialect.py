@@ -383,10 +383,11 @@ class Dialect(ABC):
                 f"""
                 SELECT name
                 FROM {self.names}
-                WHERE EXISTS (
+                WHERE (
                     SELECT 1 FROM tasks_app_task
                     WHERE "group" = name AND available_at_ms <= (SELECT {self.clock}) AND NOT {self.is_listed}
-                ) AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
+                    LIMIT 1
+                ) = 1 AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
                 """,
                 [self.list_of_names(groups), self.list_of(taken)],
             )
@@ -498,6 +499,10 @@ class Dialect(ABC):
     @abstractmethod
     def election(self) -> Statement:
         """One row with one value: whether this transaction is the one that keeps house now."""
+
+    def count_anew(self) -> Steps[None]:
+        """Let the database count tables that have filled since it counted them."""
+        yield from ()
 
     @abstractmethod
     def take(self, table: str, selected: str, grouped_by: str) -> Steps[Sequence[Row]]:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskstore.types.schedules import SCHEDULES
@@ -121,13 +122,14 @@ class Sets:
         return [cast("Claim", self.operations[place]) for place in self.claims[group]]
 
     def _claiming(self, group: str, claims: Sequence[Claim]) -> Statement:
-        list_of, limits = self.dialect.list_of, [claim.limit for claim in claims]
+        list_of, limits, chosen = self.dialect.list_of, [claim.limit for claim in claims], self._chosen[group]
         wanted = sum(limits)
         parameters = [
             self.limits.version,
             self.dialect.list_of_names(keys_of(claims)),
             *(group, group, self._priorities[group]),
-            list_of(self._chosen[group]),
+            list_of(sorted(chosen)),
+            list_of([turn for turn, _ in sorted(enumerate(chosen), key=itemgetter(1))]),
             # What an answer has at most that is neither cut off nor needs a place: see core/room.py.
             min(LARGE_BYTES - 300 * wanted, (most_bytes() - 1_000 * wanted) // 6),
             len(claims),
@@ -234,7 +236,8 @@ def _note_ended(owner: int, counts: Sequence[Any], now_ms: int, delta: Delta) ->
             delta.runs[bucket_of(now_ms - since_ms)] += 1
 
 
-# ---- The statements
+# ---- The statements. Each finds its tasks by their ids alone: without a join, and with no other condition that an
+# index serves. After PostgreSQL has counted an empty table, all ways are the same to it, and most pass all tasks.
 
 # How the successor of a claim differs from its task.
 SUCCESSOR = {
@@ -259,6 +262,11 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(quoted(columns))
 
 
+def _beside(values: str, ids: str) -> str:
+    """The value beside the id of this row; the ids are in order."""
+    return f"(SELECT {values} FROM now)[width_bucket(id, (SELECT {ids} FROM now))]"
+
+
 def _trail(of: str, ending: str, owner: str, successor: str) -> str:
     return f"""
     trail AS (
@@ -272,23 +280,25 @@ def _trail(of: str, ending: str, owner: str, successor: str) -> str:
 def claiming(clock: str, *, is_kept: bool) -> str:
     """The statement that claims tasks of a group. Returns rows of them as they are now, and what they were.
 
-    Its parameters: those of USUAL; the group, twice, and the priority of its tasks; their ids; how many bytes they may
-    have; the number of claims; for each task in turn its claim; for each claim the place of its last task, the owner
-    and the duration.
+    Its parameters: those of USUAL; the group, twice, and the priority of its tasks; their ids in order, and the turn of
+    each; how many bytes they may have; the number of claims; for each task in turn its claim; for each claim the place
+    of its last task, the owner and the duration.
     """
     labels = "CASE WHEN labels = '{}' THEN 0 ELSE octet_length(labels::text) END"
     told = [SUCCESSOR.get(name, "labels::text" if name == "labels" else f'"{name}"') for name in COLUMNS]
     return f"""
     WITH now AS MATERIALIZED (
         SELECT {clock} AS ms, {USUAL} AND NOT EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = %s)
-            AND (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s) IS NULL AS is_usual
+            AND (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s) IS NULL AS is_usual,
+            %s::bigint[] AS chosen, %s::bigint[] AS turns
     ),
     locked AS MATERIALIZED (
-        SELECT task.ctid AS place, task.*, nth
-        FROM unnest(%s::bigint[]) WITH ORDINALITY AS chosen(id, nth) JOIN tasks_app_task AS task USING (id)
-        WHERE available_at_ms <= (SELECT ms FROM now) AND (SELECT is_usual FROM now)
+        SELECT ctid AS place, *, {_beside("turns", "chosen")} AS nth
+        FROM tasks_app_task
+        WHERE id = ANY((SELECT chosen FROM now)::bigint[])
+            AND (SELECT ms FROM now) - available_at_ms >= 0 AND (SELECT is_usual FROM now)
         ORDER BY id
-        FOR UPDATE OF task SKIP LOCKED
+        FOR UPDATE SKIP LOCKED
     ),
     asked AS MATERIALIZED (
         SELECT (
@@ -323,8 +333,8 @@ def claiming(clock: str, *, is_kept: bool) -> str:
 def ending(clock: str, *, is_kept: bool, has_limits: bool) -> str:
     """The statement that deletes the tasks of commits. Returns a row for each group and owner.
 
-    Its parameters: those of USUAL; the number of commits, and how many tasks each names; for each task its id, its
-    commit, the owner, and whether that one may not touch commands and schedules; with limits, their names.
+    Its parameters: those of USUAL; the number of commits, and how many tasks each names; the ids of all in order, and
+    for each its commit, the owner, and whether that one may not touch commands and schedules; with limits, their names.
     """
     unlimited = """
         AND NOT EXISTS (
@@ -339,18 +349,22 @@ def ending(clock: str, *, is_kept: bool, has_limits: bool) -> str:
     return f"""
     WITH now AS MATERIALIZED (
         SELECT {clock} AS ms, {USUAL} AS is_usual,
-            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers, %s::bigint[] AS sizes
+            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers, %s::bigint[] AS sizes,
+            %s::bigint[] AS named, %s::bigint[] AS commits, %s::bigint[] AS enders, %s::bigint[] AS bounds
     ),
     locked AS MATERIALIZED (
-        SELECT task.ctid AS place, task.*, "commit", ender
-        FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[]) AS named(id, "commit", ender, is_bounded)
-        JOIN tasks_app_task AS task USING (id)
-        WHERE (available_at_ms <= (SELECT ms FROM now) OR owner = ender) AND (SELECT is_usual FROM now)
-            AND batch = 0 AND payload = 0 AND "unique" = ''
-            AND (is_bounded = 0 OR NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}')))
+        SELECT ctid AS place, *, {_beside("commits", "named")} AS "commit", {_beside("enders", "named")} AS ender
+        FROM tasks_app_task
+        WHERE id = ANY((SELECT named FROM now)::bigint[])
+            AND ((SELECT ms FROM now) - available_at_ms >= 0 OR owner = {_beside("enders", "named")})
+            AND (SELECT is_usual FROM now) AND batch = 0 AND payload = 0 AND "unique" = ''
+            AND (
+                NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}'))
+                OR {_beside("bounds", "named")} = 0
+            )
             {unlimited if has_limits else ""}
         ORDER BY id
-        FOR UPDATE OF task SKIP LOCKED
+        FOR UPDATE SKIP LOCKED
     ),
     ended AS MATERIALIZED (
         SELECT each.*, ms, numbers["commit"] AS number

@@ -32,7 +32,7 @@ from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
 from .limits import known as known_limits
 from .postgresql_arrays import Doubts, numbers_in
 from .postgresql_claims import Candidates
-from .rows import FREED_COLUMNS, KEY_COLUMNS, Questions, Row, Statement, Steps, Unread, quoted, record_of, row_of
+from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of, row_of
 from .transaction_values import Seen, Written
 
 Array = Callable[[str, Sequence[Any]], Any]  # Of a type's name and values, the parameter that holds them.
@@ -53,6 +53,13 @@ def arrays(columns: Sequence[str]) -> str:
 
 
 IS_LISTED = "id = ANY(%s::bigint[])"
+# Where plans expect fewer than 50 rows, and more than 500 are there.
+COUNTED_WHILE_EMPTY = r"""
+    SELECT relname::text FROM pg_class
+    WHERE relname LIKE 'tasks\_app\_%%' AND relkind = 'r' AND relnamespace = current_schema()::regnamespace
+        AND relpages > 0 AND reltuples / relpages * pg_relation_size(oid) < 50 * current_setting('block_size')::int
+        AND pg_stat_get_live_tuples(oid) > 500
+"""
 
 
 def insertion_of(table: str, columns: Sequence[str], rows: Sequence[Row], clause: str, array: Array) -> Statement:
@@ -270,21 +277,21 @@ class PostgreSQL(Candidates):
         pools = {group: asked.ask(self.read_pool(group, demands[group].limit)) for group in to_read}
         earliest = {group: asked.ask(self._lock_earliest(group, each)) for group, each in queried.items() if each.tasks}
         first = {group: asked.ask(self.first_of(group)) for group, each in queried.items() if each.is_read}
-        kept = asked.ask(self.kept_answers(keys)) if keys else []
         named_now = named_keys(operations)
         # By statements of their own: what the second one sees was committed before the locks were there.
         is_locked = asked.ask(self._lock_keys(named_now)) if named_now else []
         held = asked.ask(self.held_keys(named_now)) if named_now else []
         # The time comes last: a lease that ran out while this waited for locks has run out. And ids are drawn when all
         # is locked, so that each is larger than those of what it replaces.
-        at_last = self._time_and_numbers(operations, known, demands)
+        at_last = self._time_and_numbers(operations, known, demands, keys)
         numbers = asked.ask(at_last)
         yield from asked.answered()
-        [(now_ms, is_log_intact, limits_version, commits, new_ids, may_be_unusual)] = numbers
+        [(now_ms, is_log_intact, limits_version, commits, new_ids, may_be_unusual, are_kept)] = numbers
         if not is_log_intact:
             yield from self._jump_after_lost_log()
-            [[(now_ms, _, limits_version, commits, new_ids, may_be_unusual)]] = yield [at_last]
+            [[(now_ms, _, limits_version, commits, new_ids, may_be_unusual, are_kept)]] = yield [at_last]
         unusual = {name for (name,) in (yield [self._unusual(self._parameters_of(known))])[0]} if may_be_unusual else ()
+        kept = (yield [self.kept_answers(keys)])[0] if are_kept else ()
         named = {task.id: task for each in rows for task in map(record_of, each)}
         candidates = {group: best_first(each, demands[group]) for group, each in chosen.items()}
         for group, (_, each) in known.items():
@@ -375,9 +382,16 @@ class PostgreSQL(Candidates):
         seen.locked = {task_id for (task_id,) in locked}
 
     def _time_and_numbers(
-        self, operations: Sequence[Operation], known: Mapping[str, Known], demands: Mapping[str, Demand]
+        self,
+        operations: Sequence[Operation],
+        known: Mapping[str, Known],
+        demands: Mapping[str, Demand],
+        keys: Sequence[str],
     ) -> Statement:
-        """The time, numbers for commits, ids for drafts, and whether groups are perhaps not as they are known."""
+        """The time, numbers for commits, and ids for drafts.
+
+        And whether groups are perhaps not as they are known, and whether requests with these keys are repeated.
+        """
         drafts, replaced, owners = (0, (), ()) if self.waits else drafts_of(operations)
         drafts += sum([demands[group].limit for group in known])
         # None is drawn where the rules will refuse a commit that needs some: ids are not skipped without need.
@@ -404,7 +418,8 @@ class PostgreSQL(Candidates):
                     SELECT nextval('tasks_app_ids')
                     FROM generate_series(1, {f"CASE WHEN {refused} THEN 0 ELSE %s END" if replaced else "%s"})
                 )),
-                {unusual if known else "false"}
+                {unusual if known else "false"},
+                {f"EXISTS (SELECT FROM tasks_app_keptanswer WHERE {self.is_key_named})" if keys else "false"}
         """
         parameters: list[Any] = [len(operations)]
         if replaced:
@@ -412,6 +427,8 @@ class PostgreSQL(Candidates):
         parameters.append(drafts)
         if known:
             parameters += self._parameters_of(known)
+        if keys:
+            parameters.append(self.list_of_names(keys))
         return Statement(sql, parameters)
 
     def _parameters_of(self, known: Mapping[str, Known]) -> Sequence[Any]:
@@ -450,7 +467,7 @@ class PostgreSQL(Candidates):
         # Together: each statement that is sent costs as much as what it does to a few rows.
         parts = ", ".join([f"change{number} AS ({sql})" for number, (sql, _) in enumerate(changes)])
         together = Statement(f"WITH {parts} SELECT", [value for _, values in changes for value in values])
-        yield Unread([*self.freeing(written), *([together] if changes else ())])
+        yield Last([*self.freeing(written), *([together] if changes else ())])
 
     def row_of(self, task: TaskRecord) -> Row:
         """The row of a task for `insert`."""
@@ -479,6 +496,13 @@ class PostgreSQL(Candidates):
             )
         ]
         return rows
+
+    def count_anew(self) -> Steps[None]:
+        # To PostgreSQL, all indexes of a table that was empty when it was counted are the same, and it reads any of
+        # them from end to end. By itself it counts again only after a minute.
+        [found] = yield [Statement(COUNTED_WHILE_EMPTY)]
+        if found:
+            yield [Statement(f"ANALYZE (SKIP_LOCKED) {', '.join([table for (table,) in found])}")]
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row], clause: str = "") -> Sequence[Statement]:
         return [insertion_of(table, columns, rows, clause, self.array)] if rows else []

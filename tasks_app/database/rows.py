@@ -83,11 +83,10 @@ class Heavy(tuple[Statement, ...]):
 
 
 class Last(tuple[Statement, ...]):
-    """The last statements of a transaction: the COMMIT may be sent with them."""
+    """The last statements of a transaction, whose rows nobody reads.
 
-
-class Unread(Last):
-    """Last statements whose rows nobody reads: the steps may go on to their end while these are carried out."""
+    The COMMIT may be sent with them, and the steps may go on to their end while these are carried out.
+    """
 
 
 # Says which statements to send together, and is told the rows that each gave.

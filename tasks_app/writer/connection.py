@@ -31,7 +31,6 @@ from ..database import (
     Statement,
     Steps,
     T,
-    Unread,
     dialect_of,
     is_opportunistic,
 )
@@ -203,7 +202,7 @@ class PostgreSQLConnection(WriterConnection):
                 is_last = must_commit and isinstance(statements, Last)
                 sent = connection.send([*opening, *statements, COMMIT] if is_last else [*opening, *statements])
                 try:
-                    if is_last and isinstance(statements, Unread):
+                    if is_last:
                         # What comes of it is known, and worked out while the database carries it out.
                         _, end = await by_the_writer(_next, steps, ()) if is_large else _next(steps, ())
                         if prepare and end:

@@ -684,6 +684,7 @@ def fold(dialect: Dialect) -> Steps[bool]:
         ]
         if done:
             yield dialect.add("tasks_app_workdone", ("minute", "client", "tasks"), done, key=2)
+        yield from dialect.count_anew()
     return False
 
 

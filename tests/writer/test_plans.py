@@ -3,12 +3,14 @@
 import asyncio
 import time
 
+import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection
 
 from tasks_app.core.operations import Commit
-from tasks_app.database import postgresql_pipeline
-from tasks_app.writer.connection import parameters_of
+from tasks_app.database import PostgreSQL, plain_sets, postgresql_pipeline
+from tasks_app.models import Task
+from tasks_app.writer.connection import PLANS, parameters_of
 from taskstore.types.tasks import NewTask
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN
@@ -16,10 +18,11 @@ from tests.behaviour.people import ANN
 pytestmark = only_postgresql
 
 MANY = 1_000
+MAIL = NewTask(group="mail")
 
 
 def adding(number):
-    return Commit(owner=ANN, adds=(NewTask(group="mail"),) * number)
+    return Commit(owner=ANN, adds=(MAIL,) * number)
 
 
 @sync_to_async
@@ -76,6 +79,78 @@ def test_many_tasks_are_found_by_their_ids(play):
         raise AssertionError(f"other indexes were looked into: {others}")
 
     play(scenario)
+
+
+def count_while_it_is_empty(cursor):
+    Task.objects.commit(owner=ANN, deletes=[task.id for task in Task.objects.commit(owner=ANN, adds=[MAIL] * MANY)])
+    cursor.execute("ANALYZE tasks_app_task")
+    Task.objects.commit(owner=ANN, adds=[MAIL] * MANY)
+
+
+def indexes_in(plan):
+    """The index and the condition of each look into the tasks."""
+    if plan.get("Relation Name") == "tasks_app_task" and "Index Name" in plan:
+        yield plan["Index Name"], plan.get("Index Cond", "")
+    for part in plan.get("Plans", ()):
+        yield from indexes_in(part)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        plain_sets.claiming(PostgreSQL.clock, is_kept=True),
+        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_limits=False),
+        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_limits=True),
+    ],
+)
+def test_a_table_that_was_counted_while_it_was_empty_is_not_walked_through(transactional_db, statement):
+    with connection.cursor() as cursor:
+        count_while_it_is_empty(cursor)
+        for name, value in PLANS.items():
+            cursor.execute(f"SET {name} = {value}")
+        number = statement.count("%s")
+        for place in range(1, number + 1):
+            statement = statement.replace("%s", f"${place}", 1)
+        cursor.execute(f"PREPARE tried AS {statement}")
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE tried({', '.join(['NULL'] * number)})")
+        [(plans,)] = cursor.fetchall()
+    connection.close()  # Which has these settings, and the statement.
+    looks = [condition for name, condition in indexes_in(plans[0]["Plan"]) if name == "tasks_app_task_pkey"]
+    assert len(looks) == 1
+    assert "(id = ANY" in looks[0]
+    others = [condition for name, condition in indexes_in(plans[0]["Plan"]) if name != "tasks_app_task_pkey"]
+    assert all("group" in condition for condition in others)
+
+
+def test_a_table_that_was_counted_while_it_was_empty_is_soon_counted_again(play):
+    def counted():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT reltuples FROM pg_class WHERE relname = 'tasks_app_task'")
+            return cursor.fetchone()[0]
+
+    def begin():
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE tasks_app_task SET (autovacuum_enabled = false)")  # Which would count it, too.
+            count_while_it_is_empty(cursor)
+        assert counted() == 0
+
+    def end():
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE tasks_app_task RESET (autovacuum_enabled)")
+
+    async def scenario(writer):
+        await sync_to_async(begin)()
+        until = time.monotonic() + 30
+        while await sync_to_async(counted)() == 0:
+            assert time.monotonic() < until
+            await writer.submit(adding(1))  # Something that is folded.
+            await asyncio.sleep(0.5)
+        assert await sync_to_async(counted)() > MANY / 2
+
+    try:
+        play(scenario)
+    finally:
+        end()
 
 
 def test_prepared_statements_do_not_pile_up(transactional_db):
