@@ -101,8 +101,8 @@ class PostgreSQLSession(Session):
         # The limits for requests would end a long backup.
         "SET LOCAL statement_timeout = 0",
         "SET LOCAL idle_in_transaction_session_timeout = 0",
-        # Whoever gives up leaves no query behind.
-        "SET LOCAL client_connection_check_interval = '5s'",
+        # Whoever gives up leaves no query behind. Other systems refuse the setting.
+        "SELECT set_config('client_connection_check_interval', '5s', true) WHERE version() ~ 'linux'",
     )
     look = (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
