@@ -281,23 +281,6 @@ REST = {
 ADMIN = {
     "tasks_app_task_add": ("add", on_form("tasks_app/task/add/", group="mail")),
     "tasks_app_task_change": ("edit", on_form("tasks_app/task/{world.task.id}/change/", priority="7")),
-    "tasks_app_batch_change": (
-        "release batch",
-        lambda world: world.ada.post(f"/admin/tasks_app/batch/{held_batch(0)}/change/", {"reason": "all are there"}),
-    ),
-    "tasks_app_batch_delete": (
-        "purge",
-        lambda world: world.ada.post(f"/admin/tasks_app/batch/{held_batch(1)}/delete/", {"post": "yes"}),
-    ),
-    "tasks_app_grouplimit_add": ("set limits", on_form("tasks_app/grouplimit/add/", name="mail", running="3")),
-    "tasks_app_grouplimit_change": (
-        "set limits",
-        lambda world: (limited(), on_form("tasks_app/grouplimit/limited/change/", running="7")(world)),
-    ),
-    "tasks_app_grouplimit_delete": (
-        "remove limits",
-        lambda world: (limited(), world.ada.post("/admin/tasks_app/grouplimit/limited/delete/", {"post": "yes"})),
-    ),
 }
 
 # What a browser looks like, and what somebody keeps for themselves is nobody else's business.
@@ -320,8 +303,6 @@ READ = {
     "index", "login", "logout", "password_change", "password_change_done", "autocomplete", "jsi18n", "view_on_site",
     "app_list", None,
     "tasks_app_task_history", "tasks_app_task_delete", "tasks_app_task_changelist",
-    *(f"tasks_app_batch_{page}" for page in ("changelist", "add", "history")),
-    "tasks_app_grouplimit_changelist", "tasks_app_grouplimit_history",
     *(f"tasks_app_endedtask_{page}" for page in ("changelist", "add", "history", "delete", "change")),
 }  # fmt: skip
 WAYS = {

@@ -11,7 +11,6 @@ from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Scope, Task
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandList, CommandStatus, new_command_task, new_list_task
 from taskstore.types.job_record import JobRecord, new_task
-from taskstore.types.limits import Rate
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .console.commands import command_of
@@ -89,11 +88,6 @@ def skipped():
     BulkItem.objects.bulk_create([BulkItem(**left, origin=origin, task=origin) for origin in range(1, ROWS + 1)])
 
 
-def limits():
-    for number in range(ROWS):
-        Task.objects.set_limits(f"group-{number}", rate=Rate(claims=1, per_ms=1_000))
-
-
 def ended():
     tasks()
     Task.objects.commit(owner=NOBODY, deletes=list(Task.objects.values_list("pk", flat=True)))
@@ -116,9 +110,7 @@ PAGES = {
     "/console/operations": (operations, r'href="/console/operations/(\d+)"'),
     "/console/operations/{operation}": (skipped, r'href="/console/task/(\d+)"'),
     "/admin/tasks_app/task/": (tasks, r'href="/admin/tasks_app/task/(\d+)/change/'),
-    "/admin/tasks_app/batch/": (batches, r'href="/admin/tasks_app/batch/(\d+)/change/'),
     "/admin/tasks_app/endedtask/": (ended, r'href="/admin/tasks_app/endedtask/(\d+)/change/'),
-    "/admin/tasks_app/grouplimit/": (limits, r'href="/admin/tasks_app/grouplimit/([^/]+)/change/'),
 }
 
 

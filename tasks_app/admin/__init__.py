@@ -1,5 +1,5 @@
 """Django's admin for ad hoc edits, which go through the store. `policy.may` decides about each page."""
 
-from . import batches, limits, tasks
+from . import tasks
 
-__all__ = ["batches", "limits", "tasks"]
+__all__ = ["tasks"]

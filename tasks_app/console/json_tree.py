@@ -11,7 +11,6 @@ from typing import Any
 MOST_BYTES = 256 * 1024
 MOST_LINES = 2_000
 DEEPEST = 32
-LINE_BYTES = 32  # Of binary values.
 # A branch starts open down to this depth and up to this size.
 OPEN_DEPTH = 2
 OPEN_ITEMS = 20
@@ -21,7 +20,7 @@ OPEN_ITEMS = 20
 class Line:
     """A value, or the bracket that opens or closes an object or array."""
 
-    kind: str  # "open", "close", "string", "number", "bytes", "word" (true, false, null) or "brackets" ({} or []).
+    kind: str  # "open", "close", "string", "number", "word" (true, false, null) or "brackets" ({} or []).
     text: str  # The value as JSON, or the bracket.
     key: str | None = None  # As JSON; None in an array and at the top.
     # Of an opening bracket: the number of items, the closing bracket, and whether the branch starts open.
@@ -62,11 +61,6 @@ def lines_of_json(text: str) -> list[Line]:
         value = json.loads(text, object_pairs_hook=Object, parse_int=Number, parse_float=Number, parse_constant=_refuse)
     except RecursionError:
         raise NoTree from None
-    return lines_of_value(value)
-
-
-def lines_of_value(value: Any) -> list[Line]:
-    """Return the lines of an Object, list, str, Number, bool, None or bytes. Raises NoTree."""
     lines = list(islice(_lines(value, None, depth=0, is_last=True), MOST_LINES + 1))
     if len(lines) > MOST_LINES:
         raise NoTree
@@ -85,9 +79,6 @@ def _lines(value: Any, key: str | None, *, depth: int, is_last: bool) -> Iterato
         yield from _branch("[", [(None, item) for item in value], "]", shown_key, depth=depth, is_last=is_last)
     elif isinstance(value, Number):
         yield Line(kind="number", text=value, key=shown_key, is_last=is_last)
-    elif isinstance(value, bytes):
-        text = value[:LINE_BYTES].hex(" ") + (" …" if len(value) > LINE_BYTES else "")
-        yield Line(kind="bytes", text=text, key=shown_key, is_last=is_last)
     elif isinstance(value, str):
         yield Line(kind="string", text=_quoted(value), key=shown_key, is_last=is_last)
     else:

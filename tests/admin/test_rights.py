@@ -15,12 +15,7 @@ OF_ALL = dict.fromkeys(("", "<path:object_id>/", "<path:object_id>/change/", "<p
 ADDED_BY_NOBODY = dict.fromkeys(("add/", "<path:object_id>/delete/"), NOBODY)
 CHANGED_BY_OPERATORS = dict.fromkeys(("add/", "<path:object_id>/delete/"), OPERATORS)
 
-MODELS = {
-    "tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS,
-    "tasks_app/grouplimit/": OF_ALL | CHANGED_BY_OPERATORS,
-    "tasks_app/batch/": OF_ALL | CHANGED_BY_OPERATORS | {"add/": NOBODY},
-    "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY,
-}
+MODELS = {"tasks_app/task/": OF_ALL | CHANGED_BY_OPERATORS, "tasks_app/endedtask/": OF_ALL | ADDED_BY_NOBODY}
 PAGES = {
     **{model + page: allowed for model, pages in MODELS.items() for page, allowed in pages.items()},
     "": EVERYBODY,
@@ -39,13 +34,11 @@ BEFORE_ROLES = {"login/", "logout/"}
 
 
 @pytest.fixture
-def ids(people) -> dict[str, int | str]:
+def ids(people) -> dict[str, int]:
     """One row of each model, for the addresses of a row."""
     ended = add("mail")
     claim("mail")
-    Task.objects.set_limits("mail", running=1)
-    batch, _ = Task.objects.create_batch(owner=1, hold=True)
-    return {"task": add("reports").id, "endedtask": ended.id, "grouplimit": "mail", "batch": batch.id}
+    return {"task": add("reports").id, "endedtask": ended.id}
 
 
 def addresses():
@@ -54,7 +47,7 @@ def addresses():
             yield str(inner.pattern) if inner is pattern else f"{pattern.pattern}{inner.pattern}"
 
 
-def path_of(page: str, ids: dict[str, int | str]) -> str:
+def path_of(page: str, ids: dict[str, int]) -> str:
     model = page.split("/")[1] if page.count("/") > 1 else ""
     row = str(ids.get(model, 1))
     return "/admin/" + page.replace("<path:object_id>", row).replace("<id>", row).replace("(?P<url>.*)$", "nothing")

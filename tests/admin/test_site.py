@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once
 
 INDEX = "/admin/"
 
-PAGES = [f"/admin/tasks_app/{model}/" for model in ("task", "grouplimit", "batch", "endedtask")]
+PAGES = [f"/admin/tasks_app/{model}/" for model in ("task", "endedtask")]
 
 
 def test_it_shows_each_role_its_pages_and_no_others(viewer, operator, administrator):

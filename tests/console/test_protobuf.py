@@ -89,17 +89,10 @@ def test_it_says_when_a_message_has_more_than_is_known(order_type):
     assert decoded.note == "The data has fields that the known version of shop.Order lacks. They are not shown."
 
 
-def test_it_shows_a_type_that_is_not_known_by_numbers():
-    data = b"\x08" + varint(2**64 - 1) + field(2, b"h\xc3\xa9") + field(2, field(7, b"\x08\x01")) + field(3, b"\xff")
-    decoded = decode(data + b"\x25\x0f\0\0\0", ORDER)
-    assert texts(decoded) == f'{{ "1": {2**64 - 1} "2": "h\xe9" "2": {{ "7": {{ "1": 1 }} }} "3": ff "4": 0xf }}'
-    assert decoded.note == f"The type shop.Order is unknown, so fields are shown by number. {REMEDY}"
-
-
-def test_it_shows_by_numbers_what_holds_a_type_that_is_not_known(order_type):
+def test_it_says_when_it_holds_a_type_that_is_not_known(order_type):
     decoded = decode(field(2, field(1, b"x/shop.Money") + field(2, b"\x08\x05")), ORDER)
-    assert texts(decoded) == '{ "2": { "1": "x/shop.Money" "2": { "1": 5 } } }'
-    assert decoded.note.endswith(REMEDY)
+    assert not decoded.lines
+    assert decoded.note == f"The data contains a message of an unknown type. {REMEDY}"
 
 
 @pytest.mark.parametrize(
@@ -111,9 +104,8 @@ def test_it_shows_by_numbers_what_holds_a_type_that_is_not_known(order_type):
             PREFIX + "google.protobuf.StringValue",
             "The data is not a valid google.protobuf.StringValue.",
         ),
-        (field(1, b"x")[:2], ORDER, "The type shop.Order is unknown, and the data is not a protobuf message."),
-        (b"\x0a" + varint(2**62), ORDER, "The type shop.Order is unknown, and the data is not a protobuf message."),
-        (b"\x08\x01" * 2_000, "x/", "This x/ is too deep or too long to decode here."),
+        (b"\x08\x01", ORDER, f"The type shop.Order is unknown. {REMEDY}"),
+        (b"plain\n", ORDER, ""),
         (b"\0" * 65_537, ORDER, "Data larger than 64 kB is not decoded. Its type is shop.Order."),
         (b"", ORDER, ""),
     ],
@@ -133,8 +125,7 @@ def in_list(data):
 
 
 @pytest.mark.parametrize(
-    ("data_type", "wrap"),
-    [(ORDER, in_list), (PREFIX + "google.protobuf.Any", in_any), (PREFIX + "google.protobuf.Value", in_list)],
+    ("data_type", "wrap"), [(PREFIX + "google.protobuf.Any", in_any), (PREFIX + "google.protobuf.Value", in_list)]
 )
 @pytest.mark.parametrize("most", [2_000, 60_000])
 def test_it_is_not_lost_in_the_deep(data_type, wrap, most):
@@ -170,14 +161,14 @@ def test_it_survives_any_bytes_of_any_type(data, data_type, inner):
     text = data.decode(errors="replace")
     is_text = "\ufffd" not in text and all(letter.isprintable() or letter in "\t\n\r" for letter in text)
     assert decoded.lines or decoded.note or is_text or not data
-    assert {line.kind for line in decoded.lines} <= {"open", "close", "string", "number", "bytes", "word", "brackets"}
+    assert {line.kind for line in decoded.lines} <= {"open", "close", "string", "number", "word", "brackets"}
 
 
 def test_it_is_the_best_form_where_it_can_be_had():
-    shown = payload.show(b"\x08\x01", data_type=ORDER)
+    data_type = PREFIX + "google.protobuf.BoolValue"
+    shown = payload.show(b"\x08\x01", data_type=data_type)
     assert (shown.form, shown.kind, shown.forms) == (Form.MESSAGE, "protobuf", [Form.MESSAGE, Form.TEXT, Form.HEX])
-    assert shown.note
-    assert payload.show(b"\x08\x01", Form.HEX, data_type=ORDER).note == ""
+    assert payload.show(b"\x08\x01", Form.HEX, data_type=data_type).note == ""
     assert payload.show(b"\xff", data_type=ORDER).note
     assert payload.show(b"", data_type=PREFIX + "google.protobuf.Empty").tree == [
         json_tree.Line(kind="brackets", text="{}")
