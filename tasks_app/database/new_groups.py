@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +48,6 @@ class Memory:
     since_s: float = 0.0
     counts: dict[Patterns, Count] = field(default_factory=dict)
 
-    def forget_old(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self.since_s > REMEMBERED_S:
-            self.known, self.since_s = set(), now_s
-
 
 memories: dict[str, Memory] = defaultdict(Memory)
 
@@ -61,57 +56,55 @@ def refuse_too_many(
     operations: Sequence[Operation], outcomes: list[Effect | Any | None], dialect: Dialect
 ) -> Steps[None]:
     """Refuse the undecided commits that would bring more groups into existence than there may be."""
-    memory = memories[dialect.using]
-    memory.forget_old()
-    known = memory.known
-    wanted = {
-        place: unknown
+    known = _remembered(dialect).known
+    wanted = [
+        (place, operation.scope, unknown)
         for place, operation in enumerate(operations)
         if isinstance(operation, Commit)
         and (operation.adds or operation.updates or operation.batch)
         and outcomes[place] is None
         and (unknown := {group: name for name, group in _targets(operation) if group not in known})
-    }
-    if not wanted:
-        return
-    names = sorted({group for groups in wanted.values() for group in groups})
-    [rows] = yield [_existing(names, dialect)]
-    known.update(name for (name,) in rows)
-    for place, groups in wanted.items():
-        new = [group for group in groups if group not in known]
-        operation = operations[place]
-        if not new or not isinstance(operation, Commit):
-            continue
-        reason = yield from _reason_against(len(new), operation.scope, memory, dialect)
-        if reason:
-            field = groups[new[0]]
-            why = f'group "{new[0]}": {reason}' if field.startswith(PLANS + LISTS) else reason
-            outcomes[place] = TooManyGroups({field: [why]})
-        else:
-            # Planned groups do not exist yet.
-            added = [group for group in new if not groups[group].startswith(PLANS + LISTS)]
-            known.update(added)
-            for patterns in _limits(operation.scope):
-                memory.counts[patterns].groups += len(added)
+    ]
+    if wanted:
+        yield from _learn({group for *_, groups in wanted for group in groups}, dialect)
+    for place, scope, groups in wanted:
+        if against := (yield from _reason_against(groups, scope, dialect)):
+            group, reason = against
+            why = f'group "{group}": {reason}' if _is_planned(groups[group]) else reason
+            outcomes[place] = TooManyGroups({groups[group]: [why]})
 
 
 def why_too_many(groups: Iterable[str], scope: GroupScope, dialect: Dialect) -> Steps[str]:
     """Return why so many groups may not come into existence together, as a batch adds to them; empty: they may."""
+    if unknown := {*groups} - _remembered(dialect).known:
+        yield from _learn(unknown, dialect)
+        if against := (yield from _reason_against(dict.fromkeys(sorted(unknown), ""), scope, dialect)):
+            return f'group "{against[0]}": {against[1]}'
+    return ""
+
+
+def _remembered(dialect: Dialect) -> Memory:
     memory = memories[dialect.using]
-    memory.forget_old()
-    unknown = sorted({*groups} - memory.known)
-    if not unknown:
-        return ""
-    [rows] = yield [_existing(unknown, dialect)]
-    memory.known.update(name for (name,) in rows)
-    new = [group for group in unknown if group not in memory.known]
-    reason = (yield from _reason_against(len(new), scope, memory, dialect)) if new else ""
-    if not reason:
-        memory.known.update(new)
-        for patterns in _limits(scope):
-            if patterns in memory.counts:
-                memory.counts[patterns].groups += len(new)
-    return reason and f'group "{new[0]}": {reason}'
+    now_s = time.monotonic()
+    if now_s - memory.since_s > REMEMBERED_S:
+        memory.known, memory.since_s = set(), now_s
+    return memory
+
+
+def _learn(groups: Iterable[str], dialect: Dialect) -> Steps[None]:
+    """Look which of the groups are there."""
+    is_one = f'"group" IN (SELECT name FROM {dialect.names})'
+    sql = f"""
+        SELECT "group" FROM tasks_app_grouptotal WHERE {is_one}
+        UNION
+        SELECT "group" FROM tasks_app_countdelta WHERE {is_one}
+    """
+    [rows] = yield [Statement(sql, [dialect.list_of_names(sorted(groups))] * 2)]
+    memories[dialect.using].known.update(name for (name,) in rows)
+
+
+def _is_planned(name: str) -> bool:
+    return name.startswith(PLANS + LISTS)
 
 
 def _targets(commit: Commit) -> Iterator[tuple[str, str]]:
@@ -139,38 +132,35 @@ def _limits(scope: GroupScope) -> dict[Patterns, tuple[int, str]]:
     return limits
 
 
-def _reason_against(new: int, scope: GroupScope, memory: Memory, dialect: Dialect) -> Steps[str]:
-    """Why there may not be so many groups more, as a sentence; empty: there may."""
-    for patterns, (most, setting) in _limits(scope).items():
+def _reason_against(groups: Mapping[str, str], scope: GroupScope, dialect: Dialect) -> Steps[tuple[str, str] | None]:
+    """The first of the groups that may not come into existence, and why, as a sentence. Counts them where all may.
+
+    The groups have the names of their fields.
+    """
+    memory = memories[dialect.using]
+    new = [group for group in groups if group not in memory.known]
+    limits = _limits(scope) if new else {}
+    for patterns, (most, setting) in limits.items():
         count = memory.counts.setdefault(patterns, Count())
         now_s = time.monotonic()
-        is_old = now_s - count.counted_s > 60 or count.groups + new > most
+        is_old = now_s - count.counted_s > 60 or count.groups + len(new) > most
         if is_old and now_s >= count.next_s:
-            [[(groups,)]] = yield [_count(patterns)]
+            [[(number,)]] = yield [_count(patterns)]
             took_s = time.monotonic() - now_s
             memory.counts[patterns] = count = Count(
-                groups, now_s, time.monotonic() + max(LEAST_REST_S, took_s * REST_PER_COUNT)
+                number, now_s, time.monotonic() + max(LEAST_REST_S, took_s * REST_PER_COUNT)
             )
-        if count.groups + new > most:
+        if count.groups + len(new) > most:
             whose = "the store has" if patterns is None else "this token's list covers"
-            return (
+            return new[0], (
                 f"must be an existing group: {whose} {count.groups} of at most {most} groups ({setting}). "
                 "A group ends with its last task."
             )
-    return ""
-
-
-def _existing(names: Sequence[str], dialect: Dialect) -> Statement:
-    listed = dialect.list_of_names(names)
-    is_one = f'"group" IN (SELECT name FROM {dialect.names})'
-    return Statement(
-        f"""
-        SELECT "group" FROM tasks_app_grouptotal WHERE {is_one}
-        UNION
-        SELECT "group" FROM tasks_app_countdelta WHERE {is_one}
-        """,
-        [listed, listed],
-    )
+    added = [group for group in new if not _is_planned(groups[group])]  # Planned groups do not exist yet.
+    memory.known.update(added)
+    for patterns in limits:
+        memory.counts[patterns].groups += len(added)
+    return None
 
 
 def _count(patterns: Patterns) -> Statement:
