@@ -14,7 +14,7 @@ from ..errors import refuse
 from ..types import sentences
 from ..types.command_record import LARGEST_OUTPUT, CommandStatus, group_of, why_no_project
 from ..types.tasks import Order
-from ..worker.engine import Engine
+from ..worker.engine import MOST_LOOKED_AT, Engine
 from ..worker.outputs import OutputTo
 from ..worker.store import Store
 from .executor import Lists, Setup
@@ -122,7 +122,9 @@ class CommandWorker(Engine[Work, None]):
         yield from super()._coming()
         for project in self.projects:
             for status in (CommandStatus.CLOSED, CommandStatus.NEW):  # A closed list may have commands that run again.
-                if self.store.search(f'group:"{group_of(project, status)}" -state:claimed', limit=1).tasks:
+                found = self.store.search(f'group:"{group_of(project, status)}" -state:claimed', limit=MOST_LOOKED_AT)
+                if found.tasks:
+                    due_ms = min([task.available_at_ms for task in found.tasks])
                     what = "has new commands in no list yet: a server that runs with --commands makes lists"
-                    yield 0, f"project {project} {what}"
+                    yield due_ms, f"project {project} {what}"
                     break

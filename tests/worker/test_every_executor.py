@@ -93,7 +93,7 @@ def test_a_worker_that_may_end_ends_when_nothing_is_due(executor, caplog):
     for name in ("first", "second", "third", "later"):
         executor.add(name)
     executor.change("later", timespec_ms=-3_600_000)
-    executor.engine(at_once=2).run(until_empty=True)
+    executor.engine(at_once=2).run(until_empty=True, burst_wait_s=1)
     assert [name for name in executor.ids if executor.is_done(name)] == ["first", "second", "third"]
     assert (
         sum(
