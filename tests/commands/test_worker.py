@@ -17,7 +17,7 @@ from taskstore.commands import executor, work
 from taskstore.commands.worker import CommandWorker
 from taskstore.errors import CommitRefused, InvalidInput, StoreUnavailable
 from taskstore.types.command_record import Command, CommandStatus, NotACommand, group_of, members_of
-from taskstore.types.tasks import Change, Ending, NewTask
+from taskstore.types.tasks import Ending, NewTask
 from taskstore.worker.children import Children, NotPrepared
 from tests.client.fakes import FakeStore
 from tests.client.patience import wait_for_last_requests
@@ -352,7 +352,8 @@ def test_a_worker_that_ends_with_the_work_waits_for_lists_but_not_for_ever(proje
 def test_a_worker_that_ends_with_the_work_does_not_wait_for_commands_that_come_much_later(project):
     project.store.commands.submit(NAME, ["echo a"])
     [new] = project.store.search(f'group:"commands/{NAME}/new"').tasks
-    project.store.commit(updates=[Change(id=new.id, timespec_ms=-3_600_000)])
+    later = NewTask(group=new.group, data=new.data, data_type=new.data_type, timespec_ms=-3_600_000)
+    project.store.commit(deletes=[new.id], adds=[later])
     ann = CommandWorker(project.store, [NAME], name="ann")
     began_s = time.monotonic()
     ann.run(until_empty=True)
