@@ -23,18 +23,17 @@ from .pythons import Python, oldest_and_newest
 PROCESSES = {SQLITE: "3", POSTGRESQL: "2"}
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "0")
 # Marks, then files: the tests that another version of Python or Django may break, for the other pair on a database.
-# On SQLite only those marked `once`: PostgreSQL's own tests run the others with that pair. `foreign`: on each database.
+# On SQLite only those marked `once`: PostgreSQL's own tests run the others with that pair.
 PORTABILITY = {
     SQLITE: (
-        "(once or foreign) and not stress",
+        "once and not stress",
         "client/test_breaking.py",
         "client/test_worker.py",
         "commands/test_worker.py",
-        "foreign",
         "jobs",
         "task_framework",
     ),
-    POSTGRESQL: ("not stress", "foreign", "writer", "server/test_serve.py"),
+    POSTGRESQL: ("not stress", "writer", "server/test_serve.py"),
 }
 NO_TEST_RAN = 5  # pytest's exit code.
 GOODBYE_SECONDS = 30

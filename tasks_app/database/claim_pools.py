@@ -48,7 +48,7 @@ class Pool:
         return len(self.ids) + len(self.next_ids)
 
     def take(self, number: int) -> list[int]:
-        """So many of the ids, at random. They are not in it any more: each makes room for the first of the next."""
+        """So many of the ids, at random; in order. They leave the pool: each makes room for the first of the next."""
         taken = []
         for _ in range(number):
             place = int(random.random() * len(self.ids))
@@ -58,7 +58,7 @@ class Pool:
             else:
                 self.ids[place] = self.ids[-1]
                 self.ids.pop()
-        return taken
+        return sorted(taken)
 
 
 class Pools:

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskstore.types.schedules import SCHEDULES
@@ -34,8 +33,8 @@ from .transaction_values import Written, delta_rows
 if TYPE_CHECKING:
     from .plain import PlainPostgreSQL
 
-# Tasks of a batch. Below, few simple statements cost the database less than these long ones.
-LEAST, MOST = 16, 2_048
+LEAST = 6  # Tasks for each statement beside the first: these are long, and many of them cost more than they save.
+MOST = 2_048  # Tasks of a batch.
 MOST_GROUPS = 4
 MOST_LIMITS = 20  # Each task that is deleted is compared with all of them.
 NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
@@ -89,7 +88,8 @@ class Sets:
         keys = keys_of(self.operations)
         is_mixed |= len(set(self._named)) < len(self._named) or len(set(keys)) < len(keys)
         claimed = sum(wanted.values())
-        is_mixed |= claimed + ended < LEAST or claimed + len(self._named) > MOST
+        statements = len(self.claims) + bool(self.ends) + bool(self.rest)
+        is_mixed |= claimed + ended < LEAST * (statements - 1) or claimed + len(self._named) > MOST
         if is_mixed or not self._choose(wanted):
             self.claims, self.ends = {}, []
 
@@ -122,41 +122,46 @@ class Sets:
         return [cast("Claim", self.operations[place]) for place in self.claims[group]]
 
     def _claiming(self, group: str, claims: Sequence[Claim]) -> Statement:
-        list_of, limits, chosen = self.dialect.list_of, [claim.limit for claim in claims], self._chosen[group]
-        wanted = sum(limits)
+        list_of, limits = self.dialect.list_of, [claim.limit for claim in claims]
+        wanted, keys = sum(limits), keys_of(claims)
         parameters = [
-            self.limits.version,
-            self.dialect.list_of_names(keys_of(claims)),
-            *(group, group, self._priorities[group]),
-            list_of(sorted(chosen)),
-            list_of([turn for turn, _ in sorted(enumerate(chosen), key=itemgetter(1))]),
-            # What an answer has at most that is neither cut off nor needs a place: see core/room.py.
-            min(LARGE_BYTES - 300 * wanted, (most_bytes() - 1_000 * wanted) // 6),
             len(claims),
             list_of([number for number, limit in enumerate(limits, start=1) for _ in range(limit)]),
             list_of([*accumulate(limits)]),
             list_of([claim.owner for claim in claims]),
             list_of([claim.duration_ms for claim in claims]),
+            *self._usual_of(keys),
+            *(group, group, self._priorities[group]),
+            list_of(self._chosen[group]),
+            # What an answer has at most that is neither cut off nor needs a place: see core/room.py.
+            min(LARGE_BYTES - 300 * wanted, (most_bytes() - 1_000 * wanted) // 6),
         ]
-        return Statement(claiming(self.dialect.clock, is_kept=retention.kept() == retention.FULL), parameters)
+        is_kept = retention.kept() == retention.FULL
+        return Statement(claiming(self.dialect.clock, is_kept=is_kept, has_keys=bool(keys)), parameters)
+
+    def _usual_of(self, keys: Sequence[str]) -> Sequence[Any]:
+        return (self.limits.version, *([self.dialect.list_of_names(keys)] if keys else ()))
 
     def _ending(self, commits: Sequence[Commit]) -> Statement:
         named = sorted(
-            (task_id, number, commit.owner, int(bool(commit.scope.no_commands_because)))
+            (task_id, number, commit.owner)
             for number, commit in enumerate(commits, start=1)
             for task_id in commit.deletes
         )
-        names = self.limits.names
+        names, keys = self.limits.names, keys_of(commits)
         parameters = [
-            self.limits.version,
-            self.dialect.list_of_names(keys_of(commits)),
             len(commits),
             self.dialect.list_of([len(commit.deletes) for commit in commits]),
             *map(self.dialect.list_of, zip(*named, strict=True)),
+            *self._usual_of(keys),
             *([self.dialect.list_of_names(names)] if names else []),
         ]
         is_kept = retention.kept() != retention.OFF
-        return Statement(ending(self.dialect.clock, is_kept=is_kept, has_limits=bool(names)), parameters)
+        is_bounded = any(commit.scope.no_commands_because for commit in commits)
+        sql = ending(
+            self.dialect.clock, is_kept=is_kept, has_keys=bool(keys), is_bounded=is_bounded, has_limits=bool(names)
+        )
+        return Statement(sql, parameters)
 
     def outcome(self, answers: Sequence[Sequence[Row]]) -> Outcome:
         """What came of the statements. Places that are neither in its decisions nor in `rest` were left undone."""
@@ -165,7 +170,7 @@ class Sets:
         deltas: dict[str, Delta] = defaultdict(Delta)
         now_ms, next_in_ms, gone, done = 0, dict[str, int](), list[int](), 0
         for group, places in self.claims.items():
-            made = next(rows)
+            made = sorted(next(rows))
             if not made:
                 self.dialect.pools.put_back(group, self._chosen[group])
                 continue
@@ -249,11 +254,6 @@ SUCCESSOR = {
     "made_at_ms": "ms",
     "made_by_commit": "number",
 }
-# Whether nothing is unusual. Parameters: the version of the limits, and the keys of the requests: none is kept.
-USUAL = f"""
-    EXISTS (SELECT FROM tasks_app_log_intact) AND {LIMITS_VERSION} = %s
-    AND NOT EXISTS (SELECT FROM tasks_app_keptanswer WHERE key = ANY(%s::text[]))
-"""
 # After the columns of a task that was claimed.
 OLD_ID, NUMBER = len(COLUMNS), -2
 
@@ -262,9 +262,10 @@ def _names(columns: Sequence[str]) -> str:
     return ", ".join(quoted(columns))
 
 
-def _beside(values: str, ids: str) -> str:
-    """The value beside the id of this row; the ids are in order."""
-    return f"(SELECT {values} FROM now)[width_bucket(id, (SELECT {ids} FROM now))]"
+def _usual(*, has_keys: bool) -> str:
+    """Whether nothing is unusual. Parameters: the version of the limits, and the keys of requests: none is kept."""
+    keys = "AND NOT EXISTS (SELECT FROM tasks_app_keptanswer WHERE key = ANY(%s::text[]))" if has_keys else ""
+    return f"EXISTS (SELECT FROM tasks_app_log_intact) AND {LIMITS_VERSION} = %s {keys}"
 
 
 def _trail(of: str, ending: str, owner: str, successor: str) -> str:
@@ -276,45 +277,40 @@ def _trail(of: str, ending: str, owner: str, successor: str) -> str:
     """
 
 
-@lru_cache(16)
-def claiming(clock: str, *, is_kept: bool) -> str:
+@lru_cache(32)
+def claiming(clock: str, *, is_kept: bool, has_keys: bool) -> str:
     """The statement that claims tasks of a group. Returns rows of them as they are now, and what they were.
 
-    Its parameters: those of USUAL; the group, twice, and the priority of its tasks; their ids in order, and the turn of
-    each; how many bytes they may have; the number of claims; for each task in turn its claim; for each claim the place
-    of its last task, the owner and the duration.
+    Its parameters: the number of claims; for each task in turn its claim; for each claim the place of its last task,
+    the owner and the duration; those of _usual; the group, twice, and the priority of its tasks; their ids in order,
+    and how many bytes they may have.
     """
     labels = "CASE WHEN labels = '{}' THEN 0 ELSE octet_length(labels::text) END"
     told = [SUCCESSOR.get(name, "labels::text" if name == "labels" else f'"{name}"') for name in COLUMNS]
     return f"""
     WITH now AS MATERIALIZED (
-        SELECT {clock} AS ms, {USUAL} AND NOT EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = %s)
-            AND (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s) IS NULL AS is_usual,
-            %s::bigint[] AS chosen, %s::bigint[] AS turns
+        SELECT {clock} AS ms, ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers,
+            %s::bigint[] AS claimed_by, %s::bigint[] AS lasts, %s::bigint[] AS owners, %s::bigint[] AS leases
+        WHERE {_usual(has_keys=has_keys)} AND NOT EXISTS (SELECT FROM tasks_app_pausedgroup WHERE "group" = %s)
+            AND (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > %s) IS NULL
     ),
     locked AS MATERIALIZED (
-        SELECT ctid AS place, *, {_beside("turns", "chosen")} AS nth
-        FROM tasks_app_task
-        WHERE id = ANY((SELECT chosen FROM now)::bigint[])
-            AND (SELECT ms FROM now) - available_at_ms >= 0 AND (SELECT is_usual FROM now)
+        SELECT ctid AS place, * FROM tasks_app_task
+        WHERE id = ANY(%s::bigint[]) AND (SELECT ms FROM now) - available_at_ms >= 0
         ORDER BY id
         FOR UPDATE SKIP LOCKED
-    ),
-    asked AS MATERIALIZED (
-        SELECT (
-                SELECT count(*) FROM locked
-                HAVING NOT bool_or(payload > 0) AND sum(octet_length(data) + octet_length(error) + {labels}) <= %s
-            ) AS there,
-            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers,
-            %s::bigint[] AS claimed_by, %s::bigint[] AS lasts, %s::bigint[] AS owners, %s::bigint[] AS leases
     ),
     made AS MATERIALIZED (
         SELECT taken.*, nextval('tasks_app_ids') AS new_id
         FROM (
             SELECT each.*, ms, claim, numbers[claim] AS number, owners[claim] AS new_owner,
                 ms + leases[claim] AS until_ms
-            FROM asked, now, (SELECT *, row_number() OVER (ORDER BY nth) AS turn FROM locked) AS each,
-                LATERAL (SELECT claimed_by[turn] AS claim) AS of
+            FROM now, (
+                SELECT count(*) AS there FROM locked
+                HAVING NOT bool_or(payload > 0) AND sum(octet_length(data) + octet_length(error) + {labels}) <= %s
+            ) AS counted,
+            (SELECT *, row_number() OVER (ORDER BY id) AS turn FROM locked) AS each,
+            LATERAL (SELECT claimed_by[turn] AS claim) AS of
             WHERE lasts[claim] <= there
         ) AS taken
         ORDER BY turn
@@ -325,17 +321,20 @@ def claiming(clock: str, *, is_kept: bool) -> str:
         INSERT INTO tasks_app_task ({_names(COLUMNS)})
         SELECT {", ".join([SUCCESSOR.get(name, f'"{name}"') for name in COLUMNS])} FROM made
     )
-    SELECT {", ".join(told)}, id, available_at_ms, leased_since_ms, claim, ms FROM made ORDER BY turn
+    SELECT {", ".join(told)}, id, available_at_ms, leased_since_ms, claim, ms FROM made
     """
 
 
-@lru_cache(16)
-def ending(clock: str, *, is_kept: bool, has_limits: bool) -> str:
+@lru_cache(32)
+def ending(clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_limits: bool) -> str:
     """The statement that deletes the tasks of commits. Returns a row for each group and owner.
 
-    Its parameters: those of USUAL; the number of commits, and how many tasks each names; the ids of all in order, and
-    for each its commit, the owner, and whether that one may not touch commands and schedules; with limits, their names.
+    Its parameters: the number of commits, and how many tasks each names; the ids of all in order, and for each its
+    commit and the owner; those of _usual; with limits, their names. `is_bounded`: commands and schedules are left
+    undone.
     """
+    ender = "(SELECT enders FROM now)[width_bucket(id, (SELECT named FROM now))]"
+    bounded = f"""AND NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}'))"""
     unlimited = """
         AND NOT EXISTS (
             SELECT FROM unnest(%s::text[]) AS limited(name)
@@ -348,27 +347,26 @@ def ending(clock: str, *, is_kept: bool, has_limits: bool) -> str:
     ]
     return f"""
     WITH now AS MATERIALIZED (
-        SELECT {clock} AS ms, {USUAL} AS is_usual,
-            ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers, %s::bigint[] AS sizes,
-            %s::bigint[] AS named, %s::bigint[] AS commits, %s::bigint[] AS enders, %s::bigint[] AS bounds
+        SELECT {clock} AS ms, ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers,
+            %s::bigint[] AS sizes, %s::bigint[] AS named, %s::bigint[] AS commits, %s::bigint[] AS enders
+        WHERE {_usual(has_keys=has_keys)}
     ),
     locked AS MATERIALIZED (
-        SELECT ctid AS place, *, {_beside("commits", "named")} AS "commit", {_beside("enders", "named")} AS ender
-        FROM tasks_app_task
+        SELECT ctid AS place, *, width_bucket(id, (SELECT named FROM now)) AS nth FROM tasks_app_task
         WHERE id = ANY((SELECT named FROM now)::bigint[])
-            AND ((SELECT ms FROM now) - available_at_ms >= 0 OR owner = {_beside("enders", "named")})
-            AND (SELECT is_usual FROM now) AND batch = 0 AND payload = 0 AND "unique" = ''
-            AND (
-                NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}'))
-                OR {_beside("bounds", "named")} = 0
-            )
+            AND ((SELECT ms FROM now) - available_at_ms >= 0 OR owner = {ender})
+            AND batch = 0 AND payload = 0 AND "unique" = ''
+            {bounded if is_bounded else ""}
             {unlimited if has_limits else ""}
         ORDER BY id
         FOR UPDATE SKIP LOCKED
     ),
     ended AS MATERIALIZED (
-        SELECT each.*, ms, numbers["commit"] AS number
-        FROM (SELECT *, count(*) OVER (PARTITION BY "commit") AS found FROM locked) AS each, now
+        SELECT each.*, ms, numbers["commit"] AS number, enders[nth] AS ender
+        FROM now, (
+            SELECT locked.*, commits[nth] AS "commit", count(*) OVER (PARTITION BY commits[nth]) AS found
+            FROM locked, now
+        ) AS each
         WHERE found = sizes["commit"]
     ),
     {_trail("ended", "deleted", "ender", "NULL") if is_kept else ""}

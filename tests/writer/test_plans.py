@@ -5,7 +5,7 @@ import time
 
 import pytest
 from asgiref.sync import sync_to_async
-from django.db import connection
+from django.db import connection, transaction
 
 from tasks_app.core.operations import Commit
 from tasks_app.database import PostgreSQL, plain_sets, postgresql_pipeline
@@ -98,25 +98,28 @@ def indexes_in(plan):
 @pytest.mark.parametrize(
     "statement",
     [
-        plain_sets.claiming(PostgreSQL.clock, is_kept=True),
-        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_limits=False),
-        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_limits=True),
+        plain_sets.claiming(PostgreSQL.clock, is_kept=True, has_keys=False),
+        plain_sets.claiming(PostgreSQL.clock, is_kept=True, has_keys=True),
+        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_keys=True, is_bounded=True, has_limits=False),
+        plain_sets.ending(PostgreSQL.clock, is_kept=True, has_keys=False, is_bounded=False, has_limits=True),
     ],
 )
 def test_a_table_that_was_counted_while_it_was_empty_is_not_walked_through(transactional_db, statement):
+    number = statement.count("%s")
+    for place in range(1, number + 1):
+        statement = statement.replace("%s", f"${place}", 1)
     with connection.cursor() as cursor:
         count_while_it_is_empty(cursor)
-        for name, value in PLANS.items():
-            cursor.execute(f"SET {name} = {value}")
-        number = statement.count("%s")
-        for place in range(1, number + 1):
-            statement = statement.replace("%s", f"${place}", 1)
-        cursor.execute(f"PREPARE tried AS {statement}")
-        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE tried({', '.join(['NULL'] * number)})")
-        [(plans,)] = cursor.fetchall()
-    connection.close()  # Which has these settings, and the statement.
+        with transaction.atomic():
+            for name, value in PLANS.items():
+                cursor.execute(f"SET LOCAL {name} = {value}")
+            cursor.execute(f"PREPARE tried AS {statement}")
+            cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE tried({', '.join(['NULL'] * number)})")
+            [(plans,)] = cursor.fetchall()
+            cursor.execute("DEALLOCATE tried")
     looks = [condition for name, condition in indexes_in(plans[0]["Plan"]) if name == "tasks_app_task_pkey"]
-    assert len(looks) == 1
+    print(plans)
+    assert len(looks) == 1, plans
     assert "(id = ANY" in looks[0]
     others = [condition for name, condition in indexes_in(plans[0]["Plan"]) if name != "tasks_app_task_pkey"]
     assert all("group" in condition for condition in others)

@@ -31,7 +31,7 @@ MAIL = NewTask(group="mail")
 
 @pytest.fixture(autouse=True)
 def _small_sets(monkeypatch):
-    monkeypatch.setattr(plain_sets, "LEAST", 1)
+    monkeypatch.setattr(plain_sets, "LEAST", 0)
 
 
 @pytest.fixture

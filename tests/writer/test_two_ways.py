@@ -79,7 +79,7 @@ class Play:
     async def run(self) -> None:
         connection = PostgreSQLConnection("default")
         self.patch.setattr(Sets, "outcome", self._note_parts(Sets.outcome))
-        self.patch.setattr(plain_sets, "LEAST", 1)
+        self.patch.setattr(plain_sets, "LEAST", 0)
         if not self.is_plain:
             for name in ("row_of", "insert", "sets_of"):
                 self.patch.setattr(connection.dialect, name, getattr(super(PlainPostgreSQL, connection.dialect), name))
