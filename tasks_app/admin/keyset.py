@@ -74,11 +74,19 @@ class KeyedList(ChangeList):
         return str(self.get_query_string({PAGE_VAR: self.next_page}))
 
 
-class StoreAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """An admin of what everybody in the console may see. Its changes wait for locks no longer than others."""
+class KeyedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """An admin of what everybody in the console may see, in pages by key, the newest first.
+
+    Its changes wait for locks no longer than others.
+    """
 
     # The audit log replaces Django's own log.
     log_addition = log_change = log_deletions = nothing_more  # type: ignore[assignment]
+    ordering = ("-id",)
+    sortable_by = ()
+    list_per_page = PAGE
+    show_facets = admin.ShowFacets.NEVER  # They would count rows.
+    allowed_lookups: Sequence[str] = ()  # Filters in the address of a list; each has an index.
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return may(request.user, Action.SEE)
@@ -89,20 +97,6 @@ class StoreAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changeform_view(self, request: HttpRequest, *more: Any, **named: Any) -> Any:
         with atomic() if request.method == "POST" else nullcontext():
             return super().changeform_view(request, *more, **named)
-
-    def delete_view(self, request: HttpRequest, *more: Any, **named: Any) -> Any:
-        with atomic() if request.method == "POST" else nullcontext():
-            return super().delete_view(request, *more, **named)
-
-
-class KeyedAdmin(StoreAdmin):
-    """An admin with a list in pages by key, the newest first."""
-
-    ordering = ("-id",)
-    sortable_by = ()
-    list_per_page = PAGE
-    show_facets = admin.ShowFacets.NEVER  # They would count rows.
-    allowed_lookups: Sequence[str] = ()  # Filters in the address of a list; each has an index.
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeyedList
