@@ -11,25 +11,7 @@ from django.urls import reverse
 from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
-from taskstore.types.bulk import (
-    OPTIONS,
-    AgreedTasks,
-    BulkParameters,
-    ByState,
-    Item,
-    ItemOutcome,
-    ItemsPage,
-    ItemsRequest,
-    Links,
-    Operation,
-    OperationsPage,
-    OperationsRequest,
-    OperationState,
-    OperationVerb,
-    SelectedTasks,
-    Target,
-    WithClaimed,
-)
+from taskstore.types import bulk
 from taskstore.types.bulk import Preview as PreviewAnswer
 from taskstore.types.history import AuditFileRequest, AuditPage
 from taskstore.types.requests import ById, ReasonById
@@ -52,10 +34,10 @@ COPIED = (
 
 
 def preview_answer(action: verbs.Action, seen: verbs.Preview) -> PreviewAnswer:
-    targets = tuple(Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
+    targets = tuple(bulk.Target(group=each.group, count=each.count, claimed=each.claimed) for each in seen.targets)
     return PreviewAnswer(
         count=seen.count,
-        by_state=ByState(**{state.value: number for state, number in seen.by_state.items()}),
+        by_state=bulk.ByState(**{state.value: number for state, number in seen.by_state.items()}),
         claimed=seen.by_state[State.CLAIMED],
         ready_already=seen.ready_already,
         group=seen.group,
@@ -69,39 +51,39 @@ def preview_answer(action: verbs.Action, seen: verbs.Preview) -> PreviewAnswer:
     )
 
 
-def answer_of(operation: BulkOperation, **more: Any) -> Operation:
+def answer_of(operation: BulkOperation, **more: Any) -> bulk.Operation:
     """Return an operation as a list has it."""
     kept = operation.parameters
-    options = {name: kept.get(name, option.default) for name, option in OPTIONS.items()}
-    claimed = WithClaimed.TAKE if kept.get("takes_claimed") else WithClaimed.SKIP
-    return Operation(
+    options = {name: kept.get(name, option.default) for name, option in bulk.OPTIONS.items()}
+    claimed = bulk.WithClaimed.TAKE if kept.get("takes_claimed") else bulk.WithClaimed.SKIP
+    return bulk.Operation(
         id=operation.pk,
-        verb=OperationVerb(operation.verb),
+        verb=bulk.OperationVerb(operation.verb),
         selection=operation.in_words,
-        parameters=BulkParameters(**options, claimed=claimed),
-        state=OperationState(operation.state),
+        parameters=bulk.BulkParameters(**options, claimed=claimed),
+        state=bulk.OperationState(operation.state),
         **{name: getattr(operation, name) for name in COPIED},
-        links=Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in LINKS.items()}),
+        links=bulk.Links(**{link: reverse(f"rest_api:{name}", args=[operation.pk]) for link, name in LINKS.items()}),
         **more,
     )
 
 
-def whole_answer(operation: BulkOperation) -> Operation:
+def whole_answer(operation: BulkOperation) -> bulk.Operation:
     """Return an operation with what takes a look of its own into the database."""
     why_not = verbs.why_not_undoable(operation)
     reasons = verbs.reasons(operation.pk, operation.gone)
     return answer_of(operation, reasons=reasons, undoable=not why_not, not_undoable=why_not)
 
 
-def item_answer(item: BulkItem) -> Item:
-    return Item(origin=item.origin, task=item.task, outcome=ItemOutcome(item.outcome), why=item.why)
+def item_answer(item: BulkItem) -> bulk.Item:
+    return bulk.Item(origin=item.origin, task=item.task, outcome=bulk.ItemOutcome(item.outcome), why=item.why)
 
 
-def action_in(asked: SelectedTasks) -> verbs.Action:
+def action_in(asked: bulk.SelectedTasks) -> verbs.Action:
     return verbs.action_named(asked.verb)(**asked.options)
 
 
-def selection_in(asked: SelectedTasks, scope: GroupScope) -> verbs.Selection:
+def selection_in(asked: bulk.SelectedTasks, scope: GroupScope) -> verbs.Selection:
     return verbs.Selection(
         group=asked.group or "",
         state=asked.state,
@@ -112,7 +94,7 @@ def selection_in(asked: SelectedTasks, scope: GroupScope) -> verbs.Selection:
 
 
 @serves(endpoints.BULK_PREVIEW)
-def preview(asked: SelectedTasks, who: Who) -> PreviewAnswer:
+def preview(asked: bulk.SelectedTasks, who: Who) -> PreviewAnswer:
     who.must_reach(*([asked.group] if asked.group else []))
     action = action_in(asked)
     seen = verbs.preview(selection_in(asked, who.actor.scope), action)
@@ -121,8 +103,8 @@ def preview(asked: SelectedTasks, who: Who) -> PreviewAnswer:
 
 
 @serves(endpoints.BULK)
-def start(asked: AgreedTasks, who: Who) -> HttpResponse:
-    action = replace(action_in(asked), takes_claimed=asked.claimed is WithClaimed.TAKE)
+def start(asked: bulk.AgreedTasks, who: Who) -> HttpResponse:
+    action = replace(action_in(asked), takes_claimed=asked.claimed is bulk.WithClaimed.TAKE)
     who.must_reach(*filter(None, [asked.group, action.to_group]))
     confirmed = verbs.Asked(
         action=action,
@@ -156,7 +138,7 @@ def one(operation_id: int, who: Who) -> BulkOperation:
 
 
 @serves(endpoints.OPERATIONS)
-def operations(asked: OperationsRequest, who: Who) -> OperationsPage:
+def operations(asked: bulk.OperationsRequest, who: Who) -> bulk.OperationsPage:
     found = visible(who).order_by("-pk")
     if asked.state:
         found = found.filter(state=asked.state)
@@ -164,16 +146,16 @@ def operations(asked: OperationsRequest, who: Who) -> OperationsPage:
         found = found.filter(pk__lt=asked.after)
     page = list(found[: asked.limit + 1])
     after = page[asked.limit - 1].pk if len(page) > asked.limit else None
-    return OperationsPage(operations=tuple(map(answer_of, page[: asked.limit])), after=after)
+    return bulk.OperationsPage(operations=tuple(map(answer_of, page[: asked.limit])), after=after)
 
 
 @serves(endpoints.OPERATION)
-def operation(asked: ById, who: Who) -> Operation:
+def operation(asked: ById, who: Who) -> bulk.Operation:
     return whole_answer(one(asked.id, who))
 
 
 @serves(endpoints.OPERATION_ITEMS)
-def items(asked: ItemsRequest, who: Who) -> ItemsPage:
+def items(asked: bulk.ItemsRequest, who: Who) -> bulk.ItemsPage:
     found = BulkItem.objects.filter(operation=one(asked.id, who).pk).order_by("origin")
     if asked.outcome:
         found = found.filter(outcome=asked.outcome)
@@ -181,11 +163,11 @@ def items(asked: ItemsRequest, who: Who) -> ItemsPage:
         found = found.filter(origin__gt=asked.after)
     page = list(found.only("origin", "task", "outcome", "why")[: asked.limit + 1])
     after = page[asked.limit - 1].origin if len(page) > asked.limit else None
-    return ItemsPage(items=tuple(map(item_answer, page[: asked.limit])), after=after)
+    return bulk.ItemsPage(items=tuple(map(item_answer, page[: asked.limit])), after=after)
 
 
 @serves(endpoints.CANCEL_OPERATION)
-def cancel(asked: ById, who: Who) -> Operation:
+def cancel(asked: ById, who: Who) -> bulk.Operation:
     return whole_answer(verbs.cancel(one(asked.id, who), who.actor))
 
 

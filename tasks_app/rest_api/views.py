@@ -13,24 +13,11 @@ from rest_framework.exceptions import NotFound
 
 from taskstore import endpoints
 from taskstore.errors import LimitExceeded
-from taskstore.types import sentences
+from taskstore.types import requests, sentences
 from taskstore.types.groups import ClientStatus, GroupPause, Pause
 from taskstore.types.history import ExportRequest, History, SearchPage, SearchRequest
 from taskstore.types.limits import GroupLimit, LimitsByGroup, LimitsRequest, ReasonByLimits
 from taskstore.types.progress import Progress
-from taskstore.types.requests import (
-    ById,
-    CancelRequest,
-    ClientRequest,
-    GroupByQuery,
-    GroupRequest,
-    ImportFile,
-    Listed,
-    Nothing,
-    ProgressRequest,
-    ReasonByGroup,
-    TasksRequest,
-)
 from taskstore.types.tasks import NOBODY, Cancelled, Imported
 
 from ..commands.progress import hear
@@ -125,26 +112,26 @@ def _pieces_of_stats(scope: GroupScope) -> Iterator[bytes]:
 
 
 @serves(endpoints.GROUPS)
-def groups(asked: Nothing, who: Who) -> list[str]:
+def groups(asked: requests.Nothing, who: Who) -> list[str]:
     return Task.objects.groups(who.scope)
 
 
 @serves(endpoints.STATS)
-def stats(asked: Nothing, who: Who) -> StreamingHttpResponse:
+def stats(asked: requests.Nothing, who: Who) -> StreamingHttpResponse:
     return streamed(who.request, in_numbers(who.scope), JSONRenderer.media_type)
 
 
 @serves(endpoints.GROUP_TASKS)
-def group(asked: GroupRequest, who: Who) -> StreamingHttpResponse:
+def group(asked: requests.GroupRequest, who: Who) -> StreamingHttpResponse:
     return _tasks_of(asked.name, asked, who)
 
 
 @serves(endpoints.GROUP_BY_QUERY)
-def group_by_query(asked: GroupByQuery, who: Who) -> StreamingHttpResponse | list[str]:
+def group_by_query(asked: requests.GroupByQuery, who: Who) -> StreamingHttpResponse | list[str]:
     return Task.objects.groups(who.scope) if asked.name is None else _tasks_of(asked.name, asked, who)
 
 
-def _tasks_of(name: str, asked: Listed, who: Who) -> StreamingHttpResponse:
+def _tasks_of(name: str, asked: requests.Listed, who: Who) -> StreamingHttpResponse:
     who.must_reach(name)
     tasks = Task.objects.group(name, owned=asked.owned)
     for label in asked.label:
@@ -156,7 +143,7 @@ def _tasks_of(name: str, asked: Listed, who: Who) -> StreamingHttpResponse:
 
 
 @serves(endpoints.TASK)
-def task(asked: ById, who: Who) -> HttpResponseBase:
+def task(asked: requests.ById, who: Who) -> HttpResponseBase:
     tasks = Task.objects.read([asked.id], who.scope)
     if not tasks:
         raise no_task(asked.id, who.scope)
@@ -169,7 +156,7 @@ def no_task(task_id: int, scope: GroupScope) -> NotFound:
 
 
 @serves(endpoints.TASKS, endpoints.TASKS_BY_BODY)
-def tasks(asked: TasksRequest, who: Who) -> HttpResponseBase:
+def tasks(asked: requests.TasksRequest, who: Who) -> HttpResponseBase:
     if len(asked.ids) > (most := limits().changes):
         raise LimitExceeded({"ids": [sentences.at_most(most, "ids", len(asked.ids))]})
     found = {task.id: task for task in Task.objects.read([*set(asked.ids)], who.scope)}
@@ -181,7 +168,7 @@ def tasks(asked: TasksRequest, who: Who) -> HttpResponseBase:
 
 
 @serves(endpoints.HISTORY)
-def history_of(asked: ById, who: Who) -> History:
+def history_of(asked: requests.ById, who: Who) -> History:
     found = history.history_of(asked.id, who.scope)
     if found is None:
         raise NotFound(f"Task {asked.id} does not exist{history.doubt_about(asked.id)}.")
@@ -189,7 +176,7 @@ def history_of(asked: ById, who: Who) -> History:
 
 
 @serves(endpoints.PROGRESS)
-def progress(asked: ProgressRequest, who: Who) -> Progress:
+def progress(asked: requests.ProgressRequest, who: Who) -> Progress:
     reported = report(asked.id, owner=asked.clientid, done=asked.done, text=asked.text, scope=who.scope)
     if reported is None:
         raise no_task(asked.id, who.scope)
@@ -197,7 +184,7 @@ def progress(asked: ProgressRequest, who: Who) -> Progress:
 
 
 @serves(endpoints.CANCEL)
-def cancel(asked: CancelRequest, who: Who) -> Cancelled:
+def cancel(asked: requests.CancelRequest, who: Who) -> Cancelled:
     return Cancelled(ids=tuple(cancelling.cancel(asked.ids, who.actor.because(asked.reason))))
 
 
@@ -232,7 +219,7 @@ def export(asked: ExportRequest, who: Who) -> StreamingHttpResponse:
 
 
 @serves(endpoints.IMPORT)
-async def import_tasks(asked: ImportFile, who: Who) -> Imported:
+async def import_tasks(asked: requests.ImportFile, who: Who) -> Imported:
     body, group = body_of(who.request), asked.group or ""
     tasks: ImportRequest | LargeUpdate
     if is_light(body):
@@ -250,21 +237,21 @@ async def import_tasks(asked: ImportFile, who: Who) -> Imported:
 
 
 @serves(endpoints.PAUSE)
-def pause(asked: ReasonByGroup, who: Who) -> GroupPause:
+def pause(asked: requests.ReasonByGroup, who: Who) -> GroupPause:
     who.must_reach(asked.name)
     paused = pauses.pause(asked.name, who.actor.because(asked.reason))
     return GroupPause(group=asked.name, paused=Pause(by=paused.by, at_ms=paused.at_ms, reason=paused.reason))
 
 
 @serves(endpoints.RESUME)
-def resume(asked: ReasonByGroup, who: Who) -> GroupPause:
+def resume(asked: requests.ReasonByGroup, who: Who) -> GroupPause:
     who.must_reach(asked.name)
     pauses.resume(asked.name, who.actor.because(asked.reason))
     return GroupPause(group=asked.name)
 
 
 @serves(endpoints.LIMITS)
-def all_limits(asked: Nothing, who: Who) -> list[GroupLimit]:
+def all_limits(asked: requests.Nothing, who: Who) -> list[GroupLimit]:
     return group_limits.limits_in(who.scope)
 
 
@@ -287,7 +274,7 @@ def delete_limits(asked: ReasonByLimits, who: Who) -> GroupLimit | None:
 
 
 @serves(endpoints.HEARTBEAT)
-def heartbeat(asked: ClientRequest, who: Who) -> ClientStatus:
+def heartbeat(asked: requests.ClientRequest, who: Who) -> ClientStatus:
     refuse_owner(who.scope, asked.clientid)
     who.must_reach(*asked.groups)
     client = Client(
@@ -304,6 +291,6 @@ def heartbeat(asked: ClientRequest, who: Who) -> ClientStatus:
 
 
 @serves(endpoints.CLIENTS)
-def clients(asked: Nothing, who: Who) -> list[ClientStatus]:
+def clients(asked: requests.Nothing, who: Who) -> list[ClientStatus]:
     done = done_per_minute()
     return [each.as_answer(done.get(each.client.id, 0.0)) for each in seen(who.scope)]

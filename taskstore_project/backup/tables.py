@@ -10,40 +10,11 @@ from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
+from django.apps import apps
 from django.db import models
 
 from tasks_app.access.people import Person
-from tasks_app.models import (
-    AuditEntry,
-    Batch,
-    BatchCount,
-    BatchGroup,
-    BatchPlan,
-    BulkItem,
-    BulkOperation,
-    Client,
-    CountDelta,
-    EndedTask,
-    GroupLimit,
-    GroupTotal,
-    KeptAnswer,
-    KeptPayload,
-    Level,
-    LimitChange,
-    LimitedTask,
-    LimitedValue,
-    OneTimePassword,
-    PausedGroup,
-    Payload,
-    Rate,
-    RecentClaim,
-    RightsHolder,
-    SavedSearch,
-    Task,
-    Token,
-    UniqueKey,
-    WorkDone,
-)
+from tasks_app.models import CancelledTask, EndedSession, ProgressReport, SessionGeneration
 
 Row = tuple[Any, ...]
 
@@ -116,13 +87,8 @@ def changed(rows: Iterable[Row], changes: Mapping[int, Callable[[Any], Any]]) ->
         yield tuple(values)
 
 
-# Referenced tables come first.
-TABLES = [
-    Table(model)
-    for model in (
-        *(Person, OneTimePassword, SavedSearch, Token, RightsHolder, AuditEntry),
-        *(Payload, KeptPayload, Task, UniqueKey, EndedTask, KeptAnswer, BulkOperation, BulkItem, PausedGroup),
-        *(GroupLimit, LimitChange, LimitedTask, LimitedValue, RecentClaim, Batch, BatchCount, BatchGroup, BatchPlan),
-        *(CountDelta, GroupTotal, Rate, WorkDone, Level, Client),
-    )
-]
+# What only concerns the sessions and the work of this hour.
+LEFT_OUT = {CancelledTask, EndedSession, ProgressReport, SessionGeneration}
+# Others refer to people, who come first.
+MODELS: list[type[models.Model]] = [Person, *apps.get_app_config("tasks_app").get_models()]
+TABLES = [Table(model) for model in MODELS if model not in LEFT_OUT]
