@@ -13,6 +13,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from taskstore.types.batches import NO_PLAN, NewBatch, Plan
 from taskstore.types.scalars import is_in_group, prepare
 from taskstore.types.schedules import reached_by
@@ -96,8 +98,7 @@ class Operator:
     bulk: int = 0  # The bulk operation that this is a part of: what it replaces is kept for the undo. 0: none.
 
 
-@dataclass(frozen=True, slots=True)
-class ResendKey:
+class ResendKey(Struct, frozen=True):
     """An idempotency key: an operation sent again with the same key gets the same answer."""
 
     key: str  # With its holder's name in front: another holder's same key is another one.
@@ -124,8 +125,7 @@ class BatchStep:
     also: tuple[int, ...] = ()  # Batches within it with which the same is done.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class Commit(Struct, frozen=True, kw_only=True):
     """One all-or-nothing change, on the condition that all `depends` exist."""
 
     owner: int
@@ -161,8 +161,7 @@ class Commit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """Take up to `limit` available tasks of these groups: successors, leased to `owner` for `duration_ms`."""
 
     groups: tuple[str, ...]  # Higher priority first; within a priority the groups in turn.
@@ -192,8 +191,7 @@ class Claim:
         return tuple(group for group in self.groups if self.scope.allows(group))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update(Commit):
+class Update(Commit, frozen=True, kw_only=True):
     """A commit in MassTasker's words: it may do nothing, and groups may have no name (contract.md section 6).
 
     An add that takes the place of a task goes on with its priority, and with its lease when its time is in the future:
@@ -204,8 +202,7 @@ class Update(Commit):
     matched: frozenset[int] = frozenset()  # Deletes that were described, not named: only their owners are overridden.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query(Claim):
+class Query(Claim, frozen=True, kw_only=True):
     """A claim in MassTasker's words: the longest available task of a group, whatever its priority.
 
     The group may be the one without a name, and nothing but the client ends the wait.

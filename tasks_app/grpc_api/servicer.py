@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 from typing import Any, cast
 
 from grpc import StatusCode
 from grpc.aio import ServicerContext
+from msgspec.structs import replace
 
 from taskstore.errors import InvalidInput, refuse
 from taskstore.masstasker import masstasker_pb2 as pb

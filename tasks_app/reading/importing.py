@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from taskstore.errors import InvalidInput, LimitExceeded, refuse
 from taskstore.types import sentences
 from taskstore.types.requests import Add
@@ -93,7 +95,7 @@ def within_scope(commit: Commit) -> Commit:
             return add
         return replace(add, failed_from=reachable(add.failed_from), unique_group=reachable(add.unique_group))
 
-    return replace(commit, adds=tuple(map(within, commit.adds)))
+    return structs.replace(commit, adds=tuple(map(within, commit.adds)))
 
 
 def _of_line(number: int, refused: InvalidInput) -> dict[str, list[str]]:

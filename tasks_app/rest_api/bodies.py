@@ -147,7 +147,7 @@ class LargeUpdate:
         batch = self.commit.batch
         if key and isinstance(batch, NewBatch):  # By which the same batch is found when the request is sent again.
             batch = replace(batch, mark=key.key)
-        return replace(self.commit, scope=scope, key=key, batch=batch)
+        return structs.replace(self.commit, scope=scope, key=key, batch=batch)
 
 
 def whole_of(parts: Sequence[Any]) -> Any:
@@ -159,7 +159,7 @@ def whole_of(parts: Sequence[Any]) -> Any:
     for piece in pieces:
         lists[type(piece[0])] += piece
     adds, updates = tuple(lists[NewTask]), tuple(lists[Change])
-    return replace(first, commit=replace(first.commit, adds=adds, updates=updates))
+    return replace(first, commit=structs.replace(first.commit, adds=adds, updates=updates))
 
 
 def decoded(body: bytes, kind: type[Asked], given: Mapping[str, Any] = NOTHING, has_key: bool = False) -> Iterator[Any]:
@@ -193,7 +193,7 @@ def _parts(asked: AskedOperation, commit: Commit, has_key: bool) -> Iterator[Any
         clientid=asked.clientid,
         key=asked.key,
         digest=digest_of(asked) if has_key or asked.key else "",
-        commit=replace(commit, adds=(), updates=(), batch=_packed(commit.batch)),
+        commit=structs.replace(commit, adds=(), updates=(), batch=_packed(commit.batch)),
     )
     yield from _pieces(commit.adds)
     yield from _pieces(commit.updates)

@@ -11,11 +11,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import msgspec
 from django.conf import settings
+from msgspec.structs import replace
 
 from taskstore.errors import InvalidInput, TaskStoreError
 from taskstore.types.requests import ClaimRequest, UpdateRequest

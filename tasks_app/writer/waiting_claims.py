@@ -7,8 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
+
+from msgspec.structs import replace
 
 from taskstore.errors import StoreUnavailable
 

@@ -4,10 +4,10 @@ import random
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
 from django.db import connections, transaction
+from msgspec.structs import replace
 
 from tasks_app.control.limits import BEING_CHANGED, uses_of
 from tasks_app.core.operations import Claim, Commit, Query

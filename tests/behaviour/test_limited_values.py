@@ -1,10 +1,10 @@
 """Limits by the value of a label: claims look only at values of which one may be claimed, and miss none."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 from django.db import connections, transaction
+from msgspec.structs import replace
 
 from tasks_app.core.operations import Claim, Commit, Operation, Query
 from tasks_app.database import dialect_of, limits

@@ -58,7 +58,7 @@ class Server(NaiveStore):
         if not commit.adds:  # It closes in the commit that makes it.
             self.close_batches()
             return {"batch": {"id": batch, "open": 0}, **outcome([], self.batch_of)}
-        made = self.perform(replace(commit, adds=tuple(replace(add, batch=batch) for add in commit.adds)))
+        made = self.perform(structs.replace(commit, adds=tuple(replace(add, batch=batch) for add in commit.adds)))
         return {"batch": {"id": batch, "open": len(made)}, **outcome(made, self.batch_of)}
 
     def claim(self, claim, claimable):

@@ -171,7 +171,7 @@ class DoesTheOtherHalf(Server):
 
     def commit(self, commit):
         if commit.adds and commit.deletes and self.reasons_against(commit) == Refusal():
-            super().commit(replace(commit, adds=()))
+            super().commit(structs.replace(commit, adds=()))
             raise OSError
         return super().commit(commit)
 
@@ -179,7 +179,7 @@ class DoesTheOtherHalf(Server):
 class DeletesWhatIsGone(Server):
     def commit(self, commit):
         there = tuple(number for number in commit.deletes if number in self.tasks)
-        made = super().commit(replace(commit, deletes=there))
+        made = super().commit(structs.replace(commit, deletes=there))
         nothing_left = not (commit.adds or commit.updates or there)
         return [] if commit.deletes and nothing_left else made
 
@@ -227,7 +227,7 @@ class IgnoresOwners(Server):
 
 class IgnoresLimits(Server):
     def claim(self, claim, claimable):
-        return super().claim(replace(claim, limit=9), claimable)
+        return super().claim(structs.replace(claim, limit=9), claimable)
 
 
 class RefusesForNoReason(Server):

@@ -10,6 +10,7 @@ from itertools import product
 from random import Random
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Operation, Operator
 from taskstore.types.tasks import Change, Ending, NewTask, Order
@@ -149,8 +150,8 @@ def resolved(operation: Operation, living: Sequence[int], last_id: int) -> Opera
 
     depends = tuple(meant(task_id) for task_id in operation.depends)
     if isinstance(operation, Claim):
-        return replace(operation, depends=depends)
-    return replace(
+        return structs.replace(operation, depends=depends)
+    return structs.replace(
         operation,
         adds=tuple(replace(add, id=meant(add.id)) for add in operation.adds),
         updates=tuple(replace(change, id=meant(change.id)) for change in operation.updates),

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from copy import deepcopy
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from msgspec.structs import replace
 
 from tasks_app.core import rules
 from tasks_app.core.operations import Commit, GroupScope, HeldKey, Prohibited, TaskRecord

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tasks_app.core import validation
 from tasks_app.core.operations import EVERY_GROUP, Claim, Commit, GroupScope, Query, Update
@@ -47,8 +48,8 @@ def commit(**asked):
         commit(updates=(replace(CHANGE, timespec_ms=-(LATEST_MS // 2), priority=-100, labels={"": ""}),)),
         # The rules say what makes no sense: as a refusal, together with all other reasons.
         commit(adds=(replace(ADD, group=""),), deletes=(1, 1)),
-        replace(CLAIM, duration_ms=-5, limit=1_000, depends=(1, 1)),
-        replace(CLAIM, duration_ms=LATEST_MS // 2),
+        structs.replace(CLAIM, duration_ms=-5, limit=1_000, depends=(1, 1)),
+        structs.replace(CLAIM, duration_ms=LATEST_MS // 2),
         # In MassTasker's words: no name, no end of the wait.
         Query(groups=("",), wait_ms=10**12, at_ms=LATEST_MS),
         Update(adds=(replace(ADD, group=""),)),
@@ -82,14 +83,14 @@ def test_it_takes_what_is_at_the_edge(operation):
         (commit(updates=(replace(CHANGE, priority=-101),)), "updates[0].priority"),
         (commit(updates=(replace(CHANGE, group=""),)), "updates[0].group"),
         (commit(updates=(replace(CHANGE, labels={"team": "x" * 256}),)), "updates[0].labels.team"),
-        (replace(CLAIM, owner=2**63), "clientid"),
-        (replace(CLAIM, groups=("",)), "group"),
-        (replace(CLAIM, groups=("a\0",)), "group"),
-        (replace(CLAIM, limit=0), "limit"),
-        (replace(CLAIM, limit=1_001), "limit"),
-        (replace(CLAIM, duration_ms=LATEST_MS // 2 + 1), "duration"),
-        (replace(CLAIM, duration_ms=-(2**63) - 1), "duration"),
-        (replace(CLAIM, depends=(2**63,)), "depends[0]"),
+        (structs.replace(CLAIM, owner=2**63), "clientid"),
+        (structs.replace(CLAIM, groups=("",)), "group"),
+        (structs.replace(CLAIM, groups=("a\0",)), "group"),
+        (structs.replace(CLAIM, limit=0), "limit"),
+        (structs.replace(CLAIM, limit=1_001), "limit"),
+        (structs.replace(CLAIM, duration_ms=LATEST_MS // 2 + 1), "duration"),
+        (structs.replace(CLAIM, duration_ms=-(2**63) - 1), "duration"),
+        (structs.replace(CLAIM, depends=(2**63,)), "depends[0]"),
         (Query(groups=("a\0",)), "group"),
         (Query(groups=("mail",), at_ms=-1), "now"),
         (Query(groups=("mail",), at_ms=LATEST_MS + 1), "now"),
@@ -120,7 +121,7 @@ def test_it_names_every_field_that_is_wrong():
         (commit(updates=(replace(CHANGE, data=b"12345"),)), "updates[0].data"),
         (commit(adds=(replace(ADD, labels={"a": "", "b": "", "c": ""}),)), "adds[0].labels"),
         (commit(adds=(replace(ADD, error="12345"),)), "adds[0].error"),
-        (replace(CLAIM, depends=(1, 2, 3, 4, 5)), "depends"),
+        (structs.replace(CLAIM, depends=(1, 2, 3, 4, 5)), "depends"),
     ],
 )
 def test_it_names_the_limit_that_is_passed(operation, field):
