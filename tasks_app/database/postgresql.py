@@ -56,7 +56,7 @@ IS_LISTED = "id = ANY(%s::bigint[])"
 # Where plans expect fewer than 50 rows, and more than 500 are there.
 COUNTED_WHILE_EMPTY = r"""
     SELECT relname::text FROM pg_class
-    WHERE relname LIKE 'tasks\_app\_%%' AND relkind = 'r' AND relnamespace = current_schema()::regnamespace
+    WHERE relname LIKE 'tasks\_app\_%%' AND relkind = 'r' AND pg_table_is_visible(oid)
         AND relpages > 0 AND reltuples / relpages * pg_relation_size(oid) < 50 * current_setting('block_size')::int
         AND pg_stat_get_live_tuples(oid) > 500
 """

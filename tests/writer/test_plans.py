@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from tasks_app.core.operations import Commit
-from tasks_app.database import PostgreSQL, plain_sets, postgresql_pipeline
+from tasks_app.database import PostgreSQL, dialect_of, plain_sets, postgresql_pipeline
 from tasks_app.models import Task
 from tasks_app.writer.connection import PLANS, parameters_of
 from taskstore.types.tasks import NewTask
@@ -154,6 +154,15 @@ def test_a_table_that_was_counted_while_it_was_empty_is_soon_counted_again(play)
         play(scenario)
     finally:
         end()
+
+
+def test_tables_are_counted_again_whatever_their_schema_is_called(db):
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute('CREATE SCHEMA "My-Shop"')
+        cursor.execute('SET LOCAL search_path = "My-Shop", public')
+        dialect = dialect_of("default")
+        dialect.drive(dialect.count_anew())
+        transaction.set_rollback(True)
 
 
 def test_prepared_statements_do_not_pile_up(transactional_db):
