@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -23,8 +21,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from taskstore.errors import CommitRefused, Forbidden, StoreBusy, StoreUnavailable
-from taskstore.types.scalars import KEY_LENGTH, whole
-from taskstore.types.tasks import CONTENT, PLAIN, Change, Ending, NewTask, Refusal, State
+from taskstore.types.scalars import whole
+from taskstore.types.tasks import PLAIN, Ending, Refusal, State
 
 from .. import bulk
 from ..access import audit
@@ -38,10 +36,10 @@ from .keyset import KeyedAdmin, has_console, moment
 
 ERROR_SHOWN = 80  # Characters, in the list.
 DATA = ("content", "encoding", "data_type")
-REST = ("available_at", *PLAIN, "unique", "labels", "error")
-FACTS = ("id", "state", "held_by", "available", "claims", "origin", "created", "made")
+REST = ("available_at", *PLAIN, "labels", "error")
+FACTS = ("id", "unique_key", "state", "held_by", "available", "claims", "origin", "created", "made")
 WIDGETS = {
-    **dict.fromkeys(("group", "data_type", "unique", "reason"), AdminTextInputWidget()),
+    **dict.fromkeys(("group", "data_type", "reason"), AdminTextInputWidget()),
     "content": AdminTextareaWidget(),
     **dict.fromkeys(("labels", "error"), AdminTextareaWidget({"rows": 3})),
     "available_at": AdminSplitDateTime(),
@@ -49,53 +47,18 @@ WIDGETS = {
 ENDS_LEASE = "A worker holds this task. Saving ends its lease, and the worker's result will be rejected."
 
 
-class KeyTaken(Exception):
-    """Nothing was changed, because another task holds the unique key."""
-
-    def __init__(self, holder: Task) -> None:
-        has_ended = ". It has ended, but keeps the key for some time" if holder.ending else ""
-        super().__init__(f"{f'task {holder.id}' if holder.id else 'another task'} holds this key{has_ended}")
-
-
 # Errors after which a person can only retry, or view the present task.
-REFUSALS = (CommitRefused, KeyTaken, StoreBusy, StoreUnavailable)
+REFUSALS = (CommitRefused, StoreBusy, StoreUnavailable)
 
 
 class AdminTaskForm(TaskForm):
-    """The form of a task with the admin's widgets. A task with another unique key is a new one: a chain keeps its key.
-
-    Then `operation` is an add, to be made in the commit that deletes the present task.
-    """
-
-    unique = forms.CharField(
-        required=False,
-        strip=False,
-        max_length=KEY_LENGTH,
-        label="Unique key",
-        help_text="Only one task of the group can hold this key. A changed key makes a new task with its own history.",
-    )
+    """The form of a task with the admin's widgets."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if self.replaces:
-            self.initial["unique"] = self.replaces.unique
         for name, widget in WIDGETS.items():
             if name in self.fields:
                 self.fields[name].widget = widget
-
-    def _operation(self) -> NewTask | Change:
-        operation, key = super()._operation(), self.cleaned_data["unique"] or None
-        if isinstance(operation, NewTask):
-            return replace(operation, unique=key)
-        if not self.replaces or "unique" not in self.changed_data:
-            return operation
-        fields = {name: getattr(self.replaces, name) for name in CONTENT} | {"data": bytes(self.replaces.data)}
-        fields |= {name: value for name in CONTENT if (value := getattr(operation, name)) is not None}
-        source = self.replaces.failed_from
-        stays_dead_letter = fields["group"] == self.replaces.group or (fields["error"] and fields["group"] != source)
-        return NewTask(
-            **fields, timespec_ms=operation.timespec_ms, unique=key, failed_from=source if stays_dead_letter else ""
-        )
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -207,6 +170,10 @@ class TaskAdmin(KeyedAdmin):
     def held_by(self, task: Task) -> str:
         return str(task.owner) if task.leased else "none"
 
+    @admin.display(description="unique key")
+    def unique_key(self, task: Task) -> str:
+        return task.unique or "none"
+
     @admin.display(description="error")
     def error_start(self, task: Any) -> str:
         return str(task.error_start)
@@ -252,13 +219,6 @@ class TaskAdmin(KeyedAdmin):
         except REFUSALS as refused:
             return self._show_again(request, object_id, refused)
 
-    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        try:
-            return super().add_view(request, form_url, extra_context)
-        except KeyTaken as taken:
-            request.task_store_refusal = f"Nothing was added: {taken}."  # type: ignore[attr-defined]
-            return super().add_view(request, form_url, extra_context)
-
     def _show_again(self, request: HttpRequest, object_id: str, refused: Exception) -> HttpResponse:
         """Show the typed values again, for the present task, which saving again would change."""
         task_id = whole(unquote(object_id)) or 0
@@ -276,20 +236,13 @@ class TaskAdmin(KeyedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         asked, actor = form.operation, actor_of(request.user, form.cleaned_data.get("reason", ""))
         replaced = form.replaces.id if form.replaces else 0
-        is_new = isinstance(asked, NewTask)
+        changes = {"updates" if replaced else "adds": [asked]}
         try:
             [task] = Task.objects.commit(
-                owner=NOBODY,
-                adds=[asked] if is_new else [],
-                updates=[] if is_new else [asked],
-                deletes=[replaced] if is_new and replaced else [],
-                scope=actor.scope,
-                operator=actor.operator(Ending.PURGED if is_new else Ending.CHANGED),
+                owner=NOBODY, **changes, scope=actor.scope, operator=actor.operator(Ending.CHANGED)
             )
         except Forbidden as forbidden:  # Django has a page for its own.
             raise PermissionDenied(str(forbidden)) from None
-        if task.duplicate:
-            raise KeyTaken(task)  # Out of Django's transaction, so that nothing is deleted either.
         if replaced:
             self._tell(request, actor, "edit", task, f"Task {replaced} is now {task.id}.", replaced=replaced)
         else:

@@ -6,12 +6,12 @@ import pytest
 
 from tasks_app import bulk
 from tasks_app.forms import EDITABLE_BYTES
-from tasks_app.models import AuditEntry, Task, UniqueKey
+from tasks_app.models import AuditEntry, Task
 from taskstore.errors import StoreBusy
 from taskstore.types.tasks import Change, State
 
 from ..console.store import ids
-from .pages import ANN, BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of, trail_of
+from .pages import ANN, BOB, TASKS, add, change_page, claim, fields_of, messages_of, text_of
 
 
 def save(client, task, **typed):
@@ -45,30 +45,13 @@ def test_what_is_typed_is_what_the_successor_has(operator, typed, changed):
     assert {name: value_of(only_task(), name) for name in kept} == kept | changed
 
 
-def test_another_key_makes_a_new_task_in_the_place_of_the_old_one(operator):
-    old = add(data=b"hello", labels={"colour": "red"}, error="no ink", priority=3, unique="Bob")
-    assert fields_of(operator, change_page(old))["unique"] == "Bob"
-    response = save(operator, old, unique="Ann", priority="5", reason="a typo")
-    new = only_task()
-    assert (new.unique, new.origin, new.priority) == ("Ann", new.id, 5)
-    assert (new.group, bytes(new.data), new.labels, new.error) == ("mail", b"hello", {"colour": "red"}, "no ink")
-    assert messages_of(response) == [f'Task {old.id} is now {new.id}. <a href="{change_page(new)}">View it</a>.']
-    assert list(UniqueKey.objects.values_list("group", "key", "origin")) == [("mail", "Ann", new.id)]
-    [step] = trail_of(old)
-    assert (step.ending, step.successor, step.operator, step.reason) == ("purged", None, "olaf", "a typo")
-    [entry] = AuditEntry.objects.all()
-    assert (entry.action, entry.details) == ("edit", {"ids": [old.id, new.id]})
-    save(operator, new, unique="")
-    assert (only_task().unique, UniqueKey.objects.count()) == ("", 0)
-
-
-def test_a_key_that_another_task_holds_changes_nothing(operator):
-    [old, holder] = add(), add(unique="Bob")
-    response = save(operator, old, unique="Bob", content="typed by Olaf")
-    assert f"Nothing was changed: task {holder.id} holds this key." in text_of(response)
-    assert response.context["adminform"].form["content"].value() == "typed by Olaf"
-    assert set(Task.objects.get_queryset().values_list("id", "unique")) == {(old.id, ""), (holder.id, "Bob")}
-    assert AuditEntry.objects.count() == 0
+def test_a_task_keeps_its_unique_key(operator):
+    old = add(unique="Bob")
+    page = text_of(operator.get(change_page(old)))
+    assert "Unique key" in page
+    assert "Bob" in page
+    save(operator, old, priority="5")
+    assert (only_task().unique, only_task().priority) == ("Bob", 5)
 
 
 def test_an_edit_ends_the_lease_and_says_so(operator):
@@ -231,19 +214,6 @@ def test_it_adds_a_task(operator):
     assert messages_of(response) == [f'Added task {task.id}. <a href="{change_page(task)}">View it</a>.']
     [entry] = AuditEntry.objects.all()
     assert (entry.actor, entry.action, entry.group, entry.details) == ("olaf", "add", "mail", {"ids": [task.id]})
-
-
-def test_it_adds_a_task_with_a_key_that_is_free(operator):
-    typed = {"group": "mail", "unique": "Bob"}
-    operator.post(ADD, fields_of(operator, ADD) | typed)
-    [task] = Task.objects.get_queryset()
-    assert task.unique == "Bob"
-    response = operator.post(ADD, fields_of(operator, ADD) | typed | {"content": "hello"})
-    assert f"Nothing was added: task {task.id} holds this key." in text_of(response)
-    assert response.context["adminform"].form["content"].value() == "hello"
-    assert (ids(), AuditEntry.objects.count()) == ({task.id}, 1)
-    response = operator.post(ADD, fields_of(operator, ADD) | {"group": "jobs/mail/failed", "unique": "Ann"})
-    assert "have ended." in str(response.context["adminform"].form.errors["unique"])
 
 
 # ---- Deleting and changing several: in the console, which shows the effect and can undo it
