@@ -17,37 +17,8 @@ from urllib.parse import quote
 
 from msgspec import inspect
 
+from .types import bulk, commands
 from .types.batches import Batch, BatchesRequest, BatchMade, BatchPage, BatchRequest
-from .types.bulk import (
-    BulkPreviewRequest,
-    BulkRequest,
-    ItemsPage,
-    ItemsRequest,
-    Operation,
-    OperationsPage,
-    OperationsRequest,
-    Preview,
-)
-from .types.commands import (
-    CancelCommandsRequest,
-    ChangedCommands,
-    CommandProjects,
-    CommandRequest,
-    CommandWhole,
-    IdsRequest,
-    ListPage,
-    ListRequest,
-    ListsRequest,
-    ListWhole,
-    ProjectRequest,
-    ProjectStatus,
-    ReopenRequest,
-    ResultPage,
-    ResultsRequest,
-    RetryRequest,
-    SubmitRequest,
-    SubmittedCommands,
-)
 from .types.groups import ClientStatus, GroupPause, Stats
 from .types.history import AuditFileRequest, AuditPage, ExportRequest, Health, History, SearchPage, SearchRequest
 from .types.jobs import Job, JobRequest, JobsPage, JobsRequest, RequeueRequest
@@ -310,7 +281,7 @@ RELEASE_BATCH = Endpoint("release_batch", "POST /batches/{id}/release", ReasonBy
 COMPLETE_BATCH = Endpoint("complete_batch", "POST /batches/{id}/complete", ReasonById, Batch, Action.OPERATE,
     says="Count the tasks of an open batch that have failed as succeeded, also those that fail later: it closes, and "
          "adds the tasks of `then`, when no others are open. A closed batch stays as it is.", missing=NO_BATCH)
-DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonById, Operation, Action.OPERATE,
+DELETE_BATCH = Endpoint("delete_batch", "DELETE /batches/{id}", ReasonById, bulk.Operation, Action.OPERATE,
     says="Delete a batch: it takes no more tasks and adds none, and a bulk operation purges its tasks. The undo of the "
          "operation opens the batch again.", missing=NO_BATCH)
 
@@ -328,49 +299,52 @@ REQUEUE_JOB = Endpoint("requeue_job", "POST /jobs/{id}/requeue", RequeueRequest,
     also=NOT_FOUND | UNFINISHED, repeat=Repeat.NEVER)
 
 # ---- Shell commands
-COMMAND_PROJECTS = Endpoint("command_projects", "GET /commands", Nothing, CommandProjects, Action.SEE,
+COMMAND_PROJECTS = Endpoint("command_projects", "GET /commands", Nothing, commands.CommandProjects, Action.SEE,
     says="The projects with commands in groups that the token may access, with their counts.")
-COMMAND_STATUS = Endpoint("command_status", "GET /commands/{project}", ProjectRequest, ProjectStatus, Action.SEE,
+COMMAND_STATUS = Endpoint("command_status", "GET /commands/{project}", commands.ProjectRequest, commands.ProjectStatus,
+    Action.SEE,
     says="The progress of a project: counts, running lists, a forecast and statistics.")
-SUBMIT_COMMANDS = Endpoint("submit_commands", "POST /commands/{project}", SubmitRequest, SubmittedCommands,
-    Action.COMMANDS,
+SUBMIT_COMMANDS = Endpoint("submit_commands", "POST /commands/{project}", commands.SubmitRequest,
+    commands.SubmittedCommands, Action.COMMANDS,
     says="Submit commands to a project.",
     also=KEY_REUSED, status=201, repeat=Repeat.BY_KEY)
-COMMAND_LISTS = Endpoint("command_lists", "GET /commands/{project}/lists", ListsRequest, ListPage, Action.SEE,
+COMMAND_LISTS = Endpoint("command_lists", "GET /commands/{project}/lists", commands.ListsRequest, commands.ListPage,
+    Action.SEE,
     says="The lists of a project: running lists first, then newest first.")
-COMMAND_LIST = Endpoint("command_list", "GET /commands/{project}/lists/{task}", ListRequest, ListWhole,
-    Action.SEE_PAYLOADS,
+COMMAND_LIST = Endpoint("command_list", "GET /commands/{project}/lists/{task}", commands.ListRequest,
+    commands.ListWhole, Action.SEE_PAYLOADS,
     says="A list with its commands, while it is open, running or closed.",
     also=NOT_FOUND)
 REOPEN_COMMAND_LIST = Endpoint("reopen_command_list", "POST /commands/{project}/lists/{task}/reopen",
-    ReopenRequest, ChangedCommands, Action.COMMANDS,
+    commands.ReopenRequest, commands.ChangedCommands, Action.COMMANDS,
     says="Reopen a list immediately when its worker is known to be dead. If the worker is alive after all, it can no "
          "longer close the list.",
     also=NOT_FOUND, repeat=Repeat.NEVER)
-COMMAND_RESULTS = Endpoint("command_results", "GET /commands/{project}/results", ResultsRequest, ResultPage,
-    Action.SEE_PAYLOADS,
+COMMAND_RESULTS = Endpoint("command_results", "GET /commands/{project}/results", commands.ResultsRequest,
+    commands.ResultPage, Action.SEE_PAYLOADS,
     says="Commands that have ended or, with `status`, those with that status, newest first.")
-COMMAND = Endpoint("command", "GET /commands/{project}/command/{id}", CommandRequest, CommandWhole, Action.SEE_PAYLOADS,
+COMMAND = Endpoint("command", "GET /commands/{project}/command/{id}", commands.CommandRequest, commands.CommandWhole,
+    Action.SEE_PAYLOADS,
     says="A command, its current status and its previous runs. The id may omit the number of failures.",
     also=NOT_FOUND)
-RETRY_COMMANDS = Endpoint("retry_commands", "POST /commands/{project}/retry", RetryRequest, ChangedCommands,
-    Action.COMMANDS,
+RETRY_COMMANDS = Endpoint("retry_commands", "POST /commands/{project}/retry", commands.RetryRequest,
+    commands.ChangedCommands, Action.COMMANDS,
     says="Run finished commands again, as new commands without failures.",
     repeat=Repeat.NEVER)
-CANCEL_COMMANDS = Endpoint("cancel_commands", "POST /commands/{project}/cancel", CancelCommandsRequest, ChangedCommands,
-    Action.COMMANDS,
+CANCEL_COMMANDS = Endpoint("cancel_commands", "POST /commands/{project}/cancel", commands.CancelCommandsRequest,
+    commands.ChangedCommands, Action.COMMANDS,
     says="Cancel commands that have not ended. A running one is ended by its worker within 2 s; the other commands of "
          "its list go on.")
-STASH_COMMANDS = Endpoint("stash_commands", "POST /commands/{project}/stash", IdsRequest, ChangedCommands,
-    Action.COMMANDS,
+STASH_COMMANDS = Endpoint("stash_commands", "POST /commands/{project}/stash", commands.IdsRequest,
+    commands.ChangedCommands, Action.COMMANDS,
     says="Stash new commands and open lists: workers do not run them until they are unstashed.",
     repeat=Repeat.NEVER)
-UNSTASH_COMMANDS = Endpoint("unstash_commands", "POST /commands/{project}/unstash", IdsRequest, ChangedCommands,
-    Action.COMMANDS,
+UNSTASH_COMMANDS = Endpoint("unstash_commands", "POST /commands/{project}/unstash", commands.IdsRequest,
+    commands.ChangedCommands, Action.COMMANDS,
     says="Unstash commands and lists, so that workers run them.",
     repeat=Repeat.NEVER)
-ARCHIVE_COMMANDS = Endpoint("archive_commands", "POST /commands/{project}/archive", IdsRequest, ChangedCommands,
-    Action.COMMANDS,
+ARCHIVE_COMMANDS = Endpoint("archive_commands", "POST /commands/{project}/archive", commands.IdsRequest,
+    commands.ChangedCommands, Action.COMMANDS,
     says="Move completed commands to the archive.",
     repeat=Repeat.NEVER)
 
@@ -402,26 +376,28 @@ AUDIT = Endpoint("audit", "GET /audit", AuditFileRequest, AuditPage, Action.OPER
     says="Changes that people and tokens with the scope `operate` made, newest first.\n\n"
          "A token restricted to groups sees only changes to individual groups that it allows, not changes to several "
          "groups or to none.")
-BULK_PREVIEW: Endpoint[..., Any, Preview] = Endpoint("bulk_preview", "POST /bulk/preview",
-    BulkPreviewRequest, Preview, Action.OPERATE,
+BULK_PREVIEW: Endpoint[..., Any, bulk.Preview] = Endpoint("bulk_preview", "POST /bulk/preview",
+    bulk.BulkPreviewRequest, bulk.Preview, Action.OPERATE,
     says="Count and sample the tasks that a bulk operation would change. Nothing is changed.")
-BULK: Endpoint[..., Any, Operation] = Endpoint("bulk", "POST /bulk", BulkRequest, Operation, Action.OPERATE,
+BULK: Endpoint[..., Any, bulk.Operation] = Endpoint("bulk", "POST /bulk", bulk.BulkRequest, bulk.Operation,
+    Action.OPERATE,
     says="Start a bulk operation on the tasks of a preview. It runs in the background.\n\n"
          "The request fails if their number has changed by more than 10 tasks and by more than 1 %. A small operation "
          "may already have ended when the response arrives: see its `state`.",
     also=KEY_REUSED, status=202, repeat=Repeat.BY_KEY)
-OPERATIONS = Endpoint("operations", "GET /operations", OperationsRequest, OperationsPage, Action.OPERATE,
+OPERATIONS = Endpoint("operations", "GET /operations", bulk.OperationsRequest, bulk.OperationsPage, Action.OPERATE,
     says="Bulk operations, newest first. A token restricted to some groups sees only its own.")
-OPERATION = Endpoint("operation", "GET /operations/{id}", ById, Operation, Action.OPERATE, also=NOT_FOUND,
+OPERATION = Endpoint("operation", "GET /operations/{id}", ById, bulk.Operation, Action.OPERATE, also=NOT_FOUND,
     says="A bulk operation: what was requested, its progress, and whether it can be undone.")
-OPERATION_ITEMS = Endpoint("operation_items", "GET /operations/{id}/items", ItemsRequest, ItemsPage, Action.OPERATE,
+OPERATION_ITEMS = Endpoint("operation_items", "GET /operations/{id}/items", bulk.ItemsRequest, bulk.ItemsPage,
+    Action.OPERATE,
     says="The outcome for each task of a bulk operation, and why a task was skipped or failed.",
     also=NOT_FOUND)
-CANCEL_OPERATION = Endpoint("cancel_operation", "POST /operations/{id}/cancel", ById, Operation, Action.OPERATE,
+CANCEL_OPERATION = Endpoint("cancel_operation", "POST /operations/{id}/cancel", ById, bulk.Operation, Action.OPERATE,
     says="Cancel a bulk operation. It first finishes the tasks that it is changing. A finished operation is not "
          "affected.",
     also=NOT_FOUND)
-UNDO_OPERATION = Endpoint("undo_operation", "POST /operations/{id}/undo", ReasonById, Operation, Action.OPERATE,
+UNDO_OPERATION = Endpoint("undo_operation", "POST /operations/{id}/undo", ReasonById, bulk.Operation, Action.OPERATE,
     says="Undo a bulk operation, except for tasks that have changed since. The undo is itself an operation.",
     also=NOT_FOUND, status=202, repeat=Repeat.NEVER)
 

@@ -17,20 +17,8 @@ from grpc.aio import AbortError, ServerInterceptor, ServicerContext
 from taskstore.errors import InvalidInput
 from taskstore.masstasker.masstasker_pb2 import UpdateRequest
 
-from ..access import tokens
+from ..access import request_limits, tokens
 from ..access.policy import Action, may, scope_needed
-from ..access.request_limits import (
-    BY_ADDRESS,
-    BY_TOKEN,
-    LEAST_BYTES,
-    REASON,
-    RETRY_AFTER_S,
-    WRONG_TOKENS,
-    Charge,
-    beyond_proxies,
-    network,
-    sender_of,
-)
 from ..managers import limits
 from ..models import Token
 from ..offload.threads import beside_the_loop, in_a_database_thread
@@ -84,12 +72,14 @@ def _guarded(handler: Handler, method: str) -> Handler:
     behaviour: Any = handler.unary_unary  # Its type is that of a server with threads.
 
     async def answer(body: bytes, context: Context) -> Any:
-        charge = Charge(_sender(context) if len(body) > LEAST_BYTES else "")
+        charge = request_limits.Charge(_sender(context) if len(body) > request_limits.LEAST_BYTES else "")
         try:
             _caller.set(await caller_of(context))
             if len(body) > LIGHT_BYTES:
                 if not charge.raise_to(len(body)):
-                    raise CallRefused(StatusCode.RESOURCE_EXHAUSTED, REASON, retry_after_s=RETRY_AFTER_S)
+                    raise CallRefused(
+                        StatusCode.RESOURCE_EXHAUSTED, request_limits.REASON, retry_after_s=request_limits.RETRY_AFTER_S
+                    )
                 request = await beside_the_loop(_decoded_bit_by_bit, handler.request_deserializer, body)
                 body = b""
             else:
@@ -163,16 +153,16 @@ async def caller_of(context: Context) -> Token:
             raise CallRefused(StatusCode.UNAUTHENTICATED, text)
         found = tokens.trusted(secret)
         if found is None:
-            _slow_down(WRONG_TOKENS.wait_s(_network(context)))
+            _slow_down(request_limits.WRONG_TOKENS.wait_s(_network(context)))
             found = await in_a_database_thread(tokens.recently_valid, secret)
         if found is None:
-            WRONG_TOKENS.take(_network(context))
+            request_limits.WRONG_TOKENS.take(_network(context))
             raise no_token()
         token = found
-    if BY_ADDRESS.rate:
-        _slow_down(BY_ADDRESS.take(_network(context)))
-    if BY_TOKEN.rate:
-        _slow_down(BY_TOKEN.take(token.pk))
+    if request_limits.BY_ADDRESS.rate:
+        _slow_down(request_limits.BY_ADDRESS.take(_network(context)))
+    if request_limits.BY_TOKEN.rate:
+        _slow_down(request_limits.BY_TOKEN.take(token.pk))
     return token
 
 
@@ -189,7 +179,7 @@ def _metadata(context: Context, name: str) -> str:
 def _sender(context: Context) -> str:
     """Return the client that the bytes of the call count for."""
     authorization, forwarded = _metadata(context, "authorization"), _metadata(context, "x-forwarded-for")
-    return sender_of(authorization, _address(context.peer()), forwarded)
+    return request_limits.sender_of(authorization, _address(context.peer()), forwarded)
 
 
 def _slow_down(wait_s: int) -> None:
@@ -200,7 +190,9 @@ def _slow_down(wait_s: int) -> None:
 
 def _network(context: Context) -> str:
     """Return the network of the client, as for REST's limits."""
-    return network(beyond_proxies(_address(context.peer()), _metadata(context, "x-forwarded-for")))
+    return request_limits.network(
+        request_limits.beyond_proxies(_address(context.peer()), _metadata(context, "x-forwarded-for"))
+    )
 
 
 def _address(peer: str) -> str:

@@ -12,16 +12,6 @@ from msgspec.structs import replace
 from taskstore.errors import InvalidInput, refuse
 from taskstore.masstasker import masstasker_pb2 as pb
 from taskstore.masstasker import masstasker_pb2_grpc
-from taskstore.masstasker.masstasker_pb2 import (
-    BulkSetRequest,
-    BulkSetResponse,
-    DebugRequest,
-    DebugResponse,
-    QueryRequest,
-    QueryResponse,
-    UpdateRequest,
-    UpdateResponse,
-)
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Ending
 
@@ -83,7 +73,7 @@ def _messages(tasks: TaskQuerySet) -> list[pb.Task]:
 YEAR_MS = 365 * 24 * 3_600_000  # Unlimited in effect.
 
 
-async def query(request: QueryRequest, token: Token, context: ServicerContext[Any, Any]) -> QueryResponse:
+async def query(request: pb.QueryRequest, token: Token, context: ServicerContext[Any, Any]) -> pb.QueryResponse:
     """Read or claim a task. Raises InvalidInput, CallRefused, or an error of the claim."""
     asked = Query(
         groups=(request.group,),
@@ -105,7 +95,7 @@ async def query(request: QueryRequest, token: Token, context: ServicerContext[An
             context.add_done_callback(cast("Any", lambda _: place.leave()))
         if isinstance(tasks[0].data, Apart):
             tasks = await in_a_database_thread(lambda: list(Task.objects.with_data(tasks)))
-        return QueryResponse(task=message_of(tasks[0]))
+        return pb.QueryResponse(task=message_of(tasks[0]))
     if not asked.wait_ms:
         raise CallRefused(StatusCode.NOT_FOUND, f'no task is available in the group "{asked.groups[0]}"')
     if _left_ms(context) > 0:
@@ -125,7 +115,7 @@ IDS_IN_AUDIT = 500
 READ_AT_ONCE, BYTES_AT_ONCE = 250, 2**20
 
 
-async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
+async def update(request: pb.UpdateRequest, token: Token) -> pb.UpdateResponse:
     """Commit adds and deletes. Raises InvalidInput, CallRefused, or an error of the commit."""
     size = len(request.created) + len(request.deleted) + len(request.predicates)
     is_large = size > READ_AT_ONCE or request.ByteSize() > BYTES_AT_ONCE
@@ -136,10 +126,10 @@ async def update(request: UpdateRequest, token: Token) -> UpdateResponse:
         ids = await in_a_database_thread(_operate, request, asked, refs, actor_of(token))
     else:
         ids = [task.id for task in await Task.objects.aperform(asked, is_checked=True)]
-    return UpdateResponse(created_ids=ids)
+    return pb.UpdateResponse(created_ids=ids)
 
 
-def _read(request: UpdateRequest, token: Token) -> tuple[Refs, Update]:
+def _read(request: pb.UpdateRequest, token: Token) -> tuple[Refs, Update]:
     refs = Refs.read("deleted", request.deleted)
     refuse_repeated("deleted", request.deleted)
     asked = Update(
@@ -152,7 +142,7 @@ def _read(request: UpdateRequest, token: Token) -> tuple[Refs, Update]:
     return refs, asked
 
 
-def _operate(request: UpdateRequest, asked: Update, refs: Refs, actor: Actor) -> list[int]:
+def _operate(request: pb.UpdateRequest, asked: Update, refs: Refs, actor: Actor) -> list[int]:
     """Commit, deleting the tasks that the refs describe, too. Returns the ids of the new tasks."""
     ids = requests.plain_ids(request)
     held = Task.objects.get_queryset().claimed(Task.objects.now_ms()).filter(id__in=ids, owner=NOBODY)
@@ -205,18 +195,18 @@ Context = ServicerContext[Any, Any]
 class Servicer(masstasker_pb2_grpc.MassTaskerServicer):
     """The calls of MassTasker. Authentication has checked the caller, and turns errors into statuses."""
 
-    async def Update(self, request: UpdateRequest, context: Context) -> UpdateResponse:
+    async def Update(self, request: pb.UpdateRequest, context: Context) -> pb.UpdateResponse:
         """Make one all-or-nothing change, on the condition that all predicates exist."""
         return await update(request, caller())
 
-    async def Query(self, request: QueryRequest, context: Context) -> QueryResponse:
+    async def Query(self, request: pb.QueryRequest, context: Context) -> pb.QueryResponse:
         """Read a task of a group, or claim it for a time."""
         return await query(request, caller(), context)
 
-    async def BulkSet(self, request: BulkSetRequest, context: Context) -> BulkSetResponse:
+    async def BulkSet(self, request: pb.BulkSetRequest, context: Context) -> pb.BulkSetResponse:
         """Make the same change to every task that the refs match."""
         return await bulk_set.bulk_set(request, caller())
 
-    async def Debug(self, request: DebugRequest, context: Context) -> DebugResponse:
+    async def Debug(self, request: pb.DebugRequest, context: Context) -> pb.DebugResponse:
         """List the tasks of a group without claiming them."""
         return await debug(request, caller())

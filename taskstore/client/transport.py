@@ -17,18 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from ..errors import (
-    CommitUnknown,
-    InvalidInput,
-    JobUnfinished,
-    KeyReused,
-    LimitExceeded,
-    NotHeld,
-    StoreBusy,
-    StoreDamaged,
-    StoreUnavailable,
-    TaskStoreError,
-)
+from .. import errors
 from .calls import Call
 from .errors import NotAllowed, NotFound, TooOften, UnexpectedAnswer
 
@@ -41,7 +30,9 @@ NEVER_SENT = (httpx.LocalProtocolError, httpx.UnsupportedProtocol)
 # A proxy lost the server, maybe while it handled the request.
 BROKEN_BEHIND = (502, 504)
 SHOWN = 200  # Characters of an unexpected response.
-BY_CODE = {kind.code: kind for kind in (StoreBusy, StoreUnavailable, StoreDamaged, CommitUnknown)}
+BY_CODE = {
+    kind.code: kind for kind in (errors.StoreBusy, errors.StoreUnavailable, errors.StoreDamaged, errors.CommitUnknown)
+}
 
 
 class _Identity:
@@ -86,7 +77,7 @@ class Access:
         except httpx.InvalidURL:
             is_http = False
         if not is_http:
-            raise InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
+            raise errors.InvalidInput({"url": [f"must be an address such as {DEFAULT_URL}, not {self.url!r}"]})
         if self.token and not (self.is_loopback or self.url.startswith("https:")):
             log.warning("the token is sent to %s unencrypted: anyone on the network path can read it", self.url)
 
@@ -246,7 +237,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
     while True:
         if may_have_happened and access.token != token:
             # Idempotency keys belong to a token: under a new one the server would apply the call again.
-            raise CommitUnknown("the server restarted during the request")
+            raise errors.CommitUnknown("the server restarted during the request")
         url, token = access.url, access.token
         timeout_s = patience.timeout_s
         timeout = httpx.Timeout(timeout_s + call.wait_ms / 1000, connect=min(timeout_s, LONGEST_CONNECT_S), pool=None)
@@ -284,7 +275,7 @@ def conversation(call: Call[Any], access: Access, patience: Patience) -> Convers
         is_over = call.once and may_have_happened
         if is_over or (pause_s := pauses.next_s(problem)) is None:
             if may_have_happened:
-                raise CommitUnknown(f"it is unknown whether the request was carried out: {problem.error}")
+                raise errors.CommitUnknown(f"it is unknown whether the request was carried out: {problem.error}")
             raise problem.error
         yield Pause(pause_s)
 
@@ -308,7 +299,7 @@ def _address(url: str) -> httpx.URL:
 class Problem:
     """A failed attempt. `error` is raised if the call is not retried or no retry succeeds."""
 
-    error: TaskStoreError
+    error: errors.TaskStoreError
     may_pass: bool = False
     may_have_happened: bool = False
     is_of_access: bool = False  # A new address or token may help at once.
@@ -318,12 +309,12 @@ class Problem:
 def problem_of(call: Call[Any], happened: httpx.Response | httpx.TransportError) -> Problem | None:
     """Return why the attempt failed; None if it succeeded."""
     if isinstance(happened, NEVER_SENT):
-        return Problem(error=InvalidInput({"request": [_why(happened)]}))
+        return Problem(error=errors.InvalidInput({"request": [_why(happened)]}))
     if isinstance(happened, NOT_SENT):
-        error = StoreUnavailable(f"the server can't be reached: {_why(happened)}")
+        error = errors.StoreUnavailable(f"the server can't be reached: {_why(happened)}")
         return Problem(error=error, may_pass=True, is_of_access=True)
     if isinstance(happened, httpx.TransportError):
-        error = StoreUnavailable(f"the connection broke: {_why(happened)}")
+        error = errors.StoreUnavailable(f"the connection broke: {_why(happened)}")
         return Problem(error=error, may_pass=True, may_have_happened=True)
     if happened.is_success or (call.may_be_missing and happened.status_code == 404 and _detail(happened)):
         return None
@@ -338,7 +329,7 @@ def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:
     detail = _detail(answer) or _shown(call, answer)
     match answer.status_code:
         case 400:
-            return Problem(error=InvalidInput(_fields(call, answer, detail)))
+            return Problem(error=errors.InvalidInput(_fields(call, answer, detail)))
         case 401:
             return Problem(error=NotAllowed(detail), is_of_access=True)
         case 403:
@@ -346,20 +337,20 @@ def _of_answer(call: Call[Any], answer: httpx.Response) -> Problem:
         case 404:
             return Problem(error=NotFound(detail))
         case 409:
-            conflicts = {each.code: each for each in (JobUnfinished, NotHeld)}
-            return Problem(error=conflicts.get(_members(answer).get("code", ""), KeyReused)(detail))
+            conflicts = {each.code: each for each in (errors.JobUnfinished, errors.NotHeld)}
+            return Problem(error=conflicts.get(_members(answer).get("code", ""), errors.KeyReused)(detail))
         case 413:
-            return Problem(error=LimitExceeded(_fields(call, answer, detail)))
+            return Problem(error=errors.LimitExceeded(_fields(call, answer, detail)))
         case 429:
             pause_s = _retry_after_s(answer)
             return Problem(error=TooOften(detail, pause_s), may_pass=True, least_pause_s=pause_s)
         case 503:
-            error = BY_CODE.get(_members(answer).get("code", ""), StoreUnavailable)(detail)
-            is_unknown = isinstance(error, CommitUnknown)
+            error = BY_CODE.get(_members(answer).get("code", ""), errors.StoreUnavailable)(detail)
+            is_unknown = isinstance(error, errors.CommitUnknown)
             pause_s = _retry_after_s(answer)
             return Problem(error=error, may_pass=True, may_have_happened=is_unknown, least_pause_s=pause_s)
     if answer.status_code in BROKEN_BEHIND:
-        return Problem(error=StoreUnavailable(detail), may_pass=True, may_have_happened=True)
+        return Problem(error=errors.StoreUnavailable(detail), may_pass=True, may_have_happened=True)
     return Problem(error=UnexpectedAnswer(_shown(call, answer)))
 
 

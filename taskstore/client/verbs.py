@@ -15,22 +15,11 @@ from msgspec.structs import replace
 
 from .. import endpoints
 from ..errors import CommitRefused, refuse
+from ..types import requests
 from ..types.bulk import BulkPreviewRequest, BulkRequest, Operation, Preview, SelectedTasks, WithClaimed
 from ..types.groups import ClientStatus
 from ..types.history import AuditRequest
 from ..types.progress import Progress, problems_of
-from ..types.requests import (
-    AddOrMove,
-    CancelledRequest,
-    ClaimRequest,
-    ClientRequest,
-    ImportFile,
-    Nothing,
-    ProgressRequest,
-    TasksRequest,
-    Update,
-    UpdateRequest,
-)
 from ..types.tasks import (
     NAMED,
     Cancelled,
@@ -92,7 +81,7 @@ class CommitOnTheWire:
         moves = [place for place, change in enumerate(updates) if change.group is not None]
         self._adds, self._updates = len(adds), [*moves, *stays]
         self._moved = {updates[place].id for place in moves}
-        self.asked = UpdateRequest(
+        self.asked = requests.UpdateRequest(
             clientid=owner,
             adds=(*map(add_on_the_wire, adds), *(_move(updates[place]) for place in moves)),
             updates=tuple(_update(updates[place]) for place in stays),
@@ -121,9 +110,9 @@ def _of_other_types(field: str, items: Sequence[object], right: type) -> Iterato
             yield f"{field}[{place}]", f"must be a {right.__name__}, not a {type(item).__name__}"
 
 
-def add_on_the_wire(add: NewTask) -> AddOrMove:
+def add_on_the_wire(add: NewTask) -> requests.AddOrMove:
     named = {name: value for name, value in _named(add).items() if value}  # The server's defaults are empty.
-    return AddOrMove(
+    return requests.AddOrMove(
         id=add.id,
         group=add.group,
         unique_for=add.unique_for_ms,
@@ -134,12 +123,12 @@ def add_on_the_wire(add: NewTask) -> AddOrMove:
     )
 
 
-def _update(change: Change) -> Update:
-    return Update(id=change.id, keep=change.data is None or change.error is None, **_changed(change))
+def _update(change: Change) -> requests.Update:
+    return requests.Update(id=change.id, keep=change.data is None or change.error is None, **_changed(change))
 
 
-def _move(change: Change) -> AddOrMove:
-    return AddOrMove(id=change.id, group=change.group or "", keep=True, **_changed(change))
+def _move(change: Change) -> requests.AddOrMove:
+    return requests.AddOrMove(id=change.id, group=change.group or "", keep=True, **_changed(change))
 
 
 def _changed(change: Change) -> dict[str, Any]:
@@ -221,12 +210,12 @@ class Verbs(BaseClient):
     @calls
     def tasks(self, ids: Iterable[int]) -> Call[list[Task | None]]:
         """Return the tasks with these ids in the same order, with None for each id that does not exist."""
-        return Call.of(endpoints.TASKS_BY_BODY, TasksRequest(tuple(ids)))
+        return Call.of(endpoints.TASKS_BY_BODY, requests.TasksRequest(tuple(ids)))
 
     @calls
     def metrics(self) -> Call[str]:
         """Return the server's metrics in the Prometheus text format."""
-        return Call.of(endpoints.METRICS, Nothing(), read=bytes.decode)
+        return Call.of(endpoints.METRICS, requests.Nothing(), read=bytes.decode)
 
     @calls
     def claim(
@@ -245,7 +234,7 @@ class Verbs(BaseClient):
         `wait_ms`: how long to wait for a task, without an upper bound. `depends`: ids of tasks that must exist;
         raises CommitRefused if one does not.
         """
-        asked = ClaimRequest(
+        asked = requests.ClaimRequest(
             clientid=self.id,
             group=groups if isinstance(groups, str) else None,
             groups=() if isinstance(groups, str) else tuple(groups),
@@ -376,7 +365,7 @@ class Verbs(BaseClient):
                 if add.id
             )
             lines = b"\n".join(encoded(add_on_the_wire(add)) for add in adds)
-        return Call.of(endpoints.IMPORT, ImportFile(group or None), lines=lines)
+        return Call.of(endpoints.IMPORT, requests.ImportFile(group or None), lines=lines)
 
     @calls
     def cancelled(self, *, after: str = "", wait_ms: int = 0) -> Call[Cancelled]:
@@ -384,7 +373,7 @@ class Verbs(BaseClient):
 
         `after`: the one of the previous answer, for later ones only. `wait_ms`: how long to wait for one.
         """
-        asked = CancelledRequest(clientid=self.id, after=after, wait=wait_ms)
+        asked = requests.CancelledRequest(clientid=self.id, after=after, wait=wait_ms)
         return Call.of(endpoints.CANCELLED, asked, wait_ms=wait_ms)
 
     @calls
@@ -404,7 +393,7 @@ class Verbs(BaseClient):
 
         `groups`: the groups it claims from. `info`: any JSON to show to operators. Returns the record as stored.
         """
-        asked = ClientRequest(
+        asked = requests.ClientRequest(
             clientid=self.id,
             name=name,
             host=socket.gethostname() if host is None else host,
@@ -423,7 +412,7 @@ class Verbs(BaseClient):
         task is not leased to this client; NotFound if it has ended; InvalidInput.
         """
         refuse(problems_of(done, text))
-        return Call.of(endpoints.PROGRESS, ProgressRequest(id=id, clientid=self.id, done=done, text=text))
+        return Call.of(endpoints.PROGRESS, requests.ProgressRequest(id=id, clientid=self.id, done=done, text=text))
 
     @calls
     def bulk_preview(
