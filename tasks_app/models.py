@@ -18,7 +18,7 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.bulk import ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
-from .core.operations import Duplicate, GroupScope, TaskRecord, why_out_of_reach
+from .core.operations import Duplicate, GroupScope, TaskRecord, state_at, why_out_of_reach
 from .database import collation_of
 from .database.group_patterns import LabelIndex
 from .database.rows import whole_data
@@ -58,14 +58,6 @@ class DataField(models.BinaryField):  # type: ignore[type-arg]  # Not subscripta
         if column != '"data"':  # What was made of it, not the column itself.
             return sql, params
         return whole_data(table), params
-
-
-# Of what is not leased, whatever the time is.
-STANDING_STATES: dict[int, State] = {
-    Standing.FINISHED: State.FINISHED,
-    Standing.RETRYING: State.RETRYING,
-    Standing.FAILED: State.FAILED,
-}
 
 
 class Stored(models.Model):
@@ -177,10 +169,7 @@ class Task(Unchanged):
 
     def state(self, now_ms: int) -> State:
         """The state at that moment."""
-        is_available = self.available_at_ms <= now_ms
-        if self.leased:
-            return State.EXPIRED if is_available else State.CLAIMED
-        return STANDING_STATES.get(self.standing) or (State.READY if is_available else State.SCHEDULED)
+        return state_at(now_ms, self.available_at_ms, self.leased_since_ms, self.standing)
 
     @property
     def leased(self) -> bool:

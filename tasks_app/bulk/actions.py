@@ -27,6 +27,7 @@ from taskstore.types.tasks import (
     holds_results,
 )
 
+from ..core.operations import TaskRecord
 from ..models import BulkItem, BulkOperation, Task
 
 MOST_SPREAD_MINUTES = 30 * 24 * 60
@@ -96,7 +97,7 @@ class Action(ABC):
         """Yield the errors of the options for tasks of the group (empty: of several)."""
         yield from ()
 
-    def to_do(self, task: Task, now_ms: int, turn: Turn) -> Change | int | Skip:
+    def to_do(self, task: TaskRecord, now_ms: int, turn: Turn) -> Change | int | Skip:
         """Return what to do with a task: a change, its id to delete it, or the reason to skip it."""
         state = task.state(now_ms)
         if state is State.CLAIMED and not self.takes_claimed:
@@ -104,7 +105,7 @@ class Action(ABC):
         return self.step(task, state, turn)
 
     @abstractmethod
-    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | int | Skip:
         """Return the same for a task that is not claimed, or whose lease may end."""
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
@@ -140,7 +141,7 @@ class Requeue(Action):
         if not 0 <= self.spread_minutes <= MOST_SPREAD_MINUTES:
             yield "spread_minutes", f"must be a whole number between 0 (all at once) and {MOST_SPREAD_MINUTES}"
 
-    def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | Skip:
         if not (self.at or self.spread_minutes):
             return Skip(READY_ALREADY) if state is State.READY else requeued(task, here=self.here)
         spread_ms = self.spread_minutes * MINUTE_MS * turn.before // max(turn.of, 1)
@@ -170,7 +171,7 @@ class Move(Action):
             remedy = "name another group, or use the option to create it"
             yield "to", f"must be an existing group, and {self.to} does not exist: {remedy}"
 
-    def step(self, task: Task, state: State, turn: Turn) -> Change | Skip:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | Skip:
         return Skip(IN_THAT_GROUP) if task.group == self.to else changed(task, state, group=self.to)
 
 
@@ -190,7 +191,7 @@ class Edit(Action):
         if not -MOST_PRIORITY <= (self.priority or 0) <= MOST_PRIORITY:
             yield "priority", f"must be a whole number between {-MOST_PRIORITY} and {MOST_PRIORITY}"
 
-    def step(self, task: Task, state: State, turn: Turn) -> Change:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change:
         return changed(task, state, priority=self.priority, error=self.error)
 
 
@@ -204,7 +205,7 @@ class Purge(Action):
 
     batch: int = 0  # It is the end of this batch, which its undo opens again.
 
-    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | int | Skip:
         return task.id
 
     def step_back(self, item: BulkItem, now: Task | None, now_ms: int) -> Change | NewTask | Skip:
@@ -231,7 +232,7 @@ class Cancel(Purge):
     ending = Ending.CANCELLED
     only_deletes = False
 
-    def step(self, task: Task, state: State, turn: Turn) -> Change | int | Skip:
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | int | Skip:
         if holds_results(task.group):
             return Skip(ENDED_ALREADY)
         return cancelled(task.id, task.group, error_of(turn.by, turn.reason))
@@ -272,7 +273,7 @@ def target_of(group: str, failed_from: str = "", *, here: bool = False) -> str |
     return failed_from if failed_from and not here else group
 
 
-def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip:
+def requeued(task: TaskRecord, *, here: bool = False, at_ms: int = 0) -> Change | Skip:
     """Return the change that requeues the task, or the reason to skip it."""
     group = target_of(task.group, task.failed_from, here=here)
     if group is None:
@@ -281,7 +282,7 @@ def requeued(task: Task, *, here: bool = False, at_ms: int = 0) -> Change | Skip
     return Change(id=task.id, group=group, timespec_ms=at_ms, error="", labels=labels, failed_from="", release=True)
 
 
-def changed(task: Task, state: State, **changes: Any) -> Change:
+def changed(task: TaskRecord, state: State, **changes: Any) -> Change:
     """Return a change of the named fields. It ends a lease, so a claimed task becomes available at once."""
     at_ms = 0 if state is State.CLAIMED else max(task.available_at_ms, 1)
     return Change(id=task.id, timespec_ms=at_ms, release=True, **changes)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -22,9 +22,9 @@ from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Change, Ending, NewTask
 
 from ..access import audit
-from ..core.operations import BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_may_not_add
+from ..core.operations import Apart, BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_may_not_add
 from ..core.portions import by_halves
-from ..database import atomic
+from ..database import atomic, dialect_of, read
 from ..database.outage import translated
 from ..models import Batch, BulkItem, BulkOperation, Task
 from ..reading.pages import Cursor
@@ -79,7 +79,7 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
     now_ms = Task.objects.now_ms()
     planned: list[Planned] = []
     skipped: list[BulkItem] = []
-    found = {task.id: task for task in Task.objects.get_queryset().filter(id__in=ids).beginnings(1)}
+    found = {task.id: task for task in read(ids)}
     for task in (found[task_id] for task_id in ids if task_id in found):
         before = operation.done + operation.skipped + operation.failed + len(planned) + len(skipped)
         turn = Turn(before, operation.expected, operation.began_at_ms, operation.by, operation.reason)
@@ -94,8 +94,8 @@ def next_chunk(operation: BulkOperation, size: int) -> Chunk:
         if isinstance(step, Skip):
             skipped.append(_skipped(operation, task.origin, task.id, step))
         else:
-            size_of_data: int = task.data_size  # type: ignore[attr-defined]
-            planned.append(Planned(origin=task.origin, task=task.id, step=step, size=size_of_data))
+            size = task.data.size if isinstance(task.data, Apart) else len(task.data)
+            planned.append(Planned(origin=task.origin, task=task.id, step=step, size=size))
     return Chunk(planned=planned, skipped=skipped, place=place, is_last=is_last)
 
 
@@ -142,7 +142,7 @@ def next_undo_chunk(operation: BulkOperation, size: int) -> Chunk:
     return Chunk(planned=planned, skipped=skipped, place=place, is_last=len(items) == len(found) < size)
 
 
-def why_not(task: Task, scope: GroupScope) -> str:
+def why_not(task: Task | TaskRecord, scope: GroupScope) -> str:
     """Return the reason why the task may not be changed; empty when it may.
 
     The data of a schedule names the group that it adds to, so all of it is read.
@@ -187,9 +187,9 @@ def _found(operation: BulkOperation, selection: Selection, size: int) -> tuple[l
     return ids, str(after) if after else operation.place, is_last
 
 
-FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
-BESIDE_WORKERS_S, ALONE_S = 0.008, 0.1  # How long a chunk's commit should occupy the writer.
-REST = 1.5  # The pause after a chunk, as a multiple of its duration, while workers are active.
+FIRST, LEAST, MOST = 50, 5, 500  # Tasks of a chunk.
+BESIDE_WORKERS_S, ALONE_S = 0.005, 0.1  # How long a chunk's commit should take.
+REST = 1.0  # The pause after a chunk, as a multiple of its duration, while workers are active.
 
 
 class Pace:
@@ -410,7 +410,8 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             batch=batch,
         )
         try:
-            answer = Task.objects.perform(commit)
+            with beside_the_writer():
+                answer = Task.objects.perform(commit)
             break
         except CommitRefused as refused:
             # A worker was faster. Its successors have new ids, so the retries end.
@@ -430,6 +431,11 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
         ignore_conflicts=True,
     )
     return Counter({BulkItem.Outcome.DONE: len(left) - len(taken), BulkItem.Outcome.SKIPPED: len(taken)})
+
+
+def beside_the_writer() -> AbstractContextManager[None]:
+    """A transaction of our own where there may be several, so that no claim waits for the end of this one."""
+    return atomic() if dialect_of(Task.objects.writing_alias).serves_many else nullcontext()
 
 
 def reopening(undone: BulkOperation) -> BatchStep | None:

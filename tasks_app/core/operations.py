@@ -27,6 +27,8 @@ from taskstore.types.tasks import (
     NewTask,
     Order,
     Refusal,
+    Standing,
+    State,
     Task,
     answer_of,
 )
@@ -276,6 +278,10 @@ class TaskRecord(NamedTuple):
     standing: int = 0  # What it is by its content, as in Standing.
     batch: int = 0  # The batch that the chain belongs to; 0: none.
 
+    def state(self, now_ms: int) -> State:
+        """The state at that moment."""
+        return state_at(now_ms, self.available_at_ms, self.leased_since_ms, self.standing)
+
     @property
     def leased(self) -> bool:
         return self.leased_since_ms > 0
@@ -291,6 +297,22 @@ class TaskRecord(NamedTuple):
     def failed_from(self) -> str:
         """The group that a dead letter failed in; empty: it is none."""
         return self.labels.get(FAILED_FROM, "")
+
+
+# Of what is not leased, whatever the time is.
+STANDING_STATES: Mapping[int, State] = {
+    Standing.FINISHED: State.FINISHED,
+    Standing.RETRYING: State.RETRYING,
+    Standing.FAILED: State.FAILED,
+}
+
+
+def state_at(now_ms: int, available_at_ms: int, leased_since_ms: int, standing: int) -> State:
+    """The state at a moment of a task with these values."""
+    is_available = available_at_ms <= now_ms
+    if leased_since_ms > 0:
+        return State.EXPIRED if is_available else State.CLAIMED
+    return STANDING_STATES.get(standing) or (State.READY if is_available else State.SCHEDULED)
 
 
 # Not `_replace` or `_make`, which take three times as long; three records are made for each claim.

@@ -15,7 +15,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import COMMAND_GROUPS, Order, Standing
+from taskstore.types.tasks import COMMAND_GROUPS, Ending, Order, Standing
 
 from ..conf import retention
 from ..core import idempotency
@@ -23,18 +23,19 @@ from ..core.operations import Claim, Commit, Operation, Supply, TaskRecord
 from ..core.room import LARGE_BYTES
 from ..core.tally import Delta, bucket_of, work_in
 from .claim_pools import keys_of
+from .limits import VERSION as LIMITS_VERSION
 from .limits import known as known_limits
-from .postgresql import LIMITS_VERSION
 from .postgresql_arrays import numbers_in
-from .rows import COLUMNS, ENDED_COLUMNS, KEPT_COLUMNS, Row, Statement, quoted, record_of
+from .rows import COLUMNS, ENDED_COLUMNS, ITEM_COLUMNS, ITEM_FIELDS, KEPT_COLUMNS, Row, Statement, quoted, record_of
 from .transaction import most_bytes
 from .transaction_values import Written, delta_rows
 
 if TYPE_CHECKING:
-    from .plain import PlainPostgreSQL
+    from .postgresql import PostgreSQL
 
 LEAST = 6  # Tasks for each statement beside the first: these are long, and many of them cost more than they save.
 MOST = 2_048  # Tasks of a batch.
+LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
 MOST_GROUPS = 4
 MOST_LIMITS = 20  # Each task that is deleted is compared with all of them.
 NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
@@ -54,10 +55,10 @@ class Sets:
     concern few tasks: that is quicker in general.
     """
 
-    def __init__(self, operations: Sequence[Operation], dialect: PlainPostgreSQL) -> None:
+    def __init__(self, operations: Sequence[Operation], dialect: PostgreSQL) -> None:
         self.operations, self.dialect, self.limits = operations, dialect, known_limits(dialect.using)
         self.claims: dict[str, list[int]] = defaultdict(list)
-        self.ends: list[int] = []
+        self.ends: list[list[int]] = []  # A statement for those of workers, and one for each that an operator began.
         self.rest: list[int] = []
         self._priorities: dict[str, int] = {}
         self._chosen: dict[str, list[int]] = {}
@@ -70,6 +71,7 @@ class Sets:
 
     def _sort(self) -> None:
         wanted: dict[str, int] = defaultdict(int)
+        ends = list[int]()
         ended = 0
         is_mixed = len(self.limits.names) > MOST_LIMITS
         for place, operation in enumerate(self.operations):
@@ -77,7 +79,10 @@ class Sets:
                 self.claims[operation.groups[0]].append(place)
                 wanted[operation.groups[0]] += operation.limit
             elif type(operation) is Commit and is_plain_end(operation):
-                self.ends.append(place)
+                if operation.operator:
+                    self.ends.append([place])
+                else:
+                    ends.append(place)
                 ended += len(operation.deletes)
                 self._named += operation.deletes
             elif isinstance(operation, Claim):
@@ -85,10 +90,12 @@ class Sets:
             else:
                 self.rest.append(place)
                 self._named += (*operation.changed_ids, *operation.depends)
+        if ends:
+            self.ends.append(ends)
         keys = keys_of(self.operations)
         is_mixed |= len(set(self._named)) < len(self._named) or len(set(keys)) < len(keys)
         claimed = sum(wanted.values())
-        statements = len(self.claims) + bool(self.ends) + bool(self.rest)
+        statements = len(self.claims) + len(self.ends) + bool(self.rest)
         is_mixed |= claimed + ended < LEAST * (statements - 1) or claimed + len(self._named) > MOST
         if is_mixed or not self._choose(wanted):
             self.claims, self.ends = {}, []
@@ -115,7 +122,7 @@ class Sets:
     def statements(self) -> Sequence[Statement]:
         """All that is to be sent; `outcome` is given the rows."""
         made = [self._claiming(group, self._claims_of(group)) for group in self.claims]
-        ended = [self._ending([cast("Commit", self.operations[place]) for place in self.ends])] if self.ends else []
+        ended = [self._ending([cast("Commit", self.operations[place]) for place in places]) for places in self.ends]
         return [*made, *ended, *[self.dialect.read_pool(group, len(self._chosen[group])) for group in self._short]]
 
     def _claims_of(self, group: str) -> Sequence[Claim]:
@@ -148,7 +155,7 @@ class Sets:
             for number, commit in enumerate(commits, start=1)
             for task_id in commit.deletes
         )
-        names, keys = self.limits.names, keys_of(commits)
+        names, keys, operator = self.limits.names, keys_of(commits), commits[0].operator
         parameters = [
             len(commits),
             self.dialect.list_of([len(commit.deletes) for commit in commits]),
@@ -157,9 +164,16 @@ class Sets:
             *([self.dialect.list_of_names(names)] if names else []),
         ]
         is_kept = retention.kept() != retention.OFF
+        if operator:
+            parameters += [*([operator.name, operator.reason] if is_kept else []), operator.bulk]
         is_bounded = any(commit.scope.no_commands_because for commit in commits)
         sql = ending(
-            self.dialect.clock, is_kept=is_kept, has_keys=bool(keys), is_bounded=is_bounded, has_limits=bool(names)
+            self.dialect.clock,
+            is_kept=is_kept,
+            has_keys=bool(keys),
+            is_bounded=is_bounded,
+            has_limits=bool(names),
+            by_operator=operator.ending if operator else None,
         )
         return Statement(sql, parameters)
 
@@ -181,10 +195,11 @@ class Sets:
                 decisions.setdefault(place, []).append(record_of(row[: len(COLUMNS)]))
             leases = zip(places, self._claims_of(group), strict=True)
             next_in_ms[group] = min([claim.duration_ms for place, claim in leases if place in decisions])
-        for group, owner, now_ms, numbers, *counts in next(rows) if self.ends else ():
-            _note_ended(owner, counts, now_ms, deltas[group])
-            decisions |= {self.ends[number - 1]: [] for number in numbers_in(numbers)}
-        for place in self.ends:
+        for places in self.ends:
+            for group, owner, now_ms, numbers, *counts in next(rows):
+                _note_ended(owner, counts, now_ms, deltas[group])
+                decisions |= {places[number - 1]: [] for number in numbers_in(numbers)}
+        for place in chain.from_iterable(self.ends):
             if place in decisions:
                 gone += cast("Commit", self.operations[place]).deletes
                 done += 1
@@ -206,9 +221,13 @@ def _is_plain_claim(claim: Claim) -> bool:
 
 
 def is_plain_end(commit: Commit) -> bool:
-    if commit.adds or commit.updates or commit.depends or commit.operator or commit.batch or not commit.deletes:
+    if commit.adds or commit.updates or commit.depends or commit.batch or not commit.deletes:
         return False
-    return commit.scope.patterns is None
+    return commit.scope.patterns is None and (commit.operator is None or commit.operator.overrides)
+
+
+def is_large_end(operation: Operation) -> bool:
+    return type(operation) is Commit and len(operation.deletes) >= LARGE_END and is_plain_end(operation)
 
 
 def _note_claimed(rows: Sequence[Row], delta: Delta) -> int:
@@ -268,13 +287,24 @@ def _usual(*, has_keys: bool) -> str:
     return f"EXISTS (SELECT FROM tasks_app_log_intact) AND {LIMITS_VERSION} = %s {keys}"
 
 
-def _trail(of: str, ending: str, owner: str, successor: str) -> str:
+def _trail(of: str, ending: str, owner: str, successor: str, by: str = "'', ''") -> str:
+    """`by`: the operator, and the reason."""
     return f"""
     trail AS (
         INSERT INTO tasks_app_endedtask ({_names(ENDED_COLUMNS)})
-        SELECT {_names(KEPT_COLUMNS)}, ms, number, {owner}, '{ending}', '', '', {successor} FROM {of}
+        SELECT {_names(KEPT_COLUMNS)}, ms, number, {owner}, '{ending}', {by}, {successor} FROM {of}
     ),
     """
+
+
+# Of what a bulk operation deletes. Its parameter: the operation's number; 0: it is none.
+ITEMS = f"""
+    items AS (
+        INSERT INTO tasks_app_bulkitem ({_names(ITEM_COLUMNS)})
+        SELECT operation, origin, id, 'done', '', number, {_names(ITEM_FIELDS)}, ''
+        FROM ended, (SELECT %s::bigint AS operation) AS of WHERE operation > 0
+    ),
+"""
 
 
 @lru_cache(32)
@@ -326,12 +356,15 @@ def claiming(clock: str, *, is_kept: bool, has_keys: bool) -> str:
 
 
 @lru_cache(32)
-def ending(clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_limits: bool) -> str:
+def ending(
+    clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_limits: bool, by_operator: Ending | None = None
+) -> str:
     """The statement that deletes the tasks of commits. Returns a row for each group and owner.
 
     Its parameters: the number of commits, and how many tasks each names; the ids of all in order, and for each its
-    commit and the owner; those of _usual; with limits, their names. `is_bounded`: commands and schedules are left
-    undone.
+    commit and the owner; those of _usual; with limits, their names; by an operator, with the trail the name and the
+    reason, and the number of the bulk operation. `is_bounded`: commands and schedules are left undone. `by_operator`:
+    what the trail says; workers that hold what is cancelled are told, which is left undone.
     """
     ender = "(SELECT enders FROM now)[width_bucket(id, (SELECT named FROM now))]"
     bounded = f"""AND NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}'))"""
@@ -341,6 +374,12 @@ def ending(clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_l
             WHERE "group" = name OR (right(name, 1) = '*' AND starts_with("group", left(name, -1)))
         )
     """
+    is_free = f"(SELECT ms FROM now) - available_at_ms >= 0 OR owner = {ender}"
+    runs = "array_send(array_agg(leased_since_ms) FILTER (WHERE leased_since_ms > 0 AND owner = ender))"
+    trail = _trail("ended", "deleted", "ender", "NULL")
+    if by_operator:
+        is_free, runs = "leased_since_ms = 0" if by_operator is Ending.CANCELLED else "true", "NULL::bytea"
+        trail = _trail("ended", by_operator.value, "ender", "NULL", "%s::text, %s::text")
     standing = [
         f"count(*) FILTER (WHERE leased_since_ms = 0 AND standing = {each:d})"
         for each in (Standing.FINISHED, Standing.RETRYING, Standing.FAILED)
@@ -354,7 +393,7 @@ def ending(clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_l
     locked AS MATERIALIZED (
         SELECT ctid AS place, *, width_bucket(id, (SELECT named FROM now)) AS nth FROM tasks_app_task
         WHERE id = ANY((SELECT named FROM now)::bigint[])
-            AND ((SELECT ms FROM now) - available_at_ms >= 0 OR owner = {ender})
+            AND ({is_free})
             AND batch = 0 AND payload = 0 AND "unique" = ''
             {bounded if is_bounded else ""}
             {unlimited if has_limits else ""}
@@ -369,10 +408,11 @@ def ending(clock: str, *, is_kept: bool, has_keys: bool, is_bounded: bool, has_l
         ) AS each
         WHERE found = sizes["commit"]
     ),
-    {_trail("ended", "deleted", "ender", "NULL") if is_kept else ""}
+    {trail if is_kept else ""}
+    {ITEMS if by_operator else ""}
     gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM ended)))
     SELECT "group", ender, ms, array_send(array_agg("commit")), count(*), count(*) FILTER (WHERE leased_since_ms > 0),
         count(*) FILTER (WHERE error <> ''), {", ".join(standing)},
-        array_send(array_agg(leased_since_ms) FILTER (WHERE leased_since_ms > 0 AND owner = ender))
+        {runs}
     FROM ended GROUP BY 1, 2, 3
     """

@@ -214,15 +214,15 @@ def test_a_process_that_dies_between_a_commit_and_its_numbers_costs_nothing(monk
 
 def test_what_a_process_did_that_was_taken_for_dead_is_counted(monkeypatch):
     add(count=5)
-    perform = type(Task.objects).perform
+    commit_all = bulk.running._commit_all
     late: list[object] = []
 
-    def performed_already(manager, operation):
+    def committed_already(portion, operation):
         if not late:
-            late.append(perform(manager, operation))
-        return perform(manager, operation)
+            late.append(commit_all(portion, operation))
+        return commit_all(portion, operation)
 
-    monkeypatch.setattr(type(Task.objects), "perform", performed_already)
+    monkeypatch.setattr(bulk.running, "_commit_all", committed_already)
     operation = begin(Purge, typed="mail")
     assert (operation.state, operation.done, operation.gone) == ("done", 5, 0)
 

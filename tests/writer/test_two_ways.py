@@ -23,6 +23,7 @@ from tasks_app.core.operations import (
     Commit,
     GroupScope,
     Operation,
+    Operator,
     ResendKey,
     Supply,
     Update,
@@ -36,7 +37,7 @@ from tasks_app.database.rows import PAYLOAD_BYTES, Steps, quoted, record_of
 from tasks_app.database.transaction_values import Decision, Done, Undecided
 from tasks_app.writer.connection import PostgreSQLConnection, parameters_of
 from taskstore.errors import CommitRefused, TaskStoreError
-from taskstore.types.tasks import Change, NewTask, Order
+from taskstore.types.tasks import Change, Ending, NewTask, Order
 from tests.behaviour.databases import only_postgresql
 from tests.emptying import empty
 
@@ -55,6 +56,8 @@ TABLES = {
     "tasks_app_task": ("id", "origin", "made_by_commit", "payload"),
     "tasks_app_endedtask": ("id", "origin", "successor", "made_by_commit", "ended_by_commit"),
     "tasks_app_payload": ("id",),
+    "tasks_app_bulkitem": ("task", "origin", "commit"),
+    "tasks_app_cancelledtask": ("id",),
 }
 # A batch that is done in parts has several rows of a group.
 SUMS = [f"sum({name})::bigint" for name in quoted(NUMBERS)] + [f"string_agg({name}, ' ')" for name in quoted(COUNTERS)]
@@ -211,7 +214,12 @@ class Play:
             deletes = [living.pop() for _ in range(min(len(living), chance.choice((1, 1, 2))))]
             scope = chance.choice((EVERY_GROUP, GroupScope(no_commands_because="no")))
             owner = chance.choice(OWNERS)
-            operations.append(Commit(owner=owner, deletes=tuple(deletes), scope=scope, key=self._key()))
+            operator = None
+            if chance.random() < 0.3:
+                ending = chance.choice((Ending.PURGED, Ending.CANCELLED))
+                owner, operator = 0, Operator(name="ann", reason="old", ending=ending, bulk=chance.choice((0, 7)))
+            commit = Commit(owner=owner, deletes=tuple(deletes), scope=scope, operator=operator, key=self._key())
+            operations.append(commit)
         operations += [self._commit([]) for _ in range(chance.choice((0, 0, 1)))]
         return chance.sample(operations, len(operations)) or [self._claim()]
 
@@ -319,6 +327,8 @@ class Play:
         async with other.cursor(row_factory=psycopg.rows.dict_row) as cursor:
             await cursor.execute(SQL("SELECT * FROM {}").format(Identifier(table)))
             async for row in cursor:
+                if table == "tasks_app_bulkitem":
+                    del row["id"]
                 if table == "tasks_app_endedtask" and row["successor"] is not None:
                     assert row["successor"] > row["id"]
                 ids = {name: row[name] and self._place(row[name]) for name in numbers if "commit" not in name}
