@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -24,7 +24,7 @@ from taskstore.types.tasks import Change, Ending, NewTask
 from ..access import audit
 from ..core.operations import Apart, BatchStep, Commit, Duplicate, GroupScope, Step, TaskRecord, why_may_not_add
 from ..core.portions import by_halves
-from ..database import atomic, dialect_of, read
+from ..database import atomic, read
 from ..database.outage import translated
 from ..models import Batch, BulkItem, BulkOperation, Task
 from ..reading.pages import Cursor
@@ -187,8 +187,10 @@ def _found(operation: BulkOperation, selection: Selection, size: int) -> tuple[l
     return ids, str(after) if after else operation.place, is_last
 
 
-FIRST, LEAST, MOST = 50, 5, 500  # Tasks of a chunk.
+FIRST, LEAST, MOST = 50, 5, 1_000  # Tasks of a chunk.
+MOST_BESIDE_WORKERS = 250  # For more the writer needs a thread, which takes longer.
 BESIDE_WORKERS_S, ALONE_S = 0.005, 0.1  # How long a chunk's commit should take.
+ACTIVE_S = 1.0  # So long after their last request workers are active.
 REST = 1.0  # The pause after a chunk, as a multiple of its duration, while workers are active.
 
 
@@ -202,6 +204,7 @@ class Pace:
         self._committed_s = 0.0
         self._seen = _done_by_writer()
         self._own = 0
+        self._others_s = float("-inf")  # When somebody else last asked the writer for something.
 
     def begin(self) -> None:
         """Note the start of a chunk."""
@@ -218,13 +221,15 @@ class Pace:
     def rest_s(self) -> float:
         """Set the size of the next chunk from the last one, and return the pause in seconds before it."""
         seen = _done_by_writer()
-        others_work = self._is_considerate and seen - self._seen > self._own
+        if seen - self._seen > self._own:
+            self._others_s = monotonic()
         self._seen = seen
+        others_work = self._is_considerate and monotonic() - self._others_s < ACTIVE_S
         if self._committed_s:
             aim_s = BESIDE_WORKERS_S if others_work else ALONE_S
             # At most double: one commit may have been quick by chance.
             fitting = int(self.size * min(2.0, aim_s / self._committed_s))
-            self.size = min(MOST, max(LEAST, fitting))
+            self.size = min(MOST_BESIDE_WORKERS if others_work else MOST, max(LEAST, fitting))
         return REST * (monotonic() - self._began_s) if others_work else 0.0
 
 
@@ -410,8 +415,7 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
             batch=batch,
         )
         try:
-            with beside_the_writer():
-                answer = Task.objects.perform(commit)
+            answer = Task.objects.perform(commit)
             break
         except CommitRefused as refused:
             # A worker was faster. Its successors have new ids, so the retries end.
@@ -431,11 +435,6 @@ def _commit_all(portion: Sequence[Planned], operation: BulkOperation) -> Counter
         ignore_conflicts=True,
     )
     return Counter({BulkItem.Outcome.DONE: len(left) - len(taken), BulkItem.Outcome.SKIPPED: len(taken)})
-
-
-def beside_the_writer() -> AbstractContextManager[None]:
-    """A transaction of our own where there may be several, so that no claim waits for the end of this one."""
-    return atomic() if dialect_of(Task.objects.writing_alias).serves_many else nullcontext()
 
 
 def reopening(undone: BulkOperation) -> BatchStep | None:

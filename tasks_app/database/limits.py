@@ -25,13 +25,6 @@ from .transaction_values import Seen
 if TYPE_CHECKING:
     from .dialect import Dialect
 
-# An expression: how often limits have been changed. From then on nobody changes them until the transaction ends: "FOR
-# KEY SHARE" locks the table, in which it looks at nothing: PostgreSQL 14 to 18 do so with kept plans, too. An advisory
-# lock would cost all transactions more.
-VERSION = """
-    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits
-    WHERE NOT EXISTS (SELECT FROM tasks_app_log_intact WHERE false FOR KEY SHARE))
-"""
 COLUMNS = GroupLimit._fields
 TRIES = 10  # To lock what another process has locked, before claims are put off.
 SPARE = 20  # Tasks that a claim looks at in place of those that others have locked.

@@ -23,19 +23,18 @@ from ..core.operations import Claim, Commit, Operation, Supply, TaskRecord
 from ..core.room import LARGE_BYTES
 from ..core.tally import Delta, bucket_of, work_in
 from .claim_pools import keys_of
-from .limits import VERSION as LIMITS_VERSION
 from .limits import known as known_limits
+from .postgresql import LIMITS_VERSION
 from .postgresql_arrays import numbers_in
 from .rows import COLUMNS, ENDED_COLUMNS, ITEM_COLUMNS, ITEM_FIELDS, KEPT_COLUMNS, Row, Statement, quoted, record_of
 from .transaction import most_bytes
 from .transaction_values import Written, delta_rows
 
 if TYPE_CHECKING:
-    from .postgresql import PostgreSQL
+    from .plain import PlainPostgreSQL
 
 LEAST = 6  # Tasks for each statement beside the first: these are long, and many of them cost more than they save.
 MOST = 2_048  # Tasks of a batch.
-LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
 MOST_GROUPS = 4
 MOST_LIMITS = 20  # Each task that is deleted is compared with all of them.
 NOTHING_MADE, CLAIMED = idempotency.text_of([]), idempotency.text_of([], is_claim=True)
@@ -55,7 +54,7 @@ class Sets:
     concern few tasks: that is quicker in general.
     """
 
-    def __init__(self, operations: Sequence[Operation], dialect: PostgreSQL) -> None:
+    def __init__(self, operations: Sequence[Operation], dialect: PlainPostgreSQL) -> None:
         self.operations, self.dialect, self.limits = operations, dialect, known_limits(dialect.using)
         self.claims: dict[str, list[int]] = defaultdict(list)
         self.ends: list[list[int]] = []  # A statement for those of workers, and one for each that an operator began.
@@ -224,10 +223,6 @@ def is_plain_end(commit: Commit) -> bool:
     if commit.adds or commit.updates or commit.depends or commit.batch or not commit.deletes:
         return False
     return commit.scope.patterns is None and (commit.operator is None or commit.operator.overrides)
-
-
-def is_large_end(operation: Operation) -> bool:
-    return type(operation) is Commit and len(operation.deletes) >= LARGE_END and is_plain_end(operation)
 
 
 def _note_claimed(rows: Sequence[Row], delta: Delta) -> int:

@@ -29,10 +29,8 @@ from .claim_pools import (
     queried_by,
 )
 from .dialect import ID_JUMP, UNCONFIRMED, Dialect, is_opportunistic
-from .limits import VERSION as LIMITS_VERSION
 from .limits import known as known_limits
-from .plain_sets import Sets, is_large_end
-from .postgresql_arrays import Doubts, numbers_in
+from .postgresql_arrays import Doubts, literal, numbers_in
 from .postgresql_claims import Candidates
 from .rows import FREED_COLUMNS, KEY_COLUMNS, Last, Questions, Row, Statement, Steps, quoted, record_of, row_of
 from .transaction_values import Seen, Written
@@ -81,6 +79,13 @@ def _values(columns: Sequence[str], rows: Sequence[Row], array: Array) -> list[A
 HOUSEKEEPING_LOCK = 0x7A5C_5703  # Any number that nobody else takes a lock by.
 KEYS_LOCK = 0x7A5C_5704  # Shared by whoever locks single keys (contract.md, unique adds).
 MOST_KEYS = 500
+# An expression: how often limits have been changed. From then on nobody changes them until the transaction ends: "FOR
+# KEY SHARE" locks the table, in which it looks at nothing: PostgreSQL 14 to 18 do so with kept plans, too. An advisory
+# lock would cost all transactions more.
+LIMITS_VERSION = """
+    (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM tasks_app_limits
+    WHERE NOT EXISTS (SELECT FROM tasks_app_log_intact WHERE false FOR KEY SHARE))
+"""
 SLICE_BYTES = 2**20
 LEAST_MS = 50  # 0 would be for ever.
 # A process that stops amid a transaction, with its machine or by a debugger, holds up others no longer than this.
@@ -125,9 +130,6 @@ class PostgreSQL(Candidates):
             f"its encoding is {encoding}, which lacks characters of tasks: create one with "
             "`createdb --template=template0 --encoding=UTF8 --locale=C.UTF-8 NAME`"
         )
-
-    def sets_of(self, operations: Sequence[Operation]) -> Sets | None:
-        return Sets(operations, self) or None if len(operations) == 1 and is_large_end(operations[0]) else None
 
     def _has_label(self, name: str, value: str | None) -> tuple[str, tuple[str, ...]]:
         if value is None:
@@ -510,7 +512,7 @@ class PostgreSQL(Candidates):
 
     def array(self, type_name: str, values: Sequence[Any]) -> Any:
         """A parameter that holds the values."""
-        return list(values)
+        return literal(type_name, values)
 
     def is_contention(self, error: Exception) -> bool:
         return _sqlstate(error) in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -57,6 +57,20 @@ def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
     )
     body = _fixed(type_name, values) if type_name in FIXED and not has_null else _variable(type_name, values)
     return PackedArray(header + body)
+
+
+def literal(type_name: str, values: Iterable[Any]) -> str:
+    """The same in PostgreSQL's words, for psycopg, which takes many times as long to write a list."""
+    return "{" + ",".join(["NULL" if value is None else _written(type_name, value) for value in values]) + "}"
+
+
+def _written(type_name: str, value: Any) -> str:
+    if type_name in FIXED:
+        return f"{value:d}"
+    if type_name == "bytea":
+        return f'"\\\\x{value.hex()}"'
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def numbers_in(sent: bytes) -> Sequence[int]:

@@ -27,7 +27,7 @@ from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecor
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
 from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
-from ..database.plain_sets import is_large_end
+from ..database.plain_sets import is_plain_end
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
 from .connection import LOCKED_MS, WriterConnection, connection_to, ended
@@ -37,6 +37,7 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
 SIDE_RESTS_S = 1.0  # After one of these was unusual: the next ones are too, probably.
 RESTS_S = 2.0  # No longer do claims rest after an outage, while workers renew leases that have ended meanwhile.
 STOOD_STILL_S = 1.0  # Later than this is the clock of a process that was stopped.
@@ -462,6 +463,10 @@ def are_large(operations: Sequence[Operation]) -> bool:
     if sum(weights) > MOST_AT_ONCE or max(weights, default=0) > MOST_OF_ONE:
         return True
     return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
+
+
+def is_large_end(operation: Operation) -> bool:
+    return type(operation) is Commit and len(operation.deletes) >= LARGE_END and is_plain_end(operation)
 
 
 def note_once_committed(using: str, supply: Supply) -> None:

@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from tasks_app.core.operations import Claim, Commit, ResendKey
-from tasks_app.database import dialect_of, plain_sets
+from tasks_app.database import dialect_of
 from tasks_app.models import Task
 from tasks_app.writer import writer as writers
 from taskstore.errors import CommitRefused, CommitUnknown, StoreUnavailable
@@ -20,7 +20,7 @@ from tests.behaviour.people import ANN, BOB
 
 pytestmark = only_postgresql
 
-MANY = plain_sets.LARGE_END
+MANY = writers.LARGE_END
 
 
 def ending(ids: Sequence[int], owner: int = ANN, key: str = "") -> Commit:
