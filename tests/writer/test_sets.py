@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, ResendKey
+from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, Operator, ResendKey
 from tasks_app.database import plain_sets, transact
 from tasks_app.database.plain_sets import Sets
-from tasks_app.models import PausedGroup, Task
+from tasks_app.models import CancelledTask, PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection
 from taskstore.errors import CommitRefused, Forbidden, KeyReused
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Ending, NewTask
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN, BOB
 
@@ -89,6 +89,21 @@ def test_what_has_a_higher_priority_goes_first(done):
     [high] = added(NewTask(group="mail", priority=1))
     ([task],), in_sets = done(low, [claim()])
     assert (task.origin, in_sets) == (high, 0)
+
+
+def test_nothing_is_claimed_before_its_time(done):
+    now, later = added(MAIL, NewTask(group="mail", timespec_ms=-60_000))
+    ([task], nothing), in_sets = done([later, now], [claim(2)], [claim()])
+    assert (task.origin, nothing, in_sets) == (now, [], 0)
+
+
+def test_who_holds_what_an_operator_cancels_is_told(done):
+    added(MAIL)
+    [held] = Task.objects.claim("mail", owner=BOB)
+    cancels = partial(end, owner=0, operator=Operator(name="ann", ending=Ending.CANCELLED))
+    (cancelled, of_free), in_sets = done([], [cancels(held.id)], [cancels(*added(MAIL, MAIL))])
+    assert (cancelled, of_free, in_sets) == ([], [], 1)
+    assert list(CancelledTask.objects.values_list("id", "owner")) == [(held.id, BOB)]
 
 
 def test_nothing_is_claimed_from_a_paused_group(done):
