@@ -43,10 +43,13 @@ def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
     here, stopping, is_code = Path.cwd(), threading.Event(), PythonFilter()
     others = {path for folder in folders if not (path := Path(folder).resolve()).is_relative_to(here)}
     child, is_told = start(), False
+    ending = set[int]()  # The processes that were told to end.
 
     def on_signal(number: int, _frame: object) -> None:
-        if stopping.is_set():
-            child.send_signal(number)  # Another one ends it at once.
+        # At once: later a worker that also got it by itself would take this for a second one, which cuts it short.
+        if stopping.is_set() or child.pid not in ending:
+            ending.add(child.pid)
+            child.send_signal(number)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,7 +66,7 @@ def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
         ):
             if code := sorted(path for change, path in changes if is_code(change, path)):
                 logger.info("%s has changed: the worker starts again", code[0])
-                end(child)
+                end(child, ending)
                 if not stopping.is_set():
                     child, is_told = start(), False
             elif child.poll() is not None and not is_told:
@@ -72,7 +75,7 @@ def reload_on_change(folders: Iterable[str | Path] = ()) -> None:
     except (OSError, RuntimeError) as problem:  # Those of watchfiles.
         raise NotReloaded(f"the code can't be watched: {problem}") from None
     finally:
-        exit_code = end(child)
+        exit_code = end(child, ending)
     sys.exit(exit_code if exit_code >= 0 else 128 - exit_code)
 
 
@@ -82,8 +85,9 @@ def start() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env=environment, process_group=0)
 
 
-def end(child: subprocess.Popen[bytes]) -> int:
-    """Have it stop, unless it has, and return its exit code."""
-    if child.poll() is None:
+def end(child: subprocess.Popen[bytes], ending: set[int]) -> int:
+    """Have it stop, unless it has or was told to, and return its exit code."""
+    if child.poll() is None and child.pid not in ending:
+        ending.add(child.pid)
         child.terminate()
     return child.wait()

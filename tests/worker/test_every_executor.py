@@ -166,7 +166,9 @@ def test_a_signal_to_all_processes_is_a_stop_of_the_worker(executor, number):
         signal_all(stopped.pid, number)
         executor.touch("go")
         assert stopped.wait(PATIENCE_S) == 0
-    assert executor.is_done("short") is (executor.kind != "shell")  # All shells were signalled.
+    # All shells were signalled. A shell goes on after a SIGINT that the command it waits for did not get.
+    if (executor.kind, number) != ("shell", signal.SIGINT):
+        assert executor.is_done("short") is (executor.kind != "shell")
     assert executor.is_given_back("program")
     assert executor.is_given_back("long")
 
