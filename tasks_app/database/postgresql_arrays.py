@@ -60,7 +60,7 @@ def packed(type_name: str, values: Sequence[Any]) -> PackedArray:
 
 
 def literal(type_name: str, values: Iterable[Any]) -> str:
-    """The same in PostgreSQL's words, for psycopg, which takes many times as long to write a list."""
+    """The array of these values as text. psycopg would take many times as long to write it."""
     return "{" + ",".join(["NULL" if value is None else _written(type_name, value) for value in values]) + "}"
 
 
