@@ -8,9 +8,10 @@ import re
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from asgiref.sync import sync_to_async
 from django.db import Error, connections
@@ -191,7 +192,7 @@ class WaitingTokens:
     """The tokens of waiting requests on this process's event loop, which are checked together."""
 
     def __init__(self) -> None:
-        self._waits: defaultdict[int, set[asyncio.Timeout]] = defaultdict(set)
+        self._refusals: defaultdict[int, set[Callable[[], None]]] = defaultdict(set)
         self._look: asyncio.Task[None] | None = None  # While somebody waits.
 
     @asynccontextmanager
@@ -199,35 +200,42 @@ class WaitingTokens:
         """Run a wait, and raise the refusal once the token is no longer valid; a claimed task is given back then."""
         try:
             async with asyncio.timeout(None) as wait:
-                if token.pk:  # The token of --no-auth can't be revoked.
-                    self._waits[token.pk].add(wait)
-                    if self._look is None or self._look.done():
-                        self._look = asyncio.get_running_loop().create_task(self._end_invalid())
+                self.watch(token, refuse := partial(wait.reschedule, 0))  # A time in the past ends the wait.
                 try:
                     yield
                 finally:
-                    waits = self._waits.get(token.pk, set())
-                    waits.discard(wait)
-                    if not waits:
-                        self._waits.pop(token.pk, None)
-                    if not self._waits and self._look:
-                        self._look.cancel()
-                        self._look = None
+                    self.forget(token, refuse)
         except TimeoutError:
             if not wait.expired():
                 raise
             raise refusal from None
 
+    def watch(self, token: Token, refuse: Callable[[], None]) -> None:
+        """Call `refuse` once the token is no longer valid, until `forget`."""
+        if token.pk:  # The token of --no-auth can't be revoked.
+            self._refusals[token.pk].add(refuse)
+            if self._look is None or self._look.done():
+                self._look = asyncio.get_running_loop().create_task(self._end_invalid())
+
+    def forget(self, token: Token, refuse: Callable[[], None]) -> None:
+        refusals = self._refusals.get(token.pk, set())
+        refusals.discard(refuse)
+        if not refusals:
+            self._refusals.pop(token.pk, None)
+        if not self._refusals and self._look:
+            self._look.cancel()
+            self._look = None
+
     async def _end_invalid(self) -> None:
         """End the waits of invalid tokens, while there are waits."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            asked = list(self._waits)
+            asked = list(self._refusals)
             with suppress(Error):  # Without a database, nothing can be claimed either.
                 valid = await sync_to_async(_valid, thread_sensitive=False)(asked)
                 # Only of those that were looked up: others have begun to wait meanwhile.
-                for wait in [wait for pk in asked if pk not in valid for wait in self._waits.get(pk, ())]:
-                    wait.reschedule(0)  # A time in the past ends the wait.
+                for refuse in [each for pk in asked if pk not in valid for each in self._refusals.get(pk, ())]:
+                    refuse()
 
 
 def _valid(pks: Collection[int]) -> set[int]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import msgspec
 from django.conf import settings
 from msgspec.structs import replace
+from rest_framework.exceptions import AuthenticationFailed
 
 from taskstore.errors import InvalidInput, TaskStoreError
 from taskstore.types.requests import ClaimRequest, UpdateRequest
@@ -25,6 +26,7 @@ from taskstore.types.scalars import Int64
 from ..access import tokens
 from ..access.policy import Action, may, scope_of
 from ..access.request_limits import BY_ADDRESS, BY_TOKEN
+from ..access.tokens import waiting_tokens
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, GroupScope, Operation, TaskRecord
 from ..core.validation import validate
@@ -36,6 +38,7 @@ from ..wire.strict_json import LIGHT_BYTES, value_of
 from ..writer.waiting_claims import Asked
 from ..writer.writer import running
 from .answers import encoded, is_long, outcome_of
+from .authentication import NO_TOKEN
 from .base import View
 from .bodies import resend_key
 from .hot_path import HEADERS, Answer, ClaimView, UpdateView, failure_of
@@ -70,6 +73,9 @@ class Connection(Protocol):
     @property
     def has_gone(self) -> bool:
         """Whether its client can receive nothing any more."""
+
+    def when_gone(self, do: Callable[[], None]) -> None:
+        """Call this if its client goes before the answer is sent."""
 
     def answer(self, answer: Answer) -> None:
         """Send it in one piece, and take the next request."""
@@ -182,11 +188,10 @@ class Lane:
         if settings.TASKSTORE_NO_AUTH or BY_TOKEN.rate or BY_ADDRESS.rate:
             return False
         grant = self._grant(request.head.secret)
-        operation = self._operation(grant, request, body) if grant else None
-        if operation is None:
+        if grant is None or (operation := self._operation(grant, request, body)) is None:
             return False
         self.taken += 1
-        writer.take(AskedOnLane(operation, connection, request.head.view))
+        writer.take(AskedOnLane(operation, connection, request.head.view, grant.token))
         return True
 
     def _grant(self, secret: str) -> Grant | None:
@@ -242,13 +247,13 @@ def _deletes(grant: Grant, body: bytes) -> Body | None:
 
 
 def _as_the_views_read(grant: Grant, body: bytes, *, is_claim: bool) -> Body | None:
-    """What the body asks for; None when it waits, or something is wrong with it: the long way says what."""
+    """What the body asks for; None when something is wrong with it: the long way says what."""
     asked: ClaimRequest | UpdateRequest
     operation: Operation
     try:
         if is_claim:
             asked = claim = value_of(strict_json.read(body), ClaimRequest)
-            if claim.wait or not all(map(grant.scope.allows, claim.wanted)):
+            if not all(map(grant.scope.allows, claim.wanted)):
                 return None
             operation = claim_of(claim, grant.scope, None)
         else:
@@ -271,16 +276,34 @@ class AskedOnLane(Asked):
 
     connection: Connection
     view: type[View]
+    token: Token
     _prepared: tuple[list[TaskRecord], bytes] | None = field(default=None, init=False)
+    _ended: Callable[[], None] | None = field(default=None, init=False)  # While it waits.
+    _is_refused: bool = field(default=False, init=False)
 
     @property
     def is_needless(self) -> bool:
         # A commit is done nevertheless: its client may have sent it and closed.
-        return isinstance(self.operation, Claim) and self.connection.has_gone
+        return isinstance(self.operation, Claim) and self.has_lost_client
 
     @property
     def has_lost_client(self) -> bool:
-        return self.connection.has_gone
+        return self._is_refused or self.connection.has_gone
+
+    def wait(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self.connection.when_gone(self._end_wait)
+        waiting_tokens.watch(self.token, self._refuse)
+
+    def _refuse(self) -> None:
+        self.fail(AuthenticationFailed(NO_TOKEN))
+        self._is_refused = True  # What it is just taking is for others.
+
+    def _end_wait(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended:
+            ended()
+            waiting_tokens.forget(self.token, self._refuse)
 
     def prepare(self, tasks: list[TaskRecord]) -> None:
         if not is_long(tasks):
@@ -303,6 +326,9 @@ class AskedOnLane(Asked):
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
+        if self._is_refused:
+            return
+        self._end_wait()
         try:
             if isinstance(error, TaskStoreError):
                 meters.note_refusal(error)
@@ -319,7 +345,9 @@ class AskedOnLane(Asked):
         except Exception as error:
             self.fail(error)
             return
+        self._end_wait()
         await self.connection.answer_in_pieces(Answer(200, HEADERS, body))
 
     def _answer(self, body: bytes) -> None:
+        self._end_wait()
         self.connection.answer(Answer(200, HEADERS, body))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections import OrderedDict, defaultdict
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, count
 
 from msgspec.structs import replace
 
@@ -53,6 +55,10 @@ class Asked(ABC):
         """Get the answer ready while its commit is on its way. `succeed` follows with the same list, or else `fail`."""
 
     @abstractmethod
+    def wait(self, ended: Callable[[], None]) -> None:
+        """Begin to wait. Calls `ended` once it has its answer, or nobody wants one any more."""
+
+    @abstractmethod
     def succeed(self, tasks: list[TaskRecord]) -> None: ...
 
     @abstractmethod
@@ -73,6 +79,9 @@ class Awaited(Asked):
     def has_lost_client(self) -> bool:
         return self.answer.cancelled()
 
+    def wait(self, ended: Callable[[], None]) -> None:
+        self.answer.add_done_callback(lambda _: ended())
+
     def succeed(self, tasks: list[TaskRecord]) -> None:
         if not self.answer.done():
             self.answer.set_result(tasks)
@@ -85,14 +94,43 @@ class Awaited(Asked):
 LOOK_EVERY_S = 1.0  # Always: whatever else tells that there is something may fail.
 
 
+class Line:
+    """Those who wait for a group, by number, the lowest first."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._by_number: dict[int, Asked] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._by_number
+
+    def put(self, number: int, asked: Asked) -> None:
+        insort(self._numbers, number)
+        self._by_number[number] = asked
+
+    def drop(self, number: int) -> None:
+        if self._by_number.pop(number, None):
+            del self._numbers[bisect_left(self._numbers, number)]
+
+    def first(self, count: int) -> list[Asked]:
+        return [self._by_number[number] for number in self._numbers[:count]]
+
+
+NOBODY_WAITS = Line()
+
+
 class WaitingClaims:
     def __init__(self, try_again: Callable[[Asked], None]) -> None:
         self._try_again = try_again
-        self._by_group: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        self._by_group: dict[str, Line] = defaultdict(Line)
         # By group, too: who only reads leaves it to all others.
-        self._readers: dict[str, OrderedDict[Asked, None]] = defaultdict(OrderedDict)
+        self._readers: dict[str, Line] = defaultdict(Line)
         self._by_depended: dict[int, set[Asked]] = defaultdict(set)
-        self._tried: set[Asked] = set()
+        self._numbers: dict[Asked, int] = {}  # The places in line, which are kept by those that are woken for nothing.
+        self._next_number = count()
         self._limits: dict[Asked, int] = {}  # What they asked for, of those that were woken for less.
         self._must_look = asyncio.Event()
         self._next_look: asyncio.TimerHandle | None = None
@@ -102,21 +140,23 @@ class WaitingClaims:
     def takes(self, asked: Asked) -> bool:
         """Keep a claim that found nothing, if it wants to wait (longer)."""
         left_s = asked.wait_s - asked.age_s
-        if left_s <= 0 or self._has_ended or not isinstance(asked, Awaited):
+        if left_s <= 0 or self._has_ended:
             return False
         if isinstance(asked.operation, Query) and asked.operation.at_ms:
             # There was nothing at that moment. From here on time passes, and that is the store's.
             asked.operation = replace(asked.operation, at_ms=0)
         if isinstance(asked.operation, Claim) and (limit := self._limits.pop(asked, None)):
             asked.operation = replace(asked.operation, limit=limit)
+        is_new = asked not in self._numbers
+        if is_new:
+            self._numbers[asked] = next(self._next_number)
         for group in _groups_of(asked):
             self._put(asked, group)
         for task_id in asked.operation.depends:
             self._by_depended[task_id].add(asked)
-        if asked not in self._tried:
-            self._tried.add(asked)
+        if is_new:
             timer = asyncio.get_running_loop().call_later(left_s, self._end, asked)
-            asked.answer.add_done_callback(lambda _: self._forget(asked, timer))
+            asked.wait(partial(self._forget, asked, timer))
         return True
 
     def note(self, supply: Supply) -> None:
@@ -124,11 +164,11 @@ class WaitingClaims:
         for group, in_ms in supply.next_in_ms.items():
             if group in self._by_group or group in self._readers:
                 self._look_within(max(in_ms, 1) / 1000)
-        for group, count in supply.available.items():
-            waiting = self._by_group.get(group, ())
+        for group, tasks in supply.available.items():
+            line, readers = self._by_group.get(group, NOBODY_WAITS), self._readers.get(group, NOBODY_WAITS)
             # So that none gets all while others wait, and one that gets all need not look whether there is more.
-            share = -(-count // max(len(waiting), 1))
-            for asked in list(chain(self._readers.get(group, ()), islice(waiting, count))):
+            share = -(-tasks // max(len(line), 1))
+            for asked in [*readers.first(len(readers)), *line.first(tasks)]:
                 self._wake(asked, share)
         for asked in self._all() if supply.late else ():
             if isinstance(asked.operation, Claim) and asked.operation.owner in supply.late:
@@ -177,12 +217,12 @@ class WaitingClaims:
                 asked.succeed([])
 
     def _is_in_line(self, asked: Asked) -> bool:
-        lines = self._lines_of(asked)
-        return any(asked in lines.get(group, ()) for group in _groups_of(asked))
+        lines, number = self._lines_of(asked), self._numbers[asked]
+        return any(number in lines.get(group, NOBODY_WAITS) for group in _groups_of(asked))
 
     def _all(self) -> set[Asked]:
         lines = chain(self._by_group.values(), self._readers.values())
-        return {asked for waiters in lines for asked in waiters}
+        return {asked for line in lines for asked in line.first(len(line))}
 
     def _look_within(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -199,12 +239,9 @@ class WaitingClaims:
         lines = self._lines_of(asked)
         if group not in lines:
             self._must_look.set()
-        lines[group][asked] = None
-        if asked in self._tried:
-            # It was woken for nothing, and keeps its place.
-            lines[group].move_to_end(asked, last=False)
+        lines[group].put(self._numbers[asked], asked)
 
-    def _lines_of(self, asked: Asked) -> dict[str, OrderedDict[Asked, None]]:
+    def _lines_of(self, asked: Asked) -> dict[str, Line]:
         """By group the line in which it waits, if it does."""
         only_reads = isinstance(asked.operation, Query) and asked.operation.only_reads
         return self._readers if only_reads else self._by_group
@@ -219,10 +256,10 @@ class WaitingClaims:
     def _take_out(self, asked: Asked) -> None:
         lines = self._lines_of(asked)
         for group in _groups_of(asked):
-            waiters = lines.get(group)
-            if waiters is not None:
-                waiters.pop(asked, None)
-                if not waiters:
+            line = lines.get(group)
+            if line is not None:
+                line.drop(self._numbers[asked])
+                if not line:
                     del lines[group]
         for task_id in asked.operation.depends:
             dependants = self._by_depended.get(task_id)
@@ -235,7 +272,7 @@ class WaitingClaims:
         timer.cancel()
         self._take_out(asked)
         self._limits.pop(asked, None)
-        self._tried.discard(asked)
+        self._numbers.pop(asked, None)
 
 
 def _groups_of(asked: Asked) -> tuple[str, ...]:

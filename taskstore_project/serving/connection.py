@@ -108,6 +108,7 @@ class Connection(ABC):
         while self._bodies:
             if body := self._bodies.popleft():
                 body.end()
+        self.lane.lost()
 
     def _end_part(self, *, is_in_body: bool) -> None:
         self._parts += 1
@@ -328,7 +329,7 @@ def patience_s() -> float:
 class LaneConnection:
     """Decides which bytes of a connection the lane takes. The others go the long way, in their order."""
 
-    __slots__ = ("_begun", "_held", "_http", "_is_asked", "_lane", "_request", "_unknown")
+    __slots__ = ("_begun", "_held", "_http", "_is_asked", "_lane", "_request", "_unknown", "_when_gone")
 
     def __init__(self, http: Connection, lane: Lane | None) -> None:
         self._http, self._lane = http, lane
@@ -337,6 +338,7 @@ class LaneConnection:
         self._begun = b""  # Of a request whose head is known, until its body is complete.
         self._is_asked = False
         self._held = b""  # What came before the answer was sent.
+        self._when_gone: Callable[[], None] | None = None  # What to do if nobody can be answered any more.
 
     @property
     def is_answering(self) -> bool:
@@ -389,6 +391,13 @@ class LaneConnection:
             self._lane.learn(self._unknown)
             self._unknown = b""
 
+    def when_gone(self, do: Callable[[], None]) -> None:
+        self._when_gone = do
+
+    def lost(self) -> None:
+        if self._when_gone:
+            self._when_gone()
+
     def answer(self, answer: Answer) -> None:
         if self._http.is_open:
             self._http.send(answer)
@@ -400,7 +409,7 @@ class LaneConnection:
         self._end_answer()
 
     def _end_answer(self) -> None:
-        self._is_asked = False
+        self._is_asked, self._when_gone = False, None
         if self._held:
             asyncio.get_running_loop().call_soon(self._go_on)
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection as db_connection
 from django.utils import timezone
 
+from tasks_app import database
 from tasks_app.access import tokens
-from tasks_app.core.operations import Claim
-from tasks_app.models import Scope, Task
+from tasks_app.core.operations import Claim, Commit, Supply
+from tasks_app.models import Scope, Task, Token
 from tasks_app.rest_api import answers, hot_path
 from tasks_app.rest_api.lane import LONGEST_KNOWN, AskedOnLane, Lane
-from tasks_app.writer.writer import Writer
+from tasks_app.writer.writer import Writer, running
 from taskstore.types.tasks import NewTask
 from taskstore_project.serving.connection import LONGEST_HEAD, MOST_HELD
 from taskstore_project.serving.uvicorn_server import Protocol
@@ -34,6 +38,12 @@ NOTHING = b'{"tasks":[],"error":null}'
 def request_of(secret: str, body: bytes = CLAIM, path: bytes = b"/claim", more: bytes = b"") -> bytes:
     head = b"POST %b HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer %b\r\n%b" % (path, secret.encode(), more)
     return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def the_writer() -> Writer:
+    found = running("default")
+    assert found
+    return found
 
 
 class Worker:
@@ -67,6 +77,22 @@ class Worker:
 
     def connection(self) -> Connection:
         return Connection(self.served, self.lane)
+
+    def line(self) -> int:
+        """How many claims wait for "mail"."""
+        return len(the_writer()._waiting._by_group.get("mail", ()))
+
+    async def add_beside(self) -> int:
+        """Add a task without the writer, which only hears of it when it looks."""
+
+        def add() -> int:
+            try:
+                [task] = database.run(Commit(owner=BOB, adds=(NewTask(group="mail"),)), "default")
+                return task.id
+            finally:
+                db_connection.close()
+
+        return await sync_to_async(add)()
 
     async def add(self, **fields: Any) -> int:
         [task] = await Task.objects.acommit(owner=0, adds=[NewTask(group="mail", **fields)])
@@ -214,10 +240,13 @@ def test_an_answer_that_was_prepared_for_other_tasks_is_not_sent():
         has_gone = False
         answer = answers.append
 
+        def when_gone(self, do: Any) -> None:
+            pass
+
         async def answer_in_pieces(self, answer: Any) -> None:
             raise AssertionError(answer)
 
-    asked = AskedOnLane(Claim(groups=("mail",), owner=ANN), Kept(), hot_path.ClaimView)
+    asked = AskedOnLane(Claim(groups=("mail",), owner=ANN), Kept(), hot_path.ClaimView, Token())
     asked.prepare([])
     asked.succeed([])
     first: list[Any] = []
@@ -226,6 +255,135 @@ def test_an_answer_that_was_prepared_for_other_tasks_is_not_sent():
     assert [answer.body for answer in answers] == [NOTHING, NOTHING]
     assert asked._prepared
     assert asked._prepared[0] is first
+
+
+# ---- Claims that wait
+
+WAITING = b'{"clientid":1,"group":"mail","wait":60000}'
+
+
+@pytest.fixture
+def waits(worker):
+    """Begins a claim that waits, as often as it is called, and returns its connection."""
+
+    async def begin():
+        count, connection = worker.line(), worker.connection()
+        connection.receive(request_of(worker.secret, WAITING))
+        await until(lambda: worker.line() == count + 1)
+        return connection
+
+    return begin
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - Nobody tells when that changes.
+            await asyncio.sleep(0.001)
+
+
+def test_a_claim_that_waits_gets_what_is_added(worker, waits):
+    async def scenario():
+        first, second = await waits(), await waits()
+        task_id = await worker.add()
+        await first.answered()
+        assert second.is_answering
+        await second.close()
+        return task_id, first.sent
+
+    task_id, sent = worker.served.run(scenario())
+    assert b'"origin":%d' % task_id in sent
+    assert worker.lane.taken == 2
+
+
+def test_those_who_are_woken_for_nothing_keep_their_places(worker, waits, monkeypatch):
+    """Two find nothing, as somebody else was quicker; who came first is first again."""
+
+    async def scenario():
+        first, second, third = await waits(), await waits(), await waits()
+        writer = the_writer()
+        tried = writer.begun
+        writer.note(Supply(available={"mail": 2}))
+        await until(lambda: writer.begun == tried + 2 and worker.line() == 3)
+        await worker.add()
+        await first.answered()
+        assert second.is_answering
+        assert third.is_answering
+        await second.close()
+        await third.close()
+
+    worker.served.run(scenario())
+
+
+def test_who_goes_leaves_the_line(worker, waits):
+    async def scenario():
+        connection = await waits()
+        await connection.close()
+        await until(lambda: worker.line() == 0)
+        return await worker.add()
+
+    task_id = worker.served.run(scenario())
+    assert Task.objects.get().id == task_id
+
+
+def test_a_claim_that_waits_ends_with_its_token_as_on_the_long_way(worker, waits, monkeypatch):
+    monkeypatch.setattr(tokens, "LOOK_EVERY_S", 0.05)
+
+    async def scenario(lane):
+        worker.lane = lane
+        connection = await waits()
+        await sync_to_async(revoke)(worker.token)
+        await connection.answered()
+        assert worker.line() == 0
+        await sync_to_async(Token.objects.update)(revoked_at=None)
+        await connection.close()
+        return re.sub(rb"(?i)date: [^\r]*\r\n", b"", connection.sent)
+
+    def revoke(token):
+        try:
+            tokens.revoke(token)
+        finally:
+            db_connection.close()
+
+    quick, long = worker.served.run(scenario(worker.lane)), worker.served.run(scenario(Lane(most_known=0)))
+    assert quick.split(b"\r\n")[0].split()[1] == b"401"
+    assert quick == long
+
+
+def test_what_it_takes_while_its_token_is_refused_is_given_back(worker, waits, monkeypatch):
+    async def scenario():
+        writer = the_writer()
+        run = writer._connection.run
+
+        async def refuse_meanwhile(*args, **more):
+            done = await run(*args, **more)
+            for refuse in [each for refusals in tokens.waiting_tokens._refusals.values() for each in refusals]:
+                refuse()
+            return done
+
+        connection = await waits()
+        task_id = await worker.add_beside()
+        monkeypatch.setattr(writer._connection, "run", refuse_meanwhile)
+        writer.look_around()
+        await connection.answered()
+        async with asyncio.timeout(PATIENCE_S):
+            while (task := await Task.objects.aget(origin=task_id)).id < task_id + 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return connection.sent, task
+
+    sent, task = worker.served.run(scenario())
+    assert b" 401 " in sent
+    assert (task.owner, task.leased_since_ms) == (0, 0)
+
+
+def test_the_end_of_the_server_ends_the_wait(worker, waits):
+    async def scenario():
+        connection = await waits()
+        the_writer()._waiting.give_up()
+        await connection.answered()
+        the_writer()._waiting._has_ended = False
+        return connection.sent
+
+    assert worker.served.run(scenario()).endswith(NOTHING)
 
 
 # ---- Connections
