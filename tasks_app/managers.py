@@ -27,7 +27,7 @@ from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.batches import NewBatch, Plan, Planned
 from taskstore.types.cancelling import cancelled, error_of
 from taskstore.types.limits import LimitsRequest, Rate, problems_of
-from taskstore.types.scalars import Limits, is_in_group
+from taskstore.types.scalars import Limits
 from taskstore.types.sentences import group_name
 from taskstore.types.tasks import NOBODY, Change, Ending, NewTask, Order, Standing, State, holds_results
 
@@ -432,7 +432,7 @@ class TaskManager(models.Manager["Task"]):
         writer = running(dialect.using)
         if not is_done:
             writer.finish_changes_of_limits() if writer else finish_changes(dialect.using)
-        self.wake([group for group in dialect.group_names() if is_in_group(name, group)])
+        self.wake(totals.names(GroupScope((name,)), dialect.using))
 
     def wake(self, groups: Iterable[str]) -> None:
         """Once the transaction commits, let claims that wait for these groups look whether there is something."""
@@ -543,7 +543,7 @@ class TaskManager(models.Manager["Task"]):
 
     def groups(self, scope: GroupScope = EVERY_GROUP) -> list[str]:
         """Return the names of the non-empty groups, sorted."""
-        return [name for name in database.group_names(using=self.db) if scope.allows(name)]
+        return totals.names(scope, self.db)
 
     def now_ms(self) -> int:
         """The time by the database's clock, the only one that counts."""

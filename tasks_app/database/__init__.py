@@ -15,7 +15,6 @@ from .django_transaction import (
     bookkeeping,
     collation_of,
     dialect_of,
-    group_names,
     hurry,
     newest_id,
     now_ms,
@@ -30,7 +29,7 @@ from .django_transaction import (
 from .postgresql import HOUSEKEEPING_LOCK, SILENCE_S, PostgreSQL
 from .rows import COLUMNS, MINUTE_MS, Heavy, Last, Row, Statement, Steps, T
 from .sqlite import Each, SQLite
-from .transaction import transact
+from .transaction import hand_over, transact
 from .transaction_values import Decision, Done, Undecided
 
 __all__ = [
@@ -59,7 +58,7 @@ __all__ = [
     "bookkeeping",
     "collation_of",
     "dialect_of",
-    "group_names",
+    "hand_over",
     "hurry",
     "is_opportunistic",
     "newest_id",

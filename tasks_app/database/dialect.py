@@ -141,25 +141,6 @@ class Dialect(ABC):
     def rows_at_once(self, columns: Sequence[str], sql: str, parameters: Sequence[Any]) -> Sequence[Row]:
         return self.rows(sql, parameters)
 
-    def group_names(self) -> list[str]:
-        """The names of the groups that hold a task, sorted by code point."""
-        # One index probe a group, where DISTINCT would read the whole index.
-        rows = self.rows_at_once(
-            ["name"],
-            """
-            WITH RECURSIVE names(name) AS (
-                SELECT min("group") FROM tasks_app_task
-                UNION ALL
-                SELECT (SELECT min("group") FROM tasks_app_task WHERE "group" > names.name)
-                FROM names
-                WHERE names.name IS NOT NULL
-            )
-            SELECT name FROM names WHERE name IS NOT NULL
-            """,
-            (),
-        )
-        return sorted(name for (name,) in rows)
-
     def adding_up(self) -> AbstractContextManager[Any]:
         """For a statement that reads the numbers of many groups."""
         return nullcontext()

@@ -174,11 +174,6 @@ def _with_data(tasks: Sequence[TaskT], using: str) -> Iterator[TaskT]:
         yield task
 
 
-def group_names(using: str = "") -> list[str]:
-    """The names of the groups that hold a task, sorted by code point."""
-    return dialect_of(using).group_names()
-
-
 def rows_at_once(columns: Sequence[str], sql: str, parameters: Sequence[Any] = (), *, using: str = "") -> Sequence[Row]:
     """The rows of a query of many, with text and integers in these columns, in no particular order."""
     return dialect_of(using).rows_at_once(columns, sql, parameters)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import cast
@@ -105,6 +107,17 @@ def transact(operations: Sequence[Operation], dialect: Dialect, *, only_plain: b
         done = Done((), written.supply(written.now_ms), written.work)
     told = [_as_seen(decisions[place], operation) for place, operation in enumerate(operations)]
     return Done(told, done.supply, done.work)
+
+
+def hand_over(operations: Sequence[Operation], claims: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
+    """Do the operations, and then, in the same transaction, the claims that wait for what these add."""
+    done = yield from amid(transact(operations, dialect))
+    written = Written(so_far=done.supply, work=done.work, is_begun=True)
+    last = yield from _in_general(claims, (yield from dialect.look(claims)), written, dialect)
+    taken = Counter(task.group for decision in last.decisions if isinstance(decision, list) for task in decision)
+    available = {group: number - taken[group] for group, number in last.supply.available.items()}
+    supply = replace(last.supply, available={group: number for group, number in available.items() if number > 0})
+    return Done([*done.decisions, *last.decisions], supply, last.work)
 
 
 def _in_general(operations: Sequence[Operation], seen: Seen, written: Written, dialect: Dialect) -> Steps[Done]:

@@ -136,10 +136,11 @@ class Written:
     work: Work = NOTHING
     now_ms: int = 0
     so_far: Supply = field(default_factory=Supply)  # Of what was done before, in the same transaction.
+    is_begun: bool = False  # Something was written before: it is to be committed.
 
     def __bool__(self) -> bool:
         rows = self.removed or self.drafts or self.kept or self.deltas or self.batches or self.ahead or self.looked_at
-        return bool(rows)
+        return bool(rows or self.is_begun)
 
     def insertions(self, row_of: Callable[[TaskRecord], Row]) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
         """The tables that rows are added to, with their columns. `row_of`: makes the row of a task."""

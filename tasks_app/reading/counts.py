@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from django.db.models import F, QuerySet, Sum
+from msgspec import Struct
 
 from taskstore.types.groups import GroupStats
 from taskstore.types.limits import GroupLimit
@@ -20,11 +21,10 @@ from ..core.operations import EVERY_GROUP, GroupScope
 from ..core.tally import counter_in, least_of
 from ..models import Level, Rate, Task
 from ..writer import totals
-from ..writer.totals import Numbers
+from ..writer.totals import Counted, Numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
+class Stats(Struct, frozen=True, kw_only=True, gc=False):  # Of very many groups: the collector would pass them all.
     """A group in numbers."""
 
     counts: Numbers
@@ -44,8 +44,8 @@ class Stats:
             scheduled=0 if holds_results(group) else self.counts.later,
             failed=self.counts.errors,
             oldest_ready_ms=self.oldest_ready_ms,
-            in_per_minute=round(self.in_per_minute, 1),
-            out_per_minute=round(self.out_per_minute, 1),
+            in_per_minute=round(self.in_per_minute, 1) if self.in_per_minute else 0.0,
+            out_per_minute=round(self.out_per_minute, 1) if self.out_per_minute else 0.0,
             paused=self.is_paused,
             retrying=self.counts.retrying,
             dead=self.counts.failed,
@@ -66,14 +66,13 @@ def counts_of(group: str) -> Numbers:
 
 def stats_in_pages(scope: GroupScope = EVERY_GROUP) -> Iterator[dict[str, Stats]]:
     """Yield the stats of all groups that have tasks, sorted by name, in pages: there may be very many groups."""
-    for page in totals.pages(scope):
-        yield _with_more({numbers.group: numbers for numbers in page})
+    yield from map(_with_more, totals.pages(scope))
 
 
 def stats_of(groups: Sequence[str]) -> dict[str, Stats]:
     """Return the stats of these groups in their order, without empty groups. Reads no other group."""
-    counts = totals.numbers_of_each(groups)
-    return _with_more({group: counts[group] for group in groups if group in counts})
+    found = totals.counted(groups)
+    return _with_more([found[group] for group in groups if group in found])
 
 
 def sum_of(groups: Sequence[Stats]) -> Stats:
@@ -89,25 +88,22 @@ def sum_of(groups: Sequence[Stats]) -> Stats:
     )
 
 
-def _with_more(counts: Mapping[str, Numbers]) -> dict[str, Stats]:
-    if not counts:
+def _with_more(counted: Sequence[Counted]) -> dict[str, Stats]:
+    if not counted:
         return {}
-    flow = totals.flow_of_each(counts)
-    oldest = totals.longest_ready_ms(group for group, counted in counts.items() if counted.available)
-    paused = paused_groups(min(counts), max(counts))
-    limits = uses_of(counts)
-    stats = {}
-    for group, counted in counts.items():
-        in_per_minute, out_per_minute = flow.get(group, (0.0, 0.0))
-        stats[group] = Stats(
-            counts=counted,
-            oldest_ready_ms=oldest.get(group),
-            in_per_minute=in_per_minute,
-            out_per_minute=out_per_minute,
+    names = [numbers.group for numbers, *_ in counted]
+    paused, limits = paused_groups(min(names), max(names)), uses_of(names)
+    return {
+        group: Stats(
+            counts=numbers,
+            oldest_ready_ms=longest_ready_ms,
+            in_per_minute=entered,
+            out_per_minute=left,
             is_paused=group in paused,
             limit=limits.get(group),
         )
-    return stats
+        for group, (numbers, longest_ready_ms, entered, left) in zip(names, counted, strict=True)
+    }
 
 
 MINUTE_MS = 60_000

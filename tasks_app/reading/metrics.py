@@ -25,7 +25,7 @@ from ..control.pauses import paused_groups
 from ..core.meters import HISTOGRAMS, REASONS, meters
 from ..database import dialect_of, store_alias
 from ..database.time_limits import TookTooLong, at_most
-from ..writer.totals import Summary, largest, longest_ready_ms, numbers_of_each, summary
+from ..writer.totals import Summary, counted, largest, summary
 from .search.conditions import IN_STATE
 
 LIMIT_S, COUNTING_LIMIT_S = 5.0, 2.0  # Prometheus waits for ten.
@@ -145,7 +145,8 @@ def _histogram(kept_as: str, name: str, text: str, unit: int = 1) -> Metric:
 
 def _of_groups() -> Iterator[Metric]:
     """Yield the metrics of the store: the largest groups one by one, the others as a sum."""
-    counts = numbers_of_each(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
+    found = counted(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
+    counts = {group: numbers for group, (numbers, *_) in found.items()}
     every = summary()
     yield GaugeMetricFamily("taskstore_groups", "Non-empty groups.", every.groups)
     family = GaugeMetricFamily("taskstore_tasks", "Tasks in each state.")
@@ -162,9 +163,8 @@ def _of_groups() -> Iterator[Metric]:
     oldest = GaugeMetricFamily(
         "taskstore_oldest_ready_seconds", "How long the oldest ready task has been ready; 0 if there is none."
     )
-    oldest_ms = longest_ready_ms(group for group, counted in counts.items() if counted.available)
-    for group in counts:
-        _sample(oldest, oldest_ms.get(group, 0) / 1_000, group=group)
+    for group, (_, longest_ready_ms, *_) in found.items():
+        _sample(oldest, (longest_ready_ms or 0) / 1_000, group=group)
     yield oldest
     pauses = GaugeMetricFamily("taskstore_group_paused", "1 if the group is paused.")
     paused = paused_groups(min(counts), max(counts)) if counts else set()

@@ -138,6 +138,13 @@ class Numbers(NamedTuple):
         return cls("", *map(sum, zip(*(numbers[1:] for numbers in each), strict=True)))
 
 
+numbers_made_of: Callable[[Row], Numbers] = partial(tuple.__new__, Numbers)  # Of very many groups, as in operations.py.
+
+# The numbers of a group, how long its oldest ready task has been ready (None: no task is), and how many tasks have
+# entered and left it within the last minute: claims, renewals and edits count as neither.
+Counted = tuple[Numbers, int | None, float, float]
+
+
 # ---- Reading
 
 
@@ -147,9 +154,17 @@ def numbers(scope: GroupScope, using: str = "") -> list[Numbers]:
         return _numbers(*allowed_by(scope.patterns), using)
 
 
-def pages(scope: GroupScope, using: str = "") -> Iterator[list[Numbers]]:
-    """Yield the same in pages of about `PAGE_GROUPS`, each as of one moment."""
+def names(scope: GroupScope, using: str = "") -> list[str]:
+    """Return the names of all groups within the scope that have tasks, sorted by code point."""
+    condition, parameters = allowed_by(scope.patterns)
+    query = f"SELECT name FROM ({_query_of_sums(condition)}) AS sums"
+    return sorted(name for (name,) in dialect_of(using).rows_at_once(["name"], query, [*parameters] * 2))
+
+
+def pages(scope: GroupScope, using: str = "") -> Iterator[list[Counted]]:
+    """Yield the same and more in pages of about `PAGE_GROUPS`, each as of one moment."""
     dialect = dialect_of(using)
+    has_few = _has_few_tasks_a_group(dialect)
     allowed, names = allowed_by(scope.patterns)
     beginning: str | None = ""
     while beginning is not None:
@@ -163,7 +178,7 @@ def pages(scope: GroupScope, using: str = "") -> Iterator[list[Numbers]]:
         if beginning is not None:
             condition, within = f'{condition} AND "group" < %s', [*within, beginning]
         with dialect.adding_up():
-            page = _numbers(condition, within, using)
+            page = _counted(condition, within, dialect, has_few=has_few)
         yield page
 
 
@@ -187,6 +202,13 @@ def numbers_of_each(groups: Iterable[str], using: str = "") -> dict[str, Numbers
     dialect = dialect_of(using)
     found = _numbers(_is_one_of(dialect), [dialect.list_of_names(groups)], using)
     return {numbers.group: numbers for numbers in found}
+
+
+def counted(groups: Iterable[str], using: str = "") -> dict[str, Counted]:
+    """Return the same and more."""
+    dialect = dialect_of(using)
+    found = _counted(_is_one_of(dialect), [dialect.list_of_names(groups)], dialect)
+    return {each[0].group: each for each in found}
 
 
 def numbers_of_all(using: str = "") -> Numbers:
@@ -223,11 +245,12 @@ FUTURE = {
     "later": "leased_since_ms = 0",
     "put_off": f"leased_since_ms = 0 AND standing <> {Standing.OPEN:d}",
 }
-# Since when the oldest task of the group `name` is available that a worker should claim: ready, or to be tried again.
+# A task that a worker should claim: ready, or to be tried again.
+IS_TO_CLAIM = f"leased_since_ms = 0 AND standing IN ({Standing.OPEN:d}, {Standing.RETRYING:d})"
+# Since when the oldest of these in the group `name` is available.
 OLDEST_READY = f"""
     SELECT available_at_ms FROM tasks_app_task
-    WHERE "group" = name AND available_at_ms <= now_ms AND leased_since_ms = 0
-        AND standing IN ({Standing.OPEN:d}, {Standing.RETRYING:d})
+    WHERE "group" = name AND available_at_ms <= now_ms AND {IS_TO_CLAIM}
     ORDER BY available_at_ms, id
     LIMIT 1
 """
@@ -416,20 +439,23 @@ def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int
     """
     dialect = dialect_of(using)
     condition, names = part.condition(dialect)
-    source, times, before = _query_of_sums(condition), 2, list[Any]()
+    source, times = _query_of_sums(condition), 2
     by: str = order
     match order:
         case "name" | "retrying" | "failed" | "finished":
             pass
         case "in" | "out":
-            minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
-            before = [minute, 1 - past_ms / MINUTE_MS, minute - 1, minute - 1]
-            source, by = _query_of_flow(source, {"in": "entered", "out": "left"}[order]), "rank"
+            event = {"in": "entered", "out": '"left"'}[order]
+            flows, by = _query_of_flows("1 = 1", dialect), "rank"
+            source = f"""
+                SELECT sums.name AS name, coalesce(flows.{event}, 0) AS rank
+                FROM ({source}) AS sums LEFT JOIN ({flows}) AS flows ON flows."group" = sums.name
+            """
         case "oldest":
-            source, times = _query_of_many(condition, dialect)
+            source, times = _query_of_many(condition, dialect, has_few=_has_few_tasks_a_group(dialect))
             source, by = _query_of_oldest(source, dialect), "rank"
         case _:
-            source, times = _query_of_many(condition, dialect)
+            source, times = _query_of_many(condition, dialect, has_few=_has_few_tasks_a_group(dialect))
             by = STATES[order]
     query = f"""
         SELECT name FROM ({source}) AS ranked
@@ -437,7 +463,7 @@ def ranked(order: str, part: Part, *, is_downwards: bool, start: int, limit: int
         LIMIT {limit:d} OFFSET {start:d}
     """
     with dialect.adding_up():
-        return [name for (name,) in dialect.rows_at_once(["name"], query, [*before, *names * times])]
+        return [name for (name,) in dialect.rows_at_once(["name"], query, names * times)]
 
 
 def _query_of_oldest(numbers: str, dialect: Dialect) -> str:
@@ -448,20 +474,35 @@ def _query_of_oldest(numbers: str, dialect: Dialect) -> str:
     """
 
 
-def _query_of_flow(numbers: str, event: str) -> str:
-    """Return a query for the flow. Its first parameters are the minute, a share, and the last minute twice."""
+def _query_of_oldest_of_each(condition: str, dialect: Dialect) -> str:
+    """Return a query for OLDEST_READY of each group that has one. It scans the index of all tasks."""
     return f"""
-        SELECT name, coalesce(flows.rank, 0) AS rank
-        FROM (
-            SELECT "group", sum(happened * CASE WHEN minute = %s THEN 1.0 ELSE %s END) AS rank
-            FROM (
-                SELECT "group", minute, "{event}" AS happened FROM tasks_app_rate WHERE minutes = 1 AND minute >= %s
-                UNION ALL
-                SELECT "group", minute, "{event}" AS happened FROM tasks_app_countdelta WHERE minute >= %s
-            ) AS rates_and_deltas
-            GROUP BY "group"
-        ) AS flows
-        RIGHT JOIN ({numbers}) AS numbers ON flows."group" = name
+        SELECT "group", min(available_at_ms) AS at_ms
+        FROM tasks_app_task
+        WHERE available_at_ms <= (SELECT {dialect.clock}) AND {IS_TO_CLAIM} AND ({condition})
+        GROUP BY "group"
+    """
+
+
+def _query_of_flows(condition: str, dialect: Dialect) -> str:
+    """Return a query for the tasks that entered and left each group within the last minute.
+
+    It takes the parameters twice.
+    """
+    recent = f"minute >= (SELECT {dialect.clock}) / {MINUTE_MS} - 1 AND ({condition})"
+    # This share of the minute before is within the last sixty seconds.
+    share = (
+        f"CASE WHEN minute = now_ms / {MINUTE_MS} THEN 1.0 ELSE 1 + now_ms / {MINUTE_MS} - now_ms / {MINUTE_MS}.0 END"
+    )
+    sums = ", ".join(f'CAST(sum("{event}" * {share}) AS double precision) AS "{event}"' for event in EVENTS[:2])
+    return f"""
+        SELECT "group", {sums}
+        FROM (SELECT {dialect.clock} AS now_ms) AS clock CROSS JOIN (
+            SELECT "group", minute, entered, "left" FROM tasks_app_rate WHERE minutes = 1 AND {recent}
+            UNION ALL
+            SELECT "group", minute, entered, "left" FROM tasks_app_countdelta WHERE {recent}
+        ) AS rates_and_deltas
+        GROUP BY "group"
     """
 
 
@@ -483,9 +524,27 @@ def _query_of_numbers(condition: str, dialect: Dialect) -> str:
     """
 
 
-def _query_of_many(condition: str, dialect: Dialect) -> tuple[str, int]:
+def _counted(condition: str, names: Sequence[Any], dialect: Dialect, *, has_few: bool = False) -> list[Counted]:
+    numbers, times = _query_of_many(condition, dialect, has_few=has_few)
+    oldest, joined = f"CASE WHEN {STATES['ready']} + retrying > 0 THEN ({OLDEST_READY}) END", ""
+    if has_few:
+        oldest, times = "oldest.at_ms", times + 1
+        of_each = _query_of_oldest_of_each(condition, dialect)
+        joined = f'LEFT JOIN ({of_each}) AS oldest ON oldest."group" = numbers.name'
+    query = f"""
+        SELECT numbers.name AS name, {", ".join(Numbers._fields[1:])}, now_ms - {oldest} AS ready_ms,
+            coalesce(entered, 0.0) AS entered, coalesce("left", 0.0) AS "left"
+        FROM (SELECT {dialect.clock} AS now_ms) AS clock CROSS JOIN ({numbers}) AS numbers {joined}
+        LEFT JOIN ({_query_of_flows(condition, dialect)}) AS flows ON flows."group" = numbers.name
+    """
+    columns = ["name", *Numbers._fields[1:], "ready_ms", "entered", "left"]
+    rows = sorted(dialect.rows_at_once(columns, query, [*names] * (times + 2)))
+    return [(numbers_made_of(row[:-3]), *row[-3:]) for row in rows]
+
+
+def _query_of_many(condition: str, dialect: Dialect, *, has_few: bool) -> tuple[str, int]:
     """Return the same for perhaps very many groups, and how often it takes the parameters."""
-    if not _has_few_tasks_a_group(dialect):
+    if not has_few:
         return _query_of_numbers(condition, dialect), 2
     # One scan of the index of all tasks takes a tenth of the time of one lookup for each group.
     query = f"""
@@ -535,21 +594,6 @@ def _future_of(part: str) -> str:
     """
 
 
-def longest_ready_ms(groups: Iterable[str], using: str = "") -> dict[str, int]:
-    """Return how long the oldest ready task of each group has been ready. Ask only for groups that have one."""
-    dialect = dialect_of(using)
-    rows = dialect.rows_at_once(
-        ["name", "ms"],
-        f"""
-        SELECT name, now_ms - ({OLDEST_READY}) AS ms
-        FROM (SELECT {dialect.clock} AS now_ms) AS clock, {dialect.names}
-        """,
-        [dialect.list_of_names(groups)],
-    )
-    # A group may have lost its ready tasks in the meantime.
-    return {name: ms for name, ms in rows if ms is not None}
-
-
 def last_claims(groups: Iterable[str], start: int, using: str = "") -> dict[str, int]:
     """Return the minute of the last claim in each group since the minute `start`, at most a day ago.
 
@@ -570,35 +614,6 @@ def last_claims(groups: Iterable[str], start: int, using: str = "") -> dict[str,
         [start, dialect.list_of_names(groups)],
     )
     return {name: minute for name, minute in rows if minute is not None}
-
-
-def flow_of_each(groups: Iterable[str], using: str = "") -> dict[str, tuple[float, float]]:
-    """Return how many tasks entered and left each of these groups within the last minute, where there were any."""
-    dialect = dialect_of(using)
-    condition, names = _is_one_of(dialect), [dialect.list_of_names(groups)]
-    minute, past_ms = divmod(dialect.now_ms(), MINUTE_MS)
-    rows = dialect.rows_at_once(
-        ["group", "minute", "entered", "left"],
-        f"""
-        SELECT "group", minute, CAST(sum(entered) AS bigint) AS entered, CAST(sum("left") AS bigint) AS "left"
-        FROM (
-            SELECT "group", minute, entered, "left" FROM tasks_app_rate
-            WHERE minutes = 1 AND minute >= %s AND ({condition})
-            UNION ALL
-            SELECT "group", minute, entered, "left" FROM tasks_app_countdelta
-            WHERE minute >= %s AND ({condition})
-        ) AS rates_and_deltas
-        GROUP BY "group", minute
-        """,
-        [minute - 1, *names, minute - 1, *names],
-    )
-    flows: dict[str, tuple[float, float]] = {}
-    for group, of_minute, entered, left in rows:
-        # This share of the minute before is within the last sixty seconds.
-        share = 1.0 if of_minute == minute else 1 - past_ms / MINUTE_MS
-        entered_before, left_before = flows.get(group, (0.0, 0.0))
-        flows[group] = entered_before + entered * share, left_before + left * share
-    return flows
 
 
 def changes_of(sets: Sequence[Sequence[str]], start: int, using: str = "") -> list[dict[int, int]]:

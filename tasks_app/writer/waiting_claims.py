@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, count
@@ -164,18 +164,28 @@ class WaitingClaims:
         for group, in_ms in supply.next_in_ms.items():
             if group in self._by_group or group in self._readers:
                 self._look_within(max(in_ms, 1) / 1000)
-        for group, tasks in supply.available.items():
-            line, readers = self._by_group.get(group, NOBODY_WAITS), self._readers.get(group, NOBODY_WAITS)
-            # So that none gets all while others wait, and one that gets all need not look whether there is more.
-            share = -(-tasks // max(len(line), 1))
-            for asked in [*readers.first(len(readers)), *line.first(tasks)]:
-                self._wake(asked, share)
+        for asked in self.leave(supply.available):
+            self._try_again(asked)
         for asked in self._all() if supply.late else ():
             if isinstance(asked.operation, Claim) and asked.operation.owner in supply.late:
                 asked.succeed([])  # A program that is stopped would only hold what it gets.
         for task_id in supply.gone & self._by_depended.keys() if self._by_depended else ():
             for asked in list(self._by_depended[task_id]):
-                self._wake(asked)
+                self._take_out(asked)
+                self._try_again(asked)
+
+    def leave(self, available: Mapping[str, int], most: int | None = None) -> list[Asked]:
+        """Take out as many as there are tasks for, the longest waiting first, and at most so many of a group."""
+        left = []
+        for group, tasks in available.items():
+            line, readers = self._by_group.get(group, NOBODY_WAITS), self._readers.get(group, NOBODY_WAITS)
+            # So that none gets all while others wait, and one that gets all need not look whether there is more.
+            share = -(-tasks // max(len(line), 1))
+            for asked in [*readers.first(len(readers)), *line.first(tasks)][:most]:
+                self._take_out(asked)
+                self._ask_for(asked, share)
+                left.append(asked)
+        return left
 
     async def time_to_look(self) -> None:
         """Return when a look at the database may find something for somebody."""
@@ -188,6 +198,10 @@ class WaitingClaims:
         """Something has happened in these groups (None: in any) that no commit of this process tells."""
         if groups is None or any(group in self._by_group or group in self._readers for group in groups):
             self._must_look.set()
+
+    @property
+    def is_anybody(self) -> bool:
+        return bool(self._by_group or self._readers)
 
     def groups(self) -> list[str]:
         """The groups that somebody waits for."""
@@ -246,12 +260,10 @@ class WaitingClaims:
         only_reads = isinstance(asked.operation, Query) and asked.operation.only_reads
         return self._readers if only_reads else self._by_group
 
-    def _wake(self, asked: Asked, most: int | None = None) -> None:
-        self._take_out(asked)
-        if most and isinstance(asked.operation, Claim) and most < asked.operation.limit:
+    def _ask_for(self, asked: Asked, most: int) -> None:
+        if isinstance(asked.operation, Claim) and most < asked.operation.limit:
             self._limits.setdefault(asked, asked.operation.limit)
             asked.operation = replace(asked.operation, limit=most)
-        self._try_again(asked)
 
     def _take_out(self, asked: Asked) -> None:
         lines = self._lines_of(asked)

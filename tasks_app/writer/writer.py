@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from taskstore.types.tasks import Change
 from .. import database
 from ..core.meters import meters
 from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecord
-from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, transact
+from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, hand_over, transact
 from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
 from ..database.plain_sets import is_plain_end
@@ -37,6 +37,7 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
+MOST_RECEIVERS = 32  # Claims that get what is added in the same transaction. More share the next one.
 LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
 SIDE_RESTS_S = 1.0  # After one of these was unusual: the next ones are too, probably.
 RESTS_S = 2.0  # No longer do claims rest after an outage, while workers renew leases that have ended meanwhile.
@@ -265,9 +266,11 @@ class Writer:
     async def _run_batches(self) -> None:
         """Do what has arrived, all of it in one transaction, and answer; until the writer stops."""
         while self._queue or self._halves or not self._is_stopping:
-            if batch := await self._next_batch():
-                await self._do(batch)
-            del batch  # While it waits for the next one, this one may be large.
+            if self._halves:
+                await self._do(self._halves.pop())
+            elif batch := await self._next_batch():
+                await self._do(batch, receivers=self._receivers(batch))
+            batch = []  # While it waits for the next one, this one may be large.
 
     async def _do_ends(self, side: WriterConnection) -> None:
         """Do what has arrived of them, and go on as long as more arrives. What is unusual is done with all else."""
@@ -275,12 +278,32 @@ class Writer:
             del self._ends[: len(batch)]
             await self._do(batch, side)
 
-    async def _do(self, batch: list[Asked], side: WriterConnection | None = None) -> None:
+    def _receivers(self, batch: Sequence[Asked]) -> list[Asked]:
+        """Claims that wait for what the batch adds. With it, they need no wait for the disk of their own."""
+        if not self._waiting.is_anybody or self._claims_from_s > time.monotonic():
+            return []
+        added = Counter(
+            add.group
+            for asked in batch
+            if isinstance(asked.operation, Commit)
+            for add in asked.operation.adds
+            if not add.timespec_ms and add.at_ms is None
+        )
+        return self._waiting.leave(added, MOST_RECEIVERS)
+
+    async def _do(
+        self, batch: list[Asked], side: WriterConnection | None = None, receivers: Sequence[Asked] = ()
+    ) -> None:
         connection, operations = side or self._connection, [asked.operation for asked in batch]
+        claims = [asked.operation for asked in receivers]
+        batch = [*batch, *receivers]
         self.begun += len(batch)
         begun_s, is_large = time.monotonic(), are_large(operations)
         try:
-            steps = transact(operations, connection.dialect, only_plain=side is not None)
+            if claims:
+                steps = hand_over(operations, claims, connection.dialect)
+            else:
+                steps = transact(operations, connection.dialect, only_plain=side is not None)
             done = await connection.run(steps, is_large=is_large, prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
@@ -305,8 +328,6 @@ class Writer:
 
     async def _next_batch(self) -> list[Asked]:
         """What has arrived, as much as goes together. Waits for something; empty when whoever asked has gone."""
-        if self._halves:
-            return self._halves.pop()
         # As long as each turn of a busy loop brings more: what has been sent already shares the transaction.
         for _ in range(MOST_TURNS):
             there = len(self._queue)

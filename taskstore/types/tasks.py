@@ -123,6 +123,8 @@ def standing_of(group: str, error: str, labels: Mapping[str, str]) -> Standing:
 
 def holds_results(group: str) -> bool:
     """Whether the group contains ended jobs or commands, from which no worker claims."""
+    if not group.startswith(("jobs/", "commands/")):  # Asked for each of very many groups.
+        return False
     kind, _, rest = group.partition("/")
     name, _, end = rest.partition("/")
     return bool(name) and end in RESULTS.get(kind, ())

@@ -41,11 +41,34 @@ def assert_counts_are_true() -> None:
         assert by_state(numbers) == by_state(counts_of(group)) == truth
         assert sum(truth.values()) == numbers.tasks == tasks.count()
         assert numbers.errors == tasks.with_error().count()
+    for has_few in (False, True):  # Each way is quicker for one kind of store.
+        found = totals._counted("1 = 1", [], dialect_of("default"), has_few=has_few)
+        assert [numbers for numbers, *_ in found] == list(every.values())
+        for numbers, longest_ready_ms, *_ in found:
+            assert_is_since(longest_ready_ms, oldest_to_claim(numbers.group))
     every_group = totals.summary()
     assert by_state(every_group.numbers) == {
         state: sum(getattr(each, state) for each in every.values()) for state in State
     }
     assert every_group.holding == {state: sum(getattr(each, state) > 0 for each in every.values()) for state in State}
+
+
+def oldest_to_claim(group: str) -> int | None:
+    """Since when the oldest task is available that is ready, or to be tried again; None: no task is."""
+    now_ms = Task.objects.now_ms()
+    tasks = [
+        task for state in (State.READY, State.RETRYING) for task in Task.objects.get_queryset().in_state(state, now_ms)
+    ]
+    since_ms = [task.available_at_ms for task in tasks if task.group == group]
+    return min([each for each in since_ms if each <= now_ms], default=None)
+
+
+def assert_is_since(longest_ready_ms: int | None, at_ms: int | None) -> None:
+    if at_ms is None:
+        assert longest_ready_ms is None
+    else:
+        assert longest_ready_ms is not None
+        assert 0 <= Task.objects.now_ms() - at_ms - longest_ready_ms < 5_000
 
 
 def by_state(numbers: Numbers) -> dict[str, int]:

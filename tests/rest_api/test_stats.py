@@ -64,8 +64,8 @@ def test_many_groups_are_answered_in_pieces(api, monkeypatch):
 
 
 def test_a_database_that_is_away_is_an_error_and_no_answer_that_breaks_off(api, monkeypatch):
-    def away(*_):
+    def away(*_, **__):
         raise OperationalError("no connection")
 
-    monkeypatch.setattr(totals, "_numbers", away)
+    monkeypatch.setattr(totals, "_counted", away)
     assert api.get("/stats")[0] == 503
