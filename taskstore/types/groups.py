@@ -26,7 +26,7 @@ def pulse_of(age_ms: int) -> Pulse:
     return Pulse.LIVE if age_ms < LATE_MS else Pulse.LATE if age_ms < LOST_MS else Pulse.LOST
 
 
-class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GroupStats(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The counts and rates of a group."""
 
     group: str
