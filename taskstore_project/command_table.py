@@ -66,6 +66,7 @@ SERVERS_COMMANDS = {
 LAB_COMMANDS = {
     "demo": "Watch workers process tasks while some of them are killed.",
     "bench": "Measure the speed of the store on this machine.",
+    "soak": "Measure a steady load for hours.",
     "chaos": "Break servers, databases and networks, and check the store's guarantees.",
     "cluster": "Run several nodes with database failover on this machine.",
     "faults": "Seed faults into the product, and say which tests notice them.",
@@ -80,7 +81,7 @@ SECTIONS = {
     "Work with tasks": ("add", "claim", "update", "delete", "batches", "export", "import"),
     "Change many tasks": (*ACTIONS, "operations", "undo", "stop", "pause", "resume", "limits"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
-    "Demo and development": ("demo", "bench", "chaos", "cluster", "docs", "faults", "test"),
+    "Demo and development": ("demo", "bench", "soak", "chaos", "cluster", "docs", "faults", "test"),
     "Your shell": ("completion",),
 }
 

@@ -46,9 +46,10 @@ TASKSTORE_COMMANDS = environment.switch("TASKSTORE_COMMANDS")
 TASKSTORE_COMMAND_LISTS = environment.command_lists("TASKSTORE_COMMAND_LISTS")
 # full: the history of every id. finished: only the ends of tasks. off: no history, for the highest speed.
 TASKSTORE_HISTORY = environment.choice("TASKSTORE_HISTORY", "full", "finished", "off")
-# How long history is kept; on SQLite at most so many rows.
+# How long history is kept; on SQLite at most so many rows, on PostgreSQL so many bytes (0: any number), by whole days.
 TASKSTORE_HISTORY_DAYS = environment.number("TASKSTORE_HISTORY_DAYS", 7)
 TASKSTORE_HISTORY_ROWS = environment.number("TASKSTORE_HISTORY_ROWS", 10_000_000)
+TASKSTORE_HISTORY_BYTES = environment.number("TASKSTORE_HISTORY_BYTES", 0, least=0)
 # How long the audit log is kept; the database itself refuses to delete newer entries.
 TASKSTORE_AUDIT_DAYS = environment.number("TASKSTORE_AUDIT_DAYS", 400)
 # How long some groups keep their tasks; older ones are deleted.

@@ -1,6 +1,10 @@
 """The diagnoses of groups, workers and tasks, and which of them are alarms."""
 
+import time
+
+import psycopg
 import pytest
+from django.db import connection
 
 from tasks_app.alerts import diagnosis
 from tasks_app.alerts.diagnosis import Kind
@@ -9,9 +13,11 @@ from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Client, PausedGroup, Rate, Task
 from tasks_app.reading import clients
 from tasks_app.reading.counts import stats_of
+from tasks_app.writer.connection import parameters_of
 from taskstore.types.job_record import Attempt, How, JobError, JobOptions, JobRecord
 from taskstore.types.tasks import ATTEMPTS
 from tests.behaviour.conftest import Clock
+from tests.behaviour.databases import only_postgresql
 from tests.console.store import add, claim
 
 NOW = 28_333_340  # A minute.
@@ -293,6 +299,25 @@ def test_a_function_that_no_worker_has_is_told_after_an_hour(clock, settings):
         "Function missing for 30 min: no worker that has claimed it has shop.tasks.f. It is offered again"
     )
     assert waits.next_ms == LATER_MS
+
+
+@only_postgresql
+@pytest.mark.parametrize("statement", ["SELECT pg_current_xact_id()", "DECLARE rows CURSOR FOR SELECT 1"])
+def test_a_transaction_that_somebody_has_left_open_is_told(transactional_db, monkeypatch, statement):
+    assert elsewhere() == []
+    monkeypatch.setattr(diagnosis, "LONG_TRANSACTION_MS", 40)
+    with psycopg.connect(**parameters_of("default"), application_name="report") as other:
+        other.execute("SELECT 1")
+        time.sleep(0.05)
+        assert not any("process" in text for text in elsewhere())  # It keeps nothing.
+        other.execute(statement)
+        [found] = elsewhere()
+        user, process = connection.settings_dict["USER"], other.info.backend_pid
+        assert found == (
+            f"Database: Transaction open for 0 s: {user}, report, process {process}. "
+            "Until it ends, deleted tasks take up room and claims become slower."
+        )
+    assert elsewhere() == []
 
 
 def test_what_is_done_to_many_tasks_is_told_while_it_goes_on(clock):

@@ -67,6 +67,7 @@ def refusal(setting):
         ("TASKSTORE_DURABILITY", "perhaps", "strict, opportunistic"),
         ("TASKSTORE_HISTORY", "some", "full, finished, off"),
         ("TASKSTORE_HISTORY_DAYS", "-1", "1"),
+        ("TASKSTORE_HISTORY_BYTES", "-1", "0"),
         ("TASKSTORE_AUDIT_DAYS", "0", "1"),
         ("TASKSTORE_RETENTION", "jobs/*=7d mail=soon", '"mail=soon" is not a rule'),
         ("TASKSTORE_COMMAND_LISTS", "*=50/10min/1s a=1", '"a=1" is not a rule'),

@@ -21,6 +21,7 @@ from taskstore.types.tasks import ATTEMPTS, State
 from taskstore.units import about, ago, counted, number
 
 from .. import schedules
+from ..database import dialect_of
 from ..models import BulkOperation, PausedGroup, Rate, Task
 from ..reading.clients import NOTHING, Holding, Seen, by_group, holdings
 from ..reading.counts import Stats, stats_of
@@ -33,6 +34,7 @@ DAY_MINUTES = 1_440
 SPIKE_MINUTES = 10
 FEW_FAILURES = 10
 LONG_PAUSE_MS = 60 * MINUTE_MS
+LONG_TRANSACTION_MS = 10 * MINUTE_MS
 FEW_WORKERS = 2  # More lost workers than these share one notice.
 FUNCTION_MINUTES = 60  # Without a worker that has the function of a job.
 FEW_GROUPS = 3  # Named in the sentence about a folder.
@@ -512,10 +514,11 @@ def _next_attempt(task: Task, data: bytes) -> str:
 
 
 def elsewhere(clients: Sequence[Seen]) -> list[Diagnosis]:
-    """Return the diagnoses that no row of a group shows: of workers, schedules, operations, and empty paused groups."""
+    """Return the diagnoses that no row of a group shows: of workers, schedules, operations, the database and so on."""
     lost = of_workers(clients)
     lost = [together(lost)] if len(lost) > FEW_WORKERS else lost
-    return sorted([*lost, *_broken(), *_running(), *_empty_and_paused()], key=lambda each: each.rank)
+    found = [*lost, *_broken(), *_running(), *_empty_and_paused(), *_long_transaction()]
+    return sorted(found, key=lambda each: each.rank)
 
 
 def _empty_and_paused() -> Iterator[Diagnosis]:
@@ -533,6 +536,20 @@ def _broken() -> Iterator[Diagnosis]:
             kind=Kind.BROKEN,
             of=Link(words=task.labels.get(schedules.NAME_LABEL) or f"task {task.id}", page="schedules"),
             why="it adds nothing until it is repaired.",
+            is_alarm=True,
+        )
+
+
+def _long_transaction() -> Iterator[Diagnosis]:
+    """Find a transaction that somebody has left open: rows that are deleted meanwhile stay, and slow all down."""
+    open_ms, whose = dialect_of(Task.objects.db).oldest_transaction()
+    if open_ms > LONG_TRANSACTION_MS:
+        yield Diagnosis(
+            kind=Kind.BROKEN,
+            of=Link(words="Database", page="limits"),
+            word="Transaction open",
+            since=f"for {about(open_ms)}",
+            why=f"{whose}. Until it ends, deleted tasks take up room and claims become slower.",
             is_alarm=True,
         )
 

@@ -225,11 +225,10 @@ class Pace:
             self._others_s = monotonic()
         self._seen = seen
         others_work = self._is_considerate and monotonic() - self._others_s < ACTIVE_S
-        if self._committed_s:
-            aim_s = BESIDE_WORKERS_S if others_work else ALONE_S
-            # At most double: one commit may have been quick by chance.
-            fitting = int(self.size * min(2.0, aim_s / self._committed_s))
-            self.size = min(MOST_BESIDE_WORKERS if others_work else MOST, max(LEAST, fitting))
+        aim_s = BESIDE_WORKERS_S if others_work else ALONE_S
+        # At most double: one commit may have been quick by chance, or none was necessary.
+        fitting = int(self.size * min(2.0, aim_s / self._committed_s if self._committed_s else 2.0))
+        self.size = min(MOST_BESIDE_WORKERS if others_work else MOST, max(LEAST, fitting))
         return REST * (monotonic() - self._began_s) if others_work else 0.0
 
 

@@ -62,6 +62,11 @@ def days() -> int:
     return int(getattr(settings, "TASKSTORE_HISTORY_DAYS", DAYS))
 
 
+def most_bytes() -> int:
+    """How large the history may become on PostgreSQL, by whole days; 0: as large as it likes."""
+    return int(getattr(settings, "TASKSTORE_HISTORY_BYTES", 0))
+
+
 def audit_days() -> int:
     """For how long the audit log is kept. The database refuses to delete what is younger (triggers.py)."""
     return int(getattr(settings, "TASKSTORE_AUDIT_DAYS", AUDIT_DAYS))
@@ -76,7 +81,7 @@ def in_words() -> str:
     """Why something may be missing from the trail: `history is ...`."""
     if kept() == OFF:
         return "history is switched off"
-    pruned = f"pruned after {days()} day{'s' * (days() != 1)}"
+    pruned = f"pruned after {'at most ' * bool(most_bytes())}{days()} day{'s' * (days() != 1)}"
     return f"history keeps only how tasks ended, and is {pruned}" if kept() == FINISHED else f"history is {pruned}"
 
 

@@ -72,6 +72,7 @@ LIMITS: dict[str, Sequence[tuple[str, str, Callable[[Any], str]]]] = {
         ("TASKSTORE_HISTORY", "history of finished tasks", str),
         ("TASKSTORE_HISTORY_DAYS", "history retention", days),
         ("TASKSTORE_HISTORY_ROWS", "maximum history rows on SQLite", number),
+        ("TASKSTORE_HISTORY_BYTES", "maximum size of the history on PostgreSQL; 0: unlimited", size),
         ("TASKSTORE_AUDIT_DAYS", "audit retention", days),
         ("TASKSTORE_RETENTION", "task retention by group", words_or("unlimited")),
         ("TASKSTORE_COMMAND_LISTS", "rules for bundling shell commands into lists", words_or("none")),

@@ -481,6 +481,10 @@ class Dialect(ABC):
     def election(self) -> Statement:
         """One row with one value: whether this transaction is the one that keeps house now."""
 
+    def oldest_transaction(self) -> tuple[int, str]:
+        """For how many ms the oldest transaction has kept deleted rows from being removed, and whose it is. 0: none."""
+        return 0, ""
+
     def count_anew(self) -> Steps[None]:
         """Let the database count tables that have filled since it counted them."""
         yield from ()

@@ -34,11 +34,15 @@ def make_ahead(dialect: Dialect) -> Steps[bool]:
 
 
 def drop_old(dialect: Dialect) -> Steps[bool]:
-    """Drop the tables of which every row is old. There is never more of it."""
+    """Drop the tables of which every row is old, and the oldest ones while all are too large. Never today's."""
     today, tables = yield from _look(dialect)
     # The rows of a day are old when its last one is: a day after its first one.
     oldest = table_of(max(today - retention.days(), 0))
-    old = sorted(table for table in tables if table != DEFAULT and table < oldest)
+    old = list[str]()
+    for table in sorted(table for table in tables if table != DEFAULT and table < table_of(today)):
+        if table < oldest or 0 < retention.most_bytes() < sum(tables.values()):
+            old.append(table)
+            del tables[table]
     if old:
         yield [BRIEFLY, _unless_locked(f"DROP TABLE {', '.join(old)}")]
     return False
@@ -49,20 +53,20 @@ def table_of(day: int) -> str:
     return f"{TABLE}_{datetime.fromtimestamp(day * DAY_MS / 1000, UTC):%Y_%m_%d}"
 
 
-def _look(dialect: Dialect) -> Steps[tuple[int, set[str]]]:
-    """Today, and the tables that are there."""
+def _look(dialect: Dialect) -> Steps[tuple[int, dict[str, int]]]:
+    """Today, and the tables that are there, with their bytes."""
     [[(now_ms,)], tables] = yield [
         Statement(f"SELECT {dialect.clock}"),
         Statement(
             f"""
-            SELECT relname::text
+            SELECT relname::text, pg_total_relation_size(pg_class.oid)
             FROM pg_inherits
             JOIN pg_class ON pg_class.oid = inhrelid
             WHERE inhparent = '{TABLE}'::regclass
             """
         ),
     ]
-    return now_ms // DAY_MS, {name for (name,) in tables}
+    return now_ms // DAY_MS, dict(tables)
 
 
 def _without_rows(days: Iterable[int], dialect: Dialect) -> Steps[list[int]]:

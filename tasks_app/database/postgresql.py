@@ -497,6 +497,25 @@ class PostgreSQL(Candidates):
         ]
         return rows
 
+    def oldest_transaction(self) -> tuple[int, str]:
+        # Of other roles only a member of pg_read_all_stats is told since when theirs are open.
+        rows = self.rows(
+            """
+            SELECT CAST(extract(epoch FROM clock_timestamp() - began) * 1000 AS bigint), whose
+            FROM (
+                SELECT xact_start AS began, concat(usename, ', ', application_name, ', process ', pid) AS whose
+                FROM pg_stat_activity
+                WHERE datname = current_database() AND backend_type = 'client backend'
+                    AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+                UNION ALL
+                SELECT prepared, concat(owner, ', prepared transaction ', gid)
+                FROM pg_prepared_xacts WHERE database = current_database()
+            ) AS transactions
+            WHERE began IS NOT NULL ORDER BY began LIMIT 1
+            """
+        )
+        return rows[0] if rows else (0, "")
+
     def count_anew(self) -> Steps[None]:
         # To PostgreSQL, all indexes of a table that was empty when it was counted are the same, and it reads any of
         # them from end to end. By itself it counts again only after a minute.

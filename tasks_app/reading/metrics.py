@@ -148,6 +148,9 @@ def _of_groups() -> Iterator[Metric]:
     found = counted(largest(getattr(settings, "TASKSTORE_METRICS_GROUPS", GROUPS)))
     counts = {group: numbers for group, (numbers, *_) in found.items()}
     every = summary()
+    text = "How long the oldest transaction of the database has been open, which keeps deleted rows; 0 on SQLite."
+    open_ms, _ = dialect_of(store_alias()).oldest_transaction()
+    yield GaugeMetricFamily("taskstore_oldest_transaction_seconds", text, open_ms / 1_000)
     yield GaugeMetricFamily("taskstore_groups", "Non-empty groups.", every.groups)
     family = GaugeMetricFamily("taskstore_tasks", "Tasks in each state.")
     for state in State:

@@ -84,6 +84,25 @@ def test_days_are_dropped_whole_when_they_are_old(clock, settings):
     assert not EndedTask.objects.exists()
 
 
+def test_the_oldest_days_are_dropped_while_all_take_too_much_room(clock, settings):
+    first = clock.now_ms
+    for _ in range(3):
+        end(3)
+        clock.advance(DAY_MS)
+        keep_house()
+    end(3)
+    days = [table_of(first + day * DAY_MS) for day in range(6)]
+    assert tables_of_days() == days
+    sizes = [execute(f"SELECT pg_total_relation_size('{name}')")[0][0] for name in (*days[1:], DEFAULT)]
+    settings.TASKSTORE_HISTORY_BYTES = sum(sizes) - 1  # Without the first day it would still be too large.
+    keep_house()
+    assert tables_of_days() == days[2:]
+    settings.TASKSTORE_HISTORY_BYTES = 1
+    keep_house()
+    assert tables_of_days() == days[3:]
+    assert EndedTask.objects.count() == 3
+
+
 def test_history_may_be_kept_longer_than_there_were_days(settings):
     settings.TASKSTORE_HISTORY_DAYS = 10_000_000
     end()
