@@ -28,13 +28,11 @@ from ..core.operations import (
     Prohibited,
     PutOff,
     Query,
-    Supply,
     TaskRecord,
     as_seen,
 )
 from ..core.room import LARGE_BYTES, Place, Told, answer_size, room
 from ..core.rules import World, decide, is_held
-from ..core.tally import NOTHING
 from . import batches, limits
 from .claim_pools import changed_ids, named_keys
 from .dialect import PATIENCE_S, Dialect
@@ -71,14 +69,9 @@ PUT_OFF = {PutOff.KEY: Undecided.CONTENDED, PutOff.ROOM: Undecided.CROWDED}
 MOST_SCHEDULES = 16 * 2**20  # Bytes. A longer one can't be looked into, and is not changed by those it matters for.
 
 
-def transact(operations: Sequence[Operation], dialect: Dialect, *, only_plain: bool = False) -> Steps[Done]:
-    """Do the operations in one transaction. Each sees what the ones before it left.
-
-    `only_plain`: those that are not in sets are left to another transaction.
-    """
+def transact(operations: Sequence[Operation], dialect: Dialect) -> Steps[Done]:
+    """Do the operations in one transaction. Each sees what the ones before it left."""
     sets = dialect.sets_of(operations)
-    if sets is None and only_plain:
-        return Done([Undecided.CONTENDED] * len(operations), Supply(), NOTHING)
     if sets is None:
         return (yield from _in_general(operations, (yield from dialect.look(operations)), Written(), dialect))
     rest = [operations[place] for place in sets.rest]
@@ -95,9 +88,6 @@ def transact(operations: Sequence[Operation], dialect: Dialect, *, only_plain: b
         done = yield from amid(steps) if left else steps
         decisions.update(zip(sets.rest, done.decisions, strict=True))
         written = Written(so_far=done.supply, work=done.work)
-    if only_plain:
-        decisions.update(dict.fromkeys(left, Undecided.CONTENDED))
-        left = []
     if left:
         again = [operations[place] for place in left]
         done = yield from _in_general(again, (yield from dialect.look(again)), written, dialect)

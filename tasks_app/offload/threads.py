@@ -90,7 +90,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _working = ThreadPoolExecutor(2, "beside-the-loop")
-_writing = ThreadPoolExecutor(1, "writer")
+_writing = ThreadPoolExecutor(2, "writer")  # It has two connections on PostgreSQL.
 waiting_for_locks = ThreadPoolExecutor(8, "waiting-for-locks")  # Of others, each for seconds.
 _asking = ThreadPoolExecutor(1, "asking-the-helper")  # The helper does one thing at a time.
 

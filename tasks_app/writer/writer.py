@@ -27,7 +27,6 @@ from ..core.operations import Claim, Commit, Operation, Query, Supply, TaskRecor
 from ..database import PATIENCE_S, Decision, Done, Undecided, dialect_of, hand_over, transact
 from ..database.batches import looks_at
 from ..database.outage import WRITER, outage
-from ..database.plain_sets import is_plain_end
 from ..offload.memory import give_back_soon
 from ..offload.threads import waiting_for_locks
 from .connection import LOCKED_MS, WriterConnection, connection_to, ended
@@ -38,8 +37,7 @@ from .waiting_claims import Asked, Awaited, WaitingClaims
 MOST_TURNS = 8  # Of the event loop, for what arrives together to become one batch.
 PAUSE_S = 0.02  # Before another look at a group of which everything is locked.
 MOST_RECEIVERS = 32  # Claims that get what is added in the same transaction. More share the next one.
-LARGE_END = 50  # Tasks that a commit deletes: then it is worth a transaction of its own beside the others.
-SIDE_RESTS_S = 1.0  # After one of these was unusual: the next ones are too, probably.
+LARGE = 50  # Tasks of a commit: then it is worth a transaction beside all else, which would wait for it.
 RESTS_S = 2.0  # No longer do claims rest after an outage, while workers renew leases that have ended meanwhile.
 STOOD_STILL_S = 1.0  # Later than this is the clock of a process that was stopped.
 CLOSES_EVERY_S = 0.05  # Batches of which several transactions ended members at the same time.
@@ -92,11 +90,10 @@ class Writer:
         self._bounds = bounds or Bounds()
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Asked] = deque()
-        # Large commits that only delete: done beside all else, by a second connection.
-        self._ends: list[Asked] = []
+        # Large commits: done beside all else, by a second connection.
+        self._large: deque[Asked] = deque()
         self._side: WriterConnection | None = None
-        self._ending: asyncio.Task[None] | None = None
-        self._side_from_s = 0.0  # Until then they are done with all else.
+        self._beside: asyncio.Task[None] | None = None
         self._halves: list[list[Asked]] = []  # Of a batch that failed for an unexpected reason; the next one is last.
         self._arrived = asyncio.Event()
         self._set_aside: set[asyncio.Task[None]] = set()
@@ -154,12 +151,12 @@ class Writer:
         """Put an operation into the queue that is told by itself what came of it. On the writer's loop only."""
         if self._is_stopping:
             asked.fail(StoreUnavailable("the server is stopping: try again"))
-        elif len(self._queue) + len(self._ends) >= self._bounds.queued:
+        elif len(self._queue) + len(self._large) >= self._bounds.queued:
             asked.fail(StoreBusy("too many operations are waiting: try again later"))
-        elif self._side and is_large_end(asked.operation) and time.monotonic() > self._side_from_s:
-            self._ends.append(asked)
-            if self._ending is None or self._ending.done():
-                self._ending = self._loop.create_task(self._do_ends(self._side))
+        elif self._side and isinstance(asked.operation, Commit) and asked.operation.weight >= LARGE:
+            self._large.append(asked)
+            if self._beside is None or self._beside.done():
+                self._beside = self._loop.create_task(self._do_large(self._side))
         else:
             self._enqueue(asked)
 
@@ -242,8 +239,8 @@ class Writer:
         await ended(self._watch_task)
         if self._check:
             await ended(self._check)
-        if self._ending:
-            await self._ending
+        if self._beside:
+            await self._beside
         self._arrived.set()
         await self._work_task
         await asyncio.gather(*self._set_aside)
@@ -272,11 +269,17 @@ class Writer:
                 await self._do(batch, receivers=self._receivers(batch))
             batch = []  # While it waits for the next one, this one may be large.
 
-    async def _do_ends(self, side: WriterConnection) -> None:
-        """Do what has arrived of them, and go on as long as more arrives. What is unusual is done with all else."""
-        while batch := self._ends[: self._bounds.operations]:
-            del self._ends[: len(batch)]
-            await self._do(batch, side)
+    async def _do_large(self, side: WriterConnection) -> None:
+        """Do what has arrived of them, and go on as long as more arrives. What can't be done now joins all else."""
+        while self._large:
+            batch: list[Asked] = []
+            tasks = size = 0
+            while self._large and tasks < MOST_AT_ONCE and size < self._bounds.bytes:
+                if not (asked := self._large.popleft()).is_needless:
+                    batch.append(asked)
+                    tasks, size = tasks + asked.operation.weight, size + asked.size
+            if batch:
+                await self._do(batch, side)
 
     def _receivers(self, batch: Sequence[Asked]) -> list[Asked]:
         """Claims that wait for what the batch adds. With it, they need no wait for the disk of their own."""
@@ -303,7 +306,7 @@ class Writer:
             if claims:
                 steps = hand_over(operations, claims, connection.dialect)
             else:
-                steps = transact(operations, connection.dialect, only_plain=side is not None)
+                steps = transact(operations, connection.dialect)
             done = await connection.run(steps, is_large=is_large, prepare=partial(_prepare, batch))
         except TaskStoreError as error:
             outage.failed(WRITER, error)
@@ -320,8 +323,6 @@ class Writer:
             meters.note_work(done.work)
             self._note(done.supply)
             for asked, decision in zip(batch, done.decisions, strict=True):
-                if side and isinstance(decision, Undecided):
-                    self._side_from_s = time.monotonic() + SIDE_RESTS_S
                 self._settle(asked, decision)
         if is_large:
             give_back_soon()
@@ -484,10 +485,6 @@ def are_large(operations: Sequence[Operation]) -> bool:
     if sum(weights) > MOST_AT_ONCE or max(weights, default=0) > MOST_OF_ONE:
         return True
     return sum([operation.data_bytes for operation in operations]) > MOST_BYTES_AT_ONCE
-
-
-def is_large_end(operation: Operation) -> bool:
-    return type(operation) is Commit and len(operation.deletes) >= LARGE_END and is_plain_end(operation)
 
 
 def note_once_committed(using: str, supply: Supply) -> None:

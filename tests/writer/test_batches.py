@@ -20,7 +20,7 @@ from tasks_app.database.transaction_values import Done, Seen, written_by
 from tasks_app.models import PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection, SQLiteConnection, settings_of_batches
 from tasks_app.writer.waiting_claims import Awaited
-from tasks_app.writer.writer import Bounds
+from tasks_app.writer.writer import LARGE, Bounds
 from taskstore.errors import CommitRefused, CommitUnknown, StoreBusy, StoreUnavailable
 from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.tasks import Change, Ending, NewTask, Order
@@ -392,17 +392,18 @@ def test_a_connection_that_sent_much_is_replaced(play, monkeypatch):
     monkeypatch.setattr("tasks_app.writer.connection.KEPT_BYTES", 110_000)
 
     async def scenario(writer):
+        used = writer._side or writer._connection
         await writer.submit(adding(*[b"1"] * 400))
-        first = writer._connection._connection
-        await writer.submit(adding(b"2"))
-        assert writer._connection._connection is first
+        first = used._connection
+        await writer.submit(adding(*[b"2"] * LARGE))
+        assert used._connection is first
         await writer.submit(adding(*[b"x" * 300] * 400))
-        assert writer._connection._connection is not first
-        [last] = await writer.submit(adding(b"3"))
-        assert last.data == b"3"
+        assert used._connection is not first
+        last = await writer.submit(adding(*[b"3"] * LARGE))
+        assert {task.data for task in last} == {b"3"}
 
     play(scenario)
-    assert Task.objects.count() == 802
+    assert Task.objects.count() == 800 + 2 * LARGE
 
 
 @only_sqlite

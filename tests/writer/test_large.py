@@ -1,26 +1,32 @@
-"""Large commits that only delete are done beside all else, on PostgreSQL: order, refusals, the end of the writer."""
+"""Large commits are done beside all else, on PostgreSQL: order, refusals, the end of the writer."""
 
 import asyncio
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from random import Random
 from typing import Any
 
+import psycopg
 import pytest
 from asgiref.sync import sync_to_async
 
-from tasks_app.core.operations import Claim, Commit, ResendKey
+from tasks_app.core.operations import Claim, Commit, Operator, ResendKey
 from tasks_app.database import dialect_of
 from tasks_app.models import Task
 from tasks_app.writer import writer as writers
+from tasks_app.writer.connection import parameters_of
 from taskstore.errors import CommitRefused, CommitUnknown, StoreUnavailable
 from taskstore.types.batches import NewBatch, Plan
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Change, NewTask
+from taskstore_project.backup import verifying
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN, BOB
 
+from .test_waiting import claiming
+
 pytestmark = only_postgresql
 
-MANY = writers.LARGE_END
+MANY = writers.LARGE
 
 
 def ending(ids: Sequence[int], owner: int = ANN, key: str = "") -> Commit:
@@ -56,7 +62,6 @@ def play_ready(play):
     def played(scenario):
         async def whole(writer):
             await writer.submit(ending(await added(writer)))
-            writer._side_from_s = 0
             await scenario(writer)
 
         play(whole)
@@ -64,43 +69,106 @@ def play_ready(play):
     return played
 
 
-async def goes_aside(writer, monkeypatch, ids) -> bool:
+async def goes_aside(writer, monkeypatch, commit) -> bool:
     with stuck(writer, monkeypatch):
-        answer = writer.submit(ending(ids))
-        done, _ = await asyncio.wait([answer], timeout=0.3)
-    assert await answer == []
+        answer = writer.submit(commit)
+        done, _ = await asyncio.wait([answer], timeout=1)
+    await asyncio.wait([answer])
     return bool(done)
 
 
-def test_they_wait_for_nothing_else(play_ready, monkeypatch):
+def adding(number, **more):
+    return Commit(owner=ANN, adds=(NewTask(group="mail", **more),) * number)
+
+
+def changing(ids):
+    return Commit(owner=ANN, updates=tuple(Change(id=each, data=b"new") for each in ids))
+
+
+LARGE = {
+    "adds": lambda ids: adding(MANY),
+    "adds with keys": lambda ids: Commit(
+        owner=ANN, adds=tuple(NewTask(group="mail", unique=f"{number}") for number in range(MANY))
+    ),
+    "adds of a batch": lambda ids: Commit(owner=ANN, adds=(NewTask(group="mail"),) * MANY, batch=NewBatch()),
+    "updates": changing,
+    "deletes": ending,
+    "refused": lambda ids: ending([*ids, ids[-1] + 1_000]),
+    "by an operator": lambda ids: Commit(
+        owner=0, updates=changing(ids).updates, operator=Operator(name="olaf", bulk=1)
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_they_wait_for_nothing_else(play_ready, monkeypatch, what):
     async def scenario(writer):
         ids = await added(writer)
         with stuck(writer, monkeypatch):
             claim = writer.submit(Claim(groups=("none",), owner=BOB))
             await asyncio.sleep(0)
-            assert await asyncio.wait_for(writer.submit(ending(ids)), 5) == []
+            asked = writer.submit(LARGE[what](ids))
+            await asyncio.wait([asked], timeout=5)
+            assert asked.done()
             assert not claim.done()
+            assert (asked.exception() is not None) == (what == "refused")
         assert await claim == []
-        assert not await goes_aside(writer, monkeypatch, await added(writer, MANY - 1))
 
     play_ready(scenario)
-    assert not Task.objects.exists()
 
 
-def test_what_is_unusual_is_done_with_all_else_and_so_are_the_next_ones_for_a_while(play_ready, monkeypatch):
-    monkeypatch.setattr(writers, "SIDE_RESTS_S", 0.1)
+def test_a_smaller_one_waits_with_all_else(play_ready, monkeypatch):
+    async def scenario(writer):
+        ids = await added(writer, MANY - 1)
+        assert not await goes_aside(writer, monkeypatch, ending(ids))
+        assert not await goes_aside(writer, monkeypatch, adding(MANY - 1))
+
+    play_ready(scenario)
+
+
+def test_what_others_hold_is_tried_with_all_else(play_ready):
+    """A transaction of somebody else holds one of the tasks, and lets go of it."""
 
     async def scenario(writer):
-        ids, others = await added(writer), await added(writer)
-        with pytest.raises(CommitRefused) as refused:
-            await writer.submit(ending([*ids, others[-1] + 1_000]))
-        assert refused.value.refusal.deletes == (others[-1] + 1_000,)
-        assert not await goes_aside(writer, monkeypatch, ids)
-        await asyncio.sleep(0.1)
-        # A connection that housekeeping opens has the limits read again, which is unusual, too.
-        assert await goes_aside(writer, monkeypatch, others) or await goes_aside(
-            writer, monkeypatch, await added(writer)
-        )
+        ids = await added(writer)
+        async with await psycopg.AsyncConnection.connect(**parameters_of("default")) as other:
+            await other.execute("SELECT 1 FROM tasks_app_task WHERE id = %s FOR UPDATE", [ids[3]])
+            asked = asyncio.ensure_future(writer.submit(changing(ids)))
+            await asyncio.sleep(0.3)
+            assert not asked.done()
+        assert len(await asyncio.wait_for(asked, 10)) == MANY
+
+    play_ready(scenario)
+
+
+def test_what_they_add_wakes_those_who_wait(play_ready):
+    async def scenario(writer):
+        waits = [asyncio.ensure_future(writer.submit(claiming())) for _ in range(3)]
+        while len(writer._waiting) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await writer.submit(adding(MANY))
+        assert [len(await asyncio.wait_for(each, 5)) for each in waits] == [1] * 3
+
+    play_ready(scenario)
+
+
+def test_all_that_arrives_is_done_once_in_any_order(play_ready):
+    """Small and large ones, which change the same tasks at the same time: each succeeds as a whole, or not at all."""
+
+    async def scenario(writer):
+        chance = Random(7)
+        ids = await added(writer, 3 * MANY)
+        asked = []
+        for number in range(40):
+            these = chance.sample(ids, MANY if number % 2 else 3)
+            asked.append(writer.submit((changing if chance.random() < 0.5 else ending)(these)))
+            asked.append(writer.submit(Claim(groups=("mail",), owner=ANN, limit=2, duration_ms=1)))
+            if number % 7 == 0:
+                await asyncio.sleep(0.01)
+        for each in asked:
+            with suppress(CommitRefused):
+                await each
+        assert await sync_to_async(lambda: [*verifying.problems()])() == []
 
     play_ready(scenario)
 
@@ -122,11 +190,8 @@ def test_leases_of_others_refuse_and_a_repeat_gets_the_first_answer(play_ready):
         with pytest.raises(CommitRefused) as refused:
             await writer.submit(ending(held))
         assert len(refused.value.refusal.owned) == MANY
-        writer._side_from_s = 0
         assert await writer.submit(ending(held, BOB, "a")) == []
-        writer._side_from_s = 0
         assert await writer.submit(ending(held, BOB, "a")) == []
-        writer._side_from_s = 0
         with pytest.raises(CommitRefused):
             await writer.submit(ending(held, BOB, "b"))
 
