@@ -175,13 +175,15 @@ class WaitingClaims:
                 self._try_again(asked)
 
     def leave(self, available: Mapping[str, int], most: int | None = None) -> list[Asked]:
-        """Take out as many as there are tasks for, the longest waiting first, and at most so many of a group."""
-        left = []
+        """Take out as many as there are tasks for, the longest waiting first, and at most so many in all."""
+        left: list[Asked] = []
         for group, tasks in available.items():
             line, readers = self._by_group.get(group, NOBODY_WAITS), self._readers.get(group, NOBODY_WAITS)
             # So that none gets all while others wait, and one that gets all need not look whether there is more.
             share = -(-tasks // max(len(line), 1))
-            for asked in [*readers.first(len(readers)), *line.first(tasks)][:most]:
+            for asked in [*readers.first(len(readers)), *line.first(tasks)]:
+                if len(left) == most:
+                    return left
                 self._take_out(asked)
                 self._ask_for(asked, share)
                 left.append(asked)

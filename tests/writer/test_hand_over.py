@@ -90,6 +90,19 @@ def test_more_than_so_many_share_the_next_transaction(play, transactions, monkey
     play(scenario)
 
 
+def test_so_many_are_those_of_all_groups(play, transactions, monkeypatch):
+    monkeypatch.setattr(writer_module, "MOST_RECEIVERS", 3)
+
+    async def scenario(writer):
+        waits = [await parked(writer, claiming(group)) for group in ("mail", "reports", "mail", "reports")]
+        sizes = transactions(writer)
+        await writer.submit(Commit(owner=ANN, adds=(NewTask(group="mail"), NewTask(group="reports")) * 2))
+        assert [len(await each) for each in waits] == [1] * 4
+        assert sizes == [4, 1]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("of_the_group", ["none", "later", "paused", "limited"])
 def test_who_gets_nothing_keeps_its_place(play, of_the_group):
     async def scenario(writer):
