@@ -312,6 +312,7 @@ class AskedOnLane(Asked):
     def succeed(self, tasks: list[TaskRecord]) -> None:
         # Nothing may be raised into the writer, which has others to answer.
         try:
+            self._end_wait()  # Before a long answer is encoded: a refusal meanwhile would be a second one.
             if self._prepared is not None and self._prepared[0] is tasks:
                 self._answer(self._prepared[1])
             elif not tasks:
@@ -345,9 +346,7 @@ class AskedOnLane(Asked):
         except Exception as error:
             self.fail(error)
             return
-        self._end_wait()
         await self.connection.answer_in_pieces(Answer(200, HEADERS, body))
 
     def _answer(self, body: bytes) -> None:
-        self._end_wait()
         self.connection.answer(Answer(200, HEADERS, body))

@@ -18,7 +18,7 @@ from tasks_app import database
 from tasks_app.access import tokens
 from tasks_app.core.operations import Claim, Commit, Supply
 from tasks_app.models import Scope, Task, Token
-from tasks_app.rest_api import answers, hot_path
+from tasks_app.rest_api import answers, hot_path, lane
 from tasks_app.rest_api.lane import LONGEST_KNOWN, AskedOnLane, Lane
 from tasks_app.writer.writer import Writer, running
 from taskstore.types.tasks import NewTask
@@ -373,6 +373,29 @@ def test_what_it_takes_while_its_token_is_refused_is_given_back(worker, waits, m
     sent, task = worker.served.run(scenario())
     assert b" 401 " in sent
     assert (task.owner, task.leased_since_ms) == (0, 0)
+
+
+def test_a_long_answer_that_is_being_encoded_is_the_only_one(worker, waits, monkeypatch):
+    monkeypatch.setattr(lane, "is_long", lambda tasks: True)
+    encode = answers.outcome_of
+
+    async def encode_while_the_token_ends(tasks):
+        for refuse in [each for refusals in tokens.waiting_tokens._refusals.values() for each in refusals]:
+            refuse()
+        return await encode(tasks)
+
+    monkeypatch.setattr(lane, "outcome_of", encode_while_the_token_ends)
+
+    async def scenario():
+        connection = await waits()
+        await worker.add()
+        await connection.answered()
+        await asyncio.sleep(0.1)
+        return connection.sent
+
+    sent = worker.served.run(scenario())
+    assert sent.count(b"HTTP/1.1 ") == 1
+    assert sent.startswith(b"HTTP/1.1 200 ")
 
 
 def test_the_end_of_the_server_ends_the_wait(worker, waits):
