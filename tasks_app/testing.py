@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import structs
 
 from taskstore.errors import refuse
-from taskstore.jobs.process import Assignment, answer_to, packed
+from taskstore.jobs.process import answer_to, packed
 from taskstore.jobs.verdicts import Verdict, after, assigned, change_of, now_ms, outcome_of
 from taskstore.types.job_record import (
     DEFAULT_QUEUE,
@@ -244,11 +244,7 @@ def _run(backend: TaskStoreBackend, job: Job, record: JobRecord) -> Verdict:
     started = now_ms()
     # The job is the current one only within.
     answer = copy_context().run(
-        answer_to,
-        Assignment(**assigned(record, job.id, WORKER)),
-        Functions(backend),
-        partial(_note, backend, job.id),
-        is_alone=False,
+        answer_to, assigned(record, job.id, WORKER), Functions(backend), partial(_note, backend, job.id), is_alone=False
     )
     outcome = outcome_of(Over(answer=packed(answer), pid=os.getpid()), "", None, None)
     attempt = Attempt(

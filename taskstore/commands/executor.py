@@ -198,7 +198,7 @@ class Lists:
         try:
             work.child = self._idle.pop() if self._idle else self._new_child()
             self._run_all(work)
-            self._idle.append(work.child)
+            self._idle += [work.child] if work.child else []
             self._troubles = 0 if work.made.done else self._troubles
             self._close(work, work.given_back)
         except Trouble as trouble:
@@ -219,7 +219,7 @@ class Lists:
             self._ask_anew()
         while work.made.commands and not self._is_to_stop(work) and not self._engine.stopping.is_set():
             command = work.made.commands[0]
-            if is_late(command, work.clock.now_s()):
+            if not work.handed and is_late(command, work.clock.now_s()):
                 work.end(None)
                 continue
             work.begin()
@@ -231,13 +231,41 @@ class Lists:
             if work.made.commands[:1] != (command,):  # It was cancelled meanwhile.
                 work.undo()
                 continue
-            over = self._wait(work, child, child.run(self._order(command)))
+            over = self._wait(work, child, self._hand_over(work, child))
+            if over and over.why is Why.NOT_BEGUN:
+                work.undo()
+                continue
             self._engine.reports.forget(work.current.origin)  # The next command must not get it.
             if over is None or over.others:
-                self._children.discard(child)
+                self._discard(work, child)
                 child = work.child = self._new_child()
             if work.made.begun:
                 self._end(work, command, over, child)
+        if work.child and work.handed:
+            self._discard(work, work.child)
+
+    def _discard(self, work: Work, child: Child) -> None:
+        self._children.discard(child)
+        work.child = None
+        work.handed.clear()
+        work.overs.clear()
+
+    def _hand_over(self, work: Work, child: Child) -> int:
+        """Hand over the first command, and quick ones before their turn. Returns the number of the first."""
+        ids = {command.id for command in work.made.commands[: len(work.handed)]}
+        for number, command in [*work.handed.items()]:
+            if command.id not in ids:  # It was cancelled meanwhile.
+                child.stop(number)
+                del work.handed[number]
+        commands = work.next()
+        numbers = child.run_all((self._order(each), ()) for each in commands)
+        work.handed |= dict(zip(numbers, commands, strict=True))
+        return next(iter(work.handed))
+
+    def _take_back(self, work: Work, child: Child) -> None:
+        """Take back what was handed over before its turn and has not begun. The others go on."""
+        for number in reversed(work.handed):
+            child.stop(number, only_waiting=True)
 
     def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> None:
         """Record how a command ended, unless the worker is to blame. Raises Trouble."""
@@ -247,23 +275,24 @@ class Lists:
         if work.is_lost or is_stopped:
             work.undo()
             return
-        if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(child)):
+        if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(work, child)):
             if command.excused < EXCUSED:
                 raise Trouble(trouble)
             run = replace(run, err=with_line(run.err, f"the worker can't run commands: {trouble}"))
         work.end(run)
         self._say_ended(work, command, run)
 
-    def _trouble(self, child: Child) -> str:
+    def _trouble(self, work: Work, child: Child) -> str:
         """Return why `true` can't be run here either. "": it can, so a failure is that of its command."""
+        self._take_back(work, child)
         number = child.run(children.Work(shell=Shell(self._setup.shell, "true", self._setup.env), limit_s=TRY_S))
         until = time.monotonic() + 2 * TRY_S
         while time.monotonic() < until:
-            for event in child.wait(POLL_S):
-                if isinstance(event, Gone):
-                    return "the process that runs the commands is killed"
-                if isinstance(event, Over) and event.number == number:
-                    return self._trouble_of(event)
+            is_there = self._hear(work, child)
+            if over := work.overs.pop(number, None):
+                return self._trouble_of(over)
+            if not is_there:
+                return "the process that runs the commands is killed"
         return "a shell does not end"
 
     def _trouble_of(self, over: Over) -> str:
@@ -306,29 +335,29 @@ class Lists:
         now = time.monotonic()
         renews_at, shows_at, checks_at = now + work.lease_s / RENEWALS, now, now + CHECK_EVERY_S
         while True:
-            for event in child.wait(POLL_S):
-                if isinstance(event, Over):
-                    self._are_quick = event.took_s < QUICK_S
+            is_there = number in work.overs or self._hear(work, child)
+            if over := work.overs.pop(number, None):
+                work.handed.pop(number, None)
+                if over.why is not Why.NOT_BEGUN:
+                    self._are_quick = over.took_s < QUICK_S
                     work.is_quick = self._are_quick and not work.was_lost
-                    return event
-                if isinstance(event, Gone):
-                    return None
-                if isinstance(event, News):
-                    work.news = event
-                    if event.progress:
-                        self._engine.reports.note(work.current.origin, *event.progress)
+                return over
+            if not is_there:
+                return None
             now = time.monotonic()
             if now > stops_at:
                 self._children.discard(child)  # Its runner may be stopped.
             elif stops_at < math.inf:
                 continue
             elif self._is_to_stop(work) or not work.made.begun:  # Or the command was cancelled.
+                self._take_back(work, child)
                 child.stop(number)
                 stops_at = now + LEAVE_S
             elif work.rest() or not work.is_recorded:
                 if work.is_quick:
                     work.is_quick = False
                     self._ask_anew()
+                self._take_back(work, child)
                 self._write(work, work.going_on, is_patient=False)
             elif work.is_renewed and now > renews_at:
                 is_done = self._renew(work)
@@ -339,6 +368,21 @@ class Lists:
             elif now > checks_at or self._engine.keeper.was_cancelled(work.current):
                 checks_at = now + CHECK_EVERY_S
                 self._check(work)
+
+    def _hear(self, work: Work, child: Child) -> bool:
+        """Take what a child says, within a moment. Returns whether it is still there."""
+        for event in child.wait(POLL_S):
+            if isinstance(event, Over):
+                work.overs[event.number] = event
+                if event.why is Why.NOT_BEGUN:
+                    work.handed.pop(event.number, None)  # Those behind it come before it.
+            elif isinstance(event, Gone):
+                return False
+            elif isinstance(event, News):
+                work.news = event
+                if event.progress:
+                    self._engine.reports.note(work.current.origin, *event.progress)
+        return True
 
     def _run_of(self, work: Work, command: Command, over: Over | None) -> Run:
         """Return what is kept of a run, with a line of the worker that says why it failed."""

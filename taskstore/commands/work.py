@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from msgspec.structs import replace
@@ -19,12 +20,13 @@ from ..types.command_record import (
     Output,
     Run,
     group_of,
+    is_late,
     list_labels,
     new_list_task,
 )
 from ..types.tasks import Change, NewTask
 from ..types.texts import clean
-from ..worker.children import Child, News
+from ..worker.children import Child, News, Over
 from ..worker.engine import Attempt
 from ..worker.handlers import Result
 
@@ -37,6 +39,7 @@ LONGEST_LEASE_S = 10.0 * 366 * 86_400  # Imported commands may have expected dur
 RENEWALS = 3  # Per lease, so that one may fail or two may be late.
 EXCUSED = 3  # How often an attempt at a command may end with its worker before it counts as a failure.
 QUICK_S, TOGETHER_S, TOGETHER_BYTES = 0.25, 0.5, 2**20  # Results of quick commands are written together.
+MOST_AHEAD = 8  # Quick commands that a runner has at a time, of which it runs one.
 TOGETHER = 10  # Quick commands that must not run again, whose starts are recorded together.
 SHORTEST_BYTES = 4 * 2**10  # Kept of each output when the store rejects more.
 
@@ -109,6 +112,8 @@ class Work(Attempt):
     ended: list[Command] = field(default_factory=list)  # That are to be written.
     lost: CommandList | None = None  # The same, of an earlier worker.
     child: Child | None = None
+    handed: dict[int, Command] = field(default_factory=dict)  # To the child, by their numbers there, in order.
+    overs: dict[int, Over] = field(default_factory=dict)  # What it has said of these.
     news: News | None = None  # The latest output of the running command.
     keep: int = MOST  # How many commands; others are for idle workers.
     output: int = 0  # The id of the task that shows the output; 0: there is none.
@@ -192,7 +197,19 @@ class Work(Attempt):
 
         Its start is not recorded at first, and the attempt does not count then.
         """
-        return self.is_quick and self.made.commands[0].max_fails > 1 and not self.made.commands[0].excused
+        return self._is_cheap(self.made.commands[0])
+
+    def _is_cheap(self, command: Command) -> bool:
+        return self.is_quick and command.max_fails > 1 and not command.excused
+
+    def next(self) -> Sequence[Command]:
+        """Return the commands to hand over: the first one, and before their turn others that may run again."""
+        number, now_s = len(self.handed), self.clock.now_s()
+        if number > MOST_AHEAD // 2:
+            return ()
+        others = self.made.commands[max(1, number) : MOST_AHEAD]
+        ahead = takewhile(lambda each: self._is_cheap(each) and not is_late(each, now_s), others)
+        return (*self.made.commands[number:1], *ahead)
 
     @property
     def can_wait(self) -> bool:
@@ -287,7 +304,7 @@ class Work(Attempt):
 
     def rest(self) -> tuple[Command, ...]:
         """Return the commands for idle workers."""
-        return self.made.commands[max(1, self.keep) :]
+        return self.made.commands[max(1, self.keep, len(self.handed)) :]
 
     def _closed(self) -> Sequence[NewTask]:
         own = replace(

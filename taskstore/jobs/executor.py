@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 import os
+import pickle
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,6 @@ from ..worker.outputs import OutputTo, copied_after
 from ..worker.process_tree import whereabouts
 from ..worker.settling import Entry
 from ..worker.store import Store
-from .process import packed
 from .results import MARK, ResultMissing, with_results
 from .unknown_functions import INFO, UnknownFunctions
 from .verdicts import (
@@ -272,7 +272,9 @@ class Jobs:
             copied_after=copied_after(self._setup.output, _said_by(work)),
         )
         after_batch = work.task.labels.get(AFTER_BATCH, "")
-        return limits, (packed(assigned(work.given or work.record, work.job_id, self._place.worker, after_batch)),)
+        return limits, (
+            pickle.dumps(assigned(work.given or work.record, work.job_id, self._place.worker, after_batch)),
+        )
 
     def outcome(self, work: Work, over: Over) -> Outcome:
         took_ms = round(over.took_s * 1_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -12,33 +13,45 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How, JobOptions
 from ..types.texts import LONGEST_MESSAGE, clean
 from ..worker.children import EXIT_S, INTERRUPT, Desk, NotPrepared, Serve, Stopped
-from ..worker.handlers import Report, Then, unreported
-from .registry import Functions, JobContext, ResultNotJson, SoftTimeLimit, UnknownFunction, enter, resolve, why_not
+from ..worker.handlers import DEFAULT, Report, Retries, Then, unreported
+from .registry import (
+    Functions,
+    JobContext,
+    JobFunction,
+    ResultNotJson,
+    Runnable,
+    SoftTimeLimit,
+    UnknownFunction,
+    enter,
+    resolve,
+    run_as_job,
+    why_not,
+)
 
 OUR_OWN = ("tasks_app.", "taskstore.", "asyncio.")
 
+REHEARSALS = 16
 LONGEST_TIMER_S = 2**30  # 34 years. The system takes not much more.
 
 Answer = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """A job to run, as sent to its process."""
 
     function: str
     job_id: int = 0
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = {}
     attempt: int = 1
     is_last: bool = False
     after_batch: int | None = None
@@ -62,7 +75,29 @@ def prepare(runner: Sequence[str], jobs: int) -> tuple[Serve, Mapping[str, JobOp
         functions = resolve(runner)
     except Exception as problem:
         raise NotPrepared(why_not(problem)) from problem
+    rehearse()
     return partial(run_jobs, functions, jobs), functions.declared()
+
+
+class Nothing:
+    """The functions of a rehearsal."""
+
+    def find(self, function: str) -> Runnable:
+        return partial(run_as_job, JobFunction(path=function, function=bool))
+
+    def retries(self, function: str) -> Retries:
+        return DEFAULT
+
+    def declared(self) -> Mapping[str, JobOptions]:
+        return {}
+
+
+def rehearse() -> None:
+    """Do what each job does, because what Python notes at the first times would be noted by each fork, in a copy."""
+    nothing = Nothing()
+    for _ in range(REHEARSALS):
+        packed(answer_to(Assignment(function=""), nothing))
+        flush()
 
 
 def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
@@ -71,8 +106,7 @@ def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
         message = desk.next()
         if message is None:
             return
-        assigned = Assignment(**json.loads(message))
-        answer = answer_to(assigned, functions, desk.report)
+        answer = answer_to(pickle.loads(message), functions, desk.report)  # noqa: S301 - of the worker.
         has_left_threads = answer.get("error", {}).get("type") == ThreadsLeft.__name__
         flush()
         desk.answer(packed(answer), is_last=not left or has_left_threads)

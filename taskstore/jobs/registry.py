@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import inspect
 import json
@@ -163,6 +162,8 @@ def call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
     returned = function(*args, **kwargs)
     if not inspect.isawaitable(returned):
         return returned
+
+    import asyncio  # Here, because it would make each fork of a process dearer.
 
     async def result() -> Any:
         return await returned
@@ -334,6 +335,12 @@ class JobFunction(Generic[P, R]):
         return client.jobs.enqueue(**vars(self.call(*args, **kwargs)))
 
 
+def run_as_job(
+    found: JobFunction[..., Any], context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    return result_of(context, call(found.function, args, kwargs), partial(as_json, default=found.json_default))
+
+
 functions: dict[str, JobFunction[..., Any]] = {}  # The functions decorated with `job`, by path.
 
 
@@ -462,7 +469,4 @@ class Registered:
         if found is None:
             raise UnknownFunction(f"this worker does not run {function}, only {', '.join(sorted(functions))}")
 
-        def run(context: JobContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            return result_of(context, call(found.function, args, kwargs), partial(as_json, default=found.json_default))
-
-        return run
+        return partial(run_as_job, found)

@@ -29,6 +29,7 @@ from ..types.tasks import Change, NewTask
 from ..types.texts import clean
 from ..worker.children import Over, Why, cause_of_death
 from ..worker.handlers import LONGEST_BACKOFF_MS, Then
+from .process import Assignment
 
 if TYPE_CHECKING:
     from ..types.tasks import Task
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 # The pause before a job is offered again to workers that lack its function; doubled each time, up to an hour.
 UNKNOWN_MS = 5_000
+FAILED = Attempt(how=How.FAILED)
 EXCUSED = 3  # How often a worker may die before it has started a job that must not be lost.
 
 
@@ -129,23 +131,23 @@ def left_to_others(record: JobRecord, attempt: Attempt) -> Verdict:
     return Verdict(record=kept, in_ms=min(pause_ms, LONGEST_BACKOFF_MS))
 
 
-def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "") -> dict[str, Any]:
-    """Return what the process of a job is told about it; see process.Assignment."""
+def assigned(record: JobRecord, job_id: int, worker: str, after_batch: str = "") -> Assignment:
+    """Return what the process of a job is told about it."""
     options = record.options.filled()
-    return {
-        "function": record.function,
-        "job_id": job_id,
-        "args": record.args,
-        "kwargs": record.kwargs,
-        "attempt": record.next_attempt,
-        "is_last": is_over(record, Attempt(how=How.FAILED)),
-        "worker": worker,
-        "after_batch": int(after_batch) if after_batch.isdecimal() else None,
-        "backoff_ms": options.backoff_ms,
-        "ignore_result": options.ignore_result,
-        "has_limit": options.timeout_ms is not None,
-        "soft_limit_ms": options.soft_time_limit_ms,
-    }
+    return Assignment(
+        function=record.function,
+        job_id=job_id,
+        args=record.args,
+        kwargs=record.kwargs,
+        attempt=record.next_attempt,
+        is_last=is_over(record, FAILED),
+        worker=worker,
+        after_batch=int(after_batch) if after_batch.isdecimal() else None,
+        backoff_ms=options.backoff_ms,
+        ignore_result=options.ignore_result,
+        has_limit=options.timeout_ms is not None,
+        soft_limit_ms=options.soft_time_limit_ms,
+    )
 
 
 def is_over(record: JobRecord, attempt: Attempt) -> bool:

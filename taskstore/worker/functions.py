@@ -21,7 +21,7 @@ from ..types.tasks import ATTEMPTS as ATTEMPTS_LABEL
 from ..types.tasks import Change, NewTask
 from .engine import Attempt
 from .function_processes import InProcess, started
-from .handlers import DONE, Context, Handler, How, Outcome, Result
+from .handlers import DONE, Context, Handler, How, Outcome, Result, done
 from .lease_keeper import named
 from .settling import Entry, is_of_entry
 
@@ -102,7 +102,12 @@ class EventLoop:
 
     async def _attempt(self, attempt: FunctionAttempt) -> None:
         try:
-            outcome = await attempt.handler.attempt_async(attempt.task, attempt.context, attempt.number)
+            try:
+                outcome = done(await attempt.handler.call(attempt.task, attempt.context))
+            except asyncio.CancelledError:
+                raise
+            except BaseException as problem:
+                outcome = attempt.handler.outcome_of(problem, attempt.number)
             if outcome.how is How.FAILED:
                 await asyncio.sleep(SIGNAL_S)
         except asyncio.CancelledError:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import random
 import threading
 import traceback
-from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -141,10 +139,16 @@ class Retries:
         else:
             whole = self.backoff[min(attempt, len(self.backoff)) - 1] // MILLISECOND
         whole = min(whole, LONGEST_BACKOFF_MS)
-        return round(whole * (1 - self.jitter * random.random()))  # noqa: S311 - not a secret.
+        return round(whole * (1 - self.jitter * _random())) if self.jitter else whole
 
 
 DEFAULT = Retries()
+
+
+def _random() -> float:
+    from random import random  # Here, because each process that is forked after its import gets a new seed.
+
+    return random()  # noqa: S311 - not a secret.
 
 
 def _pauses(given: Any) -> timedelta | Sequence[timedelta] | Callable[[int], timedelta]:
@@ -342,14 +346,6 @@ class Handler:
         """Call the function. Any exception becomes an outcome, so that it can't end a worker's thread."""
         try:
             return done(self.call(task, context))
-        except BaseException as problem:
-            return self.outcome_of(problem, number)
-
-    async def attempt_async(self, task: Task, context: Context | None, number: int) -> Outcome:
-        try:
-            return done(await self.call(task, context))
-        except CancelledError:
-            raise
         except BaseException as problem:
             return self.outcome_of(problem, number)
 

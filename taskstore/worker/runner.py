@@ -76,6 +76,8 @@ def main(descriptor: str) -> NoReturn:
     if said is None:
         os._exit(1)
     setup: Setup = pickle.loads(said)  # noqa: S301 - of the owner.
+    if setup.captures:
+        write_by_line()  # Its forks do, too.
     serve = about = None
     try:
         if setup.prepare and setup.spawn:
@@ -675,13 +677,10 @@ def fork_plainly() -> None:
 
 
 def redirect_outputs(output: int) -> None:
-    """Send standard output and error of this process to the pipe, line by line, and close standard input."""
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    """Send standard output and error of this process to the pipe, whose input is empty."""
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)
-    write_by_line()
 
 
 def write_by_line() -> None:

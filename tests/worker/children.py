@@ -2,14 +2,14 @@
 
 import json
 import os
+import pickle
 import threading
 import time
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from taskstore.jobs.process import Assignment, packed, prepare
+from taskstore.jobs.process import Assignment, prepare
 from taskstore.jobs.registry import REGISTERED
 from taskstore.worker.children import Children, Event, Gone, Over, Shell, Work
 
@@ -73,7 +73,7 @@ class Functions(Runs):
     def work(self, function, *args, kill_after_s=0.3, limit_s=None, memory_bytes=None, **more):
         assigned = Assignment(function=f"{SAMPLE}.{function}", args=args, has_limit=limit_s is not None, **more)
         limits = Work(limit_s=limit_s, memory_bytes=memory_bytes, kill_after_s=kill_after_s)
-        return [limits, packed(asdict(assigned))]
+        return [limits, pickle.dumps(assigned)]
 
     def run(self, function, *args, **more):
         return self.over(self.work(function, *args, **more))

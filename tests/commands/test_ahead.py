@@ -1,0 +1,76 @@
+"""A runner has quick commands before their turn. Each runs once all the same, and those behind a slow one are free."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from taskstore.types.command_record import Command, CommandStatus
+from tests.jobs.workers import eventually
+
+from .projects import NAME
+
+pytestmark = pytest.mark.once
+
+FIRST = 1_000  # The number of the first command of a list.
+QUICK = [":"] * 5
+
+
+def numbers(commands):
+    return [int(command.id.partition("_")[0]) - FIRST for command in commands]
+
+
+def ran(folder):
+    return [int(line) for line in (folder / "ran").read_text().split()] if (folder / "ran").exists() else []
+
+
+def test_each_runs_once_and_in_order_though_others_fail(project, tmp_path):
+    lines = [*QUICK, *[f"echo {number} >>ran; exit {int(number % 7 == 0)}" for number in range(5, 80)]]
+    project.add_list(*lines, max_fails=2)
+    with project.worker(cwd=str(tmp_path)):
+        ended = project.ended(80)
+    assert ran(tmp_path) == list(range(5, 80))
+    assert numbers(ended) == list(range(80))
+    assert [number for number in numbers(ended) if ended[number].run.exit_code] == list(range(7, 80, 7))
+
+
+def test_behind_a_slow_one_they_are_left_to_idle_workers(project, tmp_path):
+    slow = "until [ -e go ]; do sleep 0.05; done"
+    project.add_list(*QUICK, slow, *[f"echo {number} >>ran" for number in range(6, 30)], max_fails=2)
+    with project.worker(cwd=str(tmp_path)), ExitStack() as workers:
+        assert eventually(lambda: len(project.ended()) == len(QUICK))
+        workers.enter_context(project.worker(project.another(workers), name="bob", cwd=str(tmp_path)))
+        assert eventually(lambda: len(ran(tmp_path)) == 24)
+        (tmp_path / "go").touch()
+        ended = project.ended(30)
+    assert sorted(ran(tmp_path)) == list(range(6, 30))
+    assert numbers(ended) == list(range(30))
+    assert {command.run.worker for command in ended[6:]} == {"bob"}
+
+
+def test_those_that_are_cancelled_end_and_the_others_run_once(project, tmp_path):
+    project.add_list(*QUICK, *[f"echo {number} >>ran; sleep 0.2" for number in range(5, 40)], max_fails=2)
+    [made] = project.lists(CommandStatus.OPEN)
+    with project.worker(cwd=str(tmp_path)):
+        assert eventually(lambda: ran(tmp_path))
+        begun = max(ran(tmp_path))
+        wanted = [command.id for command, number in zip(made.commands, range(40), strict=True) if number % 2]
+        project.store.commands.cancel(NAME, wanted)
+        gone = numbers(Command.decode(task.data) for task in project.tasks(CommandStatus.CANCELLED))
+        ended = project.ended(40 - len(gone))
+    assert len(gone) > 10
+    assert sorted([*numbers(ended), *gone]) == list(range(40))
+    assert len(ran(tmp_path)) == len(set(ran(tmp_path)))
+    assert {*ran(tmp_path)} >= {*numbers(ended)} - {*range(5)}
+    # The worker learns of it within half a second.
+    assert all(number < begun + 8 for number in {*ran(tmp_path)} & {*gone})
+
+
+def test_a_worker_that_stops_among_them_gives_the_others_back(project, tmp_path):
+    project.add_list(*QUICK, *[f"echo {number} >>ran; sleep 0.1" for number in range(5, 40)], max_fails=2)
+    with project.worker(cwd=str(tmp_path), name="ann"):
+        assert eventually(lambda: ran(tmp_path))
+    with project.worker(cwd=str(tmp_path), name="bob"):
+        ended = project.ended(40)
+    assert numbers(ended) == list(range(40))
+    assert all(command.run.exit_code == 0 for command in ended)
+    assert len(ran(tmp_path)) <= 36  # The one that ran when the worker was stopped runs again.
