@@ -20,7 +20,7 @@ from .places import Place, Storage
 
 CLIENTS = 32
 STEP_S = 0.1  # Between two commits that add tasks.
-LEAST_READY, MOST_READY = 2_000, 20_000  # Tasks: while there are more, none are added.
+LEAST_READY, MOST_READY = 2_000, 20_000  # Tasks: while there are more, hardly any are added.
 MINUTE_S = 60.0
 
 SIZES = {
@@ -99,10 +99,10 @@ class Soak:
     async def _add(self) -> None:
         while True:
             await asyncio.sleep(STEP_S)
-            if self._ready < MOST_READY:
-                tasks = int(self._rate * STEP_S * (2 if self._ready < LEAST_READY else 1))
-                await self._client.put(tasks)
-                self._ready += tasks
+            tasks = int(self._rate * STEP_S * (2 if self._ready < LEAST_READY else 1))
+            tasks = tasks if self._ready < MOST_READY else 1  # Not none: the server would close the connection.
+            await self._client.put(tasks)
+            self._ready += tasks
 
     async def _work(self, place: int) -> None:
         """A client, whose turn comes again and again. One that is late goes on at once, for up to a second."""

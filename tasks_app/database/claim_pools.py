@@ -7,11 +7,13 @@ Whoever takes one of them looks whether it is there still, and whether something
 A scan starts at the mark, the oldest available time that was found last: rows that are gone stay in
 an index until nobody can see them any more, and at the head of a busy group there may be a million.
 What becomes available below a mark in another process (an old time was asked for, a long transaction
-ended) is found when the marks are forgotten, or as soon as there is not enough above it.
+ended) is found when the marks are forgotten, or as soon as there is not enough above it. Where a scan from
+the start has taken long, because somebody holds an old snapshot, it is found within a minute.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -30,6 +32,10 @@ BATCHES_AHEAD, MOST_AHEAD = 8, 8_000  # For so many batches like this one ids ar
 KEPT_S = 0.5
 AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
 NO_MARK_MS = -(2**63)
+COSTLY_MS = 20  # Of a scan: the next ones begin where it has found something, for so many times as long as it took.
+COSTLY_TIMES, MOST_KEPT_S = 100, 60.0
+LATER_S = 1.0
+MARGIN_MS = 1_000  # Transactions that were under way may add below that.
 NO_LIMITS = Limits()
 Known = tuple[int, list[int]]  # A priority, and ids of tasks of that priority.
 
@@ -67,6 +73,7 @@ class Pools:
     def __init__(self) -> None:
         self.writers, self.own_class = 1, 0  # So many write; this one prefers ids that leave this remainder.
         self._pools: dict[str, Pool] = {}
+        self._starts: dict[str, tuple[int, float]] = {}  # Where scans begin without a pool, and until when.
         self._forgotten_s = 0.0
         self._claimed_from: set[str] = set()  # Since then.
         self._busy: frozenset[str] = frozenset()  # Groups of this batch that were claimed from just before.
@@ -80,9 +87,13 @@ class Pools:
             self._forgotten_s = time.monotonic()
         self._claimed_from.update(groups)
 
-    def mark_of(self, group: str) -> int:
+    def mark_of(self, group: str, *, is_next: bool = False) -> int:
+        """Where a scan begins. `is_next`: it comes with another one, which looks from the start if that is costly."""
         pool = self._pools.get(group)
-        return NO_MARK_MS if pool is None else pool.mark_ms
+        if pool is not None:
+            return pool.mark_ms
+        mark_ms, until_s = self._starts.get(group, (NO_MARK_MS, math.inf))
+        return mark_ms if time.monotonic() < until_s + (LATER_S if is_next else 0) else NO_MARK_MS
 
     def knows(self, group: str, number: int) -> bool:
         """Whether so many are known of a group that may be claimed in sets."""
@@ -152,6 +163,17 @@ class Pools:
         elif group not in self._pools:
             self._pools[group] = Pool(time.monotonic(), earliest[0].available_at_ms)
 
+    def note_cost(self, group: str, took_ms: int, oldest_ms: int) -> None:
+        """A scan has taken so long, and found nothing that is older."""
+        now_s = time.monotonic()
+        _, until_s = self._starts.get(group, (NO_MARK_MS, 0.0))
+        if now_s > until_s:
+            until_s = now_s + min(COSTLY_TIMES * took_ms / 1_000, MOST_KEPT_S) if took_ms > COSTLY_MS else 0.0
+        if until_s:
+            self._starts[group] = (oldest_ms - MARGIN_MS, until_s)
+        else:
+            self._starts.pop(group, None)
+
     def forget(self, group: str) -> None:
         """There was not enough: look from the start."""
         self._pools.pop(group, None)
@@ -162,6 +184,10 @@ class Pools:
             pool = self._pools.get(draft.group)
             if pool is not None and draft.available_at_ms < pool.mark_ms:
                 pool.mark_ms = draft.available_at_ms
+            if self._starts:
+                mark_ms, until_s = self._starts.get(draft.group, (NO_MARK_MS, 0.0))
+                if draft.available_at_ms < mark_ms:
+                    self._starts[draft.group] = (draft.available_at_ms, until_s)
 
 
 # ---- The demand of a batch of operations on the database: ids, keys, and so many tasks of each group

@@ -203,7 +203,7 @@ class Sets:
                 gone += cast("Commit", self.operations[place]).deletes
                 done += 1
         for group in self._short:
-            self.dialect.pools.note(group, next(rows), ())
+            self.dialect.note_pool(group, next(rows), ())
         written = Written(so_far=Supply(next_in_ms=next_in_ms, gone=frozenset(gone)), now_ms=now_ms)
         written.deltas, written.work = delta_rows(deltas, now_ms), work_in(deltas.values(), done)
         for place, tasks in decisions.items():

@@ -309,7 +309,7 @@ class PostgreSQL(Candidates):
             limits_version=limits_version,
         )
         for group, levels in pools.items():
-            self.pools.note(group, levels, (task.id for task in seen.candidates[group]))
+            self.note_pool(group, levels, (task.id for task in seen.candidates[group]))
         for group, tasks in seen.earliest.items():
             self.pools.note_earliest(group, tasks, queried[group].tasks)
         if named_now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core.operations import TaskRecord
@@ -10,6 +10,9 @@ from .claim_pools import CANDIDATES, NO_MARK_MS, Demand, Pools, Queried, best_fi
 from .dialect import IS_RUNNING, Dialect
 from .rows import Statement, Steps
 from .transaction_values import Seen
+
+# Of the statement that asks, so far.
+TOOK_MS = "CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000 AS bigint)"
 
 
 class Candidates(Dialect):
@@ -21,6 +24,7 @@ class Candidates(Dialect):
         self.pools.writers, self.pools.own_class = writers, own_class
 
     def _lock_chosen(self, group: str, demand: Demand) -> Statement:
+        mark_ms = self.pools.mark_of(group, is_next=True)
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
         return Statement(
@@ -32,7 +36,7 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [*[group] * 4, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
+            [*[group] * 4, mark_ms, demand.limit if demand.oldest else CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
@@ -64,16 +68,23 @@ class Candidates(Dialect):
         return Statement(sql, parameters)
 
     def read_pool(self, group: str, number: int) -> Statement:
-        """What Pools.note is told, when a batch claims so many."""
+        """What `note_pool` is told, when a batch claims so many."""
         return Statement(
             f"""
             SELECT priority, array_agg(id ORDER BY available_at_ms, id), min(available_at_ms)
             FROM ({self._available}) AS candidates
             GROUP BY priority
-            ORDER BY priority DESC
+            UNION ALL
+            SELECT NULL, ARRAY[{TOOK_MS}], {self.clock}
+            ORDER BY priority DESC NULLS FIRST
             """,
             [group, group, group, group, self.pools.mark_of(group), self.pools.number_to_read(number)],
         )
+
+    def note_pool(self, group: str, rows: Sequence[Any], taken: Iterable[int]) -> None:
+        (_, [took_ms], now_ms), *levels = rows
+        self.pools.note_cost(group, took_ms, min([oldest_ms for *_, oldest_ms in levels], default=now_ms))
+        self.pools.note(group, levels, taken)
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
         """Where others had locked what was chosen: choose again among what they have not.

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 from ..types.job_record import LONGEST_LOG, How, JobOptions
@@ -43,6 +43,7 @@ REHEARSALS = 16
 LONGEST_TIMER_S = 2**30  # 34 years. The system takes not much more.
 
 Answer = dict[str, Any]
+work = SimpleNamespace(is_interruptible=False)  # Of this process.
 
 
 class Assignment(NamedTuple):
@@ -101,7 +102,7 @@ def rehearse() -> None:
 
 
 def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
-    signal.signal(INTERRUPT, lambda *_: None)
+    signal.signal(INTERRUPT, interrupted)
     for left in range(jobs - 1, -1, -1):
         message = desk.next()
         if message is None:
@@ -162,26 +163,28 @@ def then(problem: BaseException, assigned: Assignment, functions: Functions) -> 
         return {}
 
 
+def interrupted(number: int, frame: FrameType | None) -> None:
+    if work.is_interruptible:
+        raise Stopped("it was interrupted")
+
+
 @contextmanager
 def interrupted_by_signal(soft_limit_ms: int | None) -> Iterator[None]:
     """Raise Stopped at an interrupt, so that the job can clean up, and SoftTimeLimit once after that time."""
 
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise Stopped("it was interrupted")
-
     def warn(number: int, frame: FrameType | None) -> NoReturn:
         raise SoftTimeLimit(f"it took longer than {(soft_limit_ms or 0) / 1_000:g} s")
 
-    signal.signal(INTERRUPT, stop)
-    if soft_limit_ms:
-        signal.signal(signal.SIGALRM, warn)
-        signal.setitimer(signal.ITIMER_REAL, min(soft_limit_ms / 1_000, LONGEST_TIMER_S))
     try:
+        work.is_interruptible = True
+        if soft_limit_ms:
+            signal.signal(signal.SIGALRM, warn)
+            signal.setitimer(signal.ITIMER_REAL, min(soft_limit_ms / 1_000, LONGEST_TIMER_S))
         yield
     finally:
+        work.is_interruptible = False
         if soft_limit_ms:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(INTERRUPT, lambda *_: None)
 
 
 def join_threads(patience_s: float) -> None:

@@ -272,7 +272,7 @@ def _type_of(kind: type[Struct]) -> inspect.Type:
 
 
 def _members(value: Any) -> Any:
-    if (pack := getattr(value, "packed", None)) and (made := pack()):
+    if (pack := getattr(value, "packed", None)) and (made := pack()) is not None:
         return made
     if isinstance(value, Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}

@@ -171,6 +171,9 @@ class JobOptions(Struct, frozen=True, kw_only=True):
         """Those that are not None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def packed(self) -> Mapping[str, Any]:
+        return self.given
+
     @lru_cache  # noqa: B019 - small and few. Workers ask for the same ones for each job.
     def over(self, declared: JobOptions) -> JobOptions:
         """Return these options, with those of the function where none are given, and otherwise the defaults."""

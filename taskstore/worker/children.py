@@ -215,6 +215,8 @@ class Channel:
 
     def drain(self, patience_s: float = math.inf) -> None:
         """Wait until everything is sent. It is not read meanwhile."""
+        if not self.unsent:
+            return
         until = time.monotonic() + patience_s
         poller = select.poll()
         poller.register(self, select.POLLOUT)

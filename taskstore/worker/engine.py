@@ -49,6 +49,7 @@ HEARD_MS = 30_000  # The age of a heartbeat, from which on its worker counts as 
 MOST_LOOKED_AT = 200
 PATIENCE_S = 5.0  # With an unavailable store, after the grace period.
 RATE_S, LEAST_RATE_S = 0.2, 0.01  # Over how long the rate of ends is taken.
+BUSY_PER_S, TOGETHER, TOGETHER_S = 100, 5, 0.02  # From this rate on so many results wait for each other, and how long.
 AHEAD_S, AHEAD_OF_LEASE = 0.05, 0.02  # How much work to claim ahead of its turn: seconds, and this part of a lease.
 MOST_AHEAD, MOST_OF_A_CLAIM = 1_000, 300
 MOST_NAMED = 3
@@ -222,7 +223,7 @@ class Engine(Generic[A, R]):
         self._has_ended = threading.Event()
         self.is_to_stop = False  # Known at once, also in a signal handler; `stopping` follows.
         self.keeper = Keeper(writing, lease_ms)
-        self.settling = Settling(writing, self.keeper, self._is_patient, self.fail, self._wake)
+        self.settling = Settling(writing, self.keeper, self._is_patient, self.fail, self._wake, self._rest_s)
         self.reports = Reports(store)
         self._executor, self.groups = executor, groups
         self._lease_ms, self._order, self._wait_ms, self._grace_s = lease_ms, order, wait_ms, grace_s
@@ -309,6 +310,12 @@ class Engine(Generic[A, R]):
             took_s, self._ended = took_s / 2, self._ended / 2
             self._ended_since += took_s
         return self._ended / max(took_s, LEAST_RATE_S)
+
+    def _rest_s(self) -> float:
+        """Return how long a few results wait for others, where many come: a commit for each would cost too much."""
+        with self.change:
+            rate = self.ended_per_s()
+        return min(TOGETHER_S, TOGETHER / rate) if rate > BUSY_PER_S else 0.0
 
     def room(self, in_work: int) -> int:
         """Return how many tasks to claim if some are claimed ahead of their turn: what ends in a moment, of late."""

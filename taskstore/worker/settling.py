@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
 MOST_CHANGES, MOST_BYTES = 300, 8 * 2**20  # Per commit, unless a single entry is larger.
+FEW = 8
 MOST_WAITING, MOST_BYTES_WAITING = 1_000, 32 * 2**20  # Above this the worker claims nothing.
 
 
@@ -129,6 +130,7 @@ class Settling:
 
     While one commit is on its way, entries pile up, and the next commit takes them. `is_patient`: whether to wait for
     an unavailable store. `fail` takes an error of the thread that writes. `on_room` is called when fewer wait again.
+    `rest_s`: how long a few wait for others.
     """
 
     def __init__(
@@ -138,9 +140,10 @@ class Settling:
         is_patient: Callable[[], bool],
         fail: Callable[[BaseException], object] = _nothing,
         on_room: Callable[[], object] = lambda: None,
+        rest_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._store, self._keeper, self._is_patient, self._fail = store, keeper, is_patient, fail
-        self._on_room = on_room
+        self._on_room, self._rest_s = on_room, rest_s
         self._arrived: SimpleQueue[tuple[Plan, int] | None] = SimpleQueue()  # None: it ends.
         self._waiting: deque[tuple[Plan, int]] = deque()  # With their sizes. Of the thread that writes.
         self._unwritten = self._bytes = 0
@@ -189,6 +192,9 @@ class Settling:
     def _write_until_end(self) -> None:
         try:
             while self._arrive():
+                if len(self._waiting) < FEW and (rest_s := self._rest_s()):
+                    time.sleep(rest_s)
+                    self._arrive()
                 before = len(self._waiting)
                 entries, size = self._next_batch()
                 self._writes_since = time.monotonic()
