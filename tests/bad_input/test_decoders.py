@@ -81,6 +81,15 @@ def test_bytes_are_json_or_refused_as_a_body(body):
     assert list(wrong_in(lambda: strict_json.read(body)) or ["body"]) == ["body"]
 
 
+@pytest.mark.parametrize(
+    ("part", "most"), [(b",", strict_json.LIGHT_VALUES), (b"\\n", strict_json.LIGHT_VALUES * strict_json.ESCAPES)]
+)
+def test_bodies_of_many_values_or_escapes_are_not_decoded_where_others_wait(part, most):
+    rest = b" " * strict_json.LIGHT_BYTES
+    assert strict_json.is_light(part * most + rest)
+    assert not strict_json.is_light(part * (most + strict_json.ESCAPES) + rest)
+
+
 @given(VALUES)
 def test_json_is_read_as_it_is_but_for_what_is_null(tree):
     with suppress(InvalidInput):  # About NaN and the infinities.

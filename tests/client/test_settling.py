@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,19 @@ def soon(monkeypatch):
 
 def settling_of(store, keeper=None):
     return Settling(store, keeper or Keeper(store, 60_000), lambda: True)
+
+
+def test_a_few_results_wait_for_others_where_many_come(store, held):
+    commits = Lossy(store)
+    heard: list[object] = []
+    settling = Settling(commits, Keeper(store, 60_000), lambda: True, rest_s=lambda: 0.3)
+    settling.start()
+    for task in held[:6]:
+        settling.put([(partial(ending, task, heard), 0)])
+        time.sleep(0.01)
+    assert settling.end(time.monotonic() + 30)
+    assert len(heard) == 6
+    assert len(commits.keys) == 1
 
 
 def ending(task, heard, group="sent"):

@@ -38,6 +38,14 @@ def test_what_was_written_is_read_again():
     assert JobRecord.decode(WHOLE.encode()) == WHOLE
 
 
+def test_options_that_are_not_given_are_not_written_but_read_as_null():
+    written = json.loads(WHOLE.encode())
+    assert written["options"] == {"max_attempts": 3, "timeout_ms": 5, "on_lost": "fail"}
+    written["options"] = {name: written["options"].get(name) for name in JobOptions.__struct_fields__}
+    assert JobRecord.decode(json.dumps(written).encode()) == WHOLE
+    assert json.loads(JobRecord(function="f").encode())["options"] == {}
+
+
 @pytest.mark.parametrize(
     ("tree", "wrong"),
     [
