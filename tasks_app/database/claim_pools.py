@@ -35,7 +35,7 @@ NO_MARK_MS = -(2**63)
 COSTLY_MS = 20  # Of a scan: the next ones begin where it has found something, for so many times as long as it took.
 COSTLY_TIMES, MOST_KEPT_S = 100, 60.0
 LATER_S = 1.0
-MARGIN_MS = 1_000  # Transactions that were under way may add below that.
+MARGIN_MS = 5_000  # Transactions that were under way may add below that.
 NO_LIMITS = Limits()
 Known = tuple[int, list[int]]  # A priority, and ids of tasks of that priority.
 
@@ -87,13 +87,15 @@ class Pools:
             self._forgotten_s = time.monotonic()
         self._claimed_from.update(groups)
 
-    def mark_of(self, group: str, *, is_next: bool = False) -> int:
-        """Where a scan begins. `is_next`: it comes with another one, which looks from the start if that is costly."""
+    def mark_of(self, group: str, late_s: float = LATER_S) -> int:
+        """Where a scan begins."""
         pool = self._pools.get(group)
-        if pool is not None:
-            return pool.mark_ms
+        return self.start_of(group, late_s) if pool is None else pool.mark_ms
+
+    def start_of(self, group: str, late_s: float = LATER_S) -> int:
+        """Where a scan begins that is to find all. A costly one is left to those that tell what they cost."""
         mark_ms, until_s = self._starts.get(group, (NO_MARK_MS, math.inf))
-        return mark_ms if time.monotonic() < until_s + (LATER_S if is_next else 0) else NO_MARK_MS
+        return mark_ms if time.monotonic() < until_s + late_s else NO_MARK_MS
 
     def knows(self, group: str, number: int) -> bool:
         """Whether so many are known of a group that may be claimed in sets."""

@@ -358,19 +358,21 @@ class Dialect(ABC):
             return set()
         # By the time of this look: what took the place of a locked task may be newer than the transaction's time,
         # and where it was locked then, it was too new to be taken.
+        names, parameters = self.with_starts(groups)
         taken = [t.id for group in groups for t in seen.candidates[group] if t.available_at_ms <= seen.now_ms]
         [rows] = yield [
             Statement(
                 f"""
                 SELECT name
-                FROM {self.names}
+                FROM {names}
                 WHERE (
                     SELECT 1 FROM tasks_app_task
-                    WHERE "group" = name AND available_at_ms <= (SELECT {self.clock}) AND NOT {self.is_listed}
+                    WHERE "group" = name AND available_at_ms BETWEEN start_ms AND (SELECT {self.clock})
+                        AND NOT {self.is_listed}
                     LIMIT 1
                 ) = 1 AND NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
                 """,
-                [self.list_of_names(groups), self.list_of(taken)],
+                [*parameters, self.list_of(taken)],
             )
         ]
         return {name for (name,) in rows}
@@ -420,8 +422,13 @@ class Dialect(ABC):
         ]
         return {group: rows[0] for group, rows in zip(asked, found, strict=True) if rows}
 
+    def with_starts(self, groups: Iterable[str]) -> tuple[str, Sequence[Any]]:
+        """Return a table of `name` and `start_ms`, from which on to look for available tasks, and its parameters."""
+        return f"(SELECT name, {NO_MARK_MS} AS start_ms FROM {self.names}) AS names", [self.list_of_names(groups)]
+
     def supply_of(self, groups: Sequence[str], depends: Iterable[int], owners: Iterable[int]) -> Steps[Supply]:
         """Find the claimable tasks of these groups, which of these ids are missing, and which owners are late."""
+        names, parameters = self.with_starts(groups)
         rows, gone, late = yield [
             Statement(
                 f"""
@@ -429,17 +436,17 @@ class Dialect(ABC):
                     SELECT count(*)
                     FROM (
                         SELECT 1 FROM tasks_app_task
-                        WHERE "group" = name AND available_at_ms <= clock.now_ms
+                        WHERE "group" = name AND available_at_ms BETWEEN start_ms AND clock.now_ms
                         LIMIT {CANDIDATES}
                     ) AS available
                 ), (
                     SELECT min(available_at_ms) - clock.now_ms FROM tasks_app_task
                     WHERE "group" = name AND available_at_ms > clock.now_ms
                 )
-                FROM (SELECT {self.clock} AS now_ms) AS clock, {self.names}
+                FROM (SELECT {self.clock} AS now_ms) AS clock, {names}
                 WHERE NOT EXISTS (SELECT 1 FROM tasks_app_pausedgroup WHERE "group" = name)
                 """,
-                [self.list_of_names(groups)],
+                parameters,
             ),
             Statement(
                 f"""

@@ -24,7 +24,6 @@ class Candidates(Dialect):
         self.pools.writers, self.pools.own_class = writers, own_class
 
     def _lock_chosen(self, group: str, demand: Demand) -> Statement:
-        mark_ms = self.pools.mark_of(group, is_next=True)
         # The ids are looked up by an index-only scan and locked by number: the planner
         # would join the whole table otherwise.
         return Statement(
@@ -36,12 +35,17 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [*[group] * 4, mark_ms, demand.limit if demand.oldest else CANDIDATES, demand.limit],
+            [*[group] * 4, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
         # Locked one by one until there are enough: what another transaction holds is passed over.
         return self.earliest(group, asked, self.pools.mark_of(group), "FOR UPDATE SKIP LOCKED")
+
+    def with_starts(self, groups: Iterable[str]) -> tuple[str, Sequence[Any]]:
+        starts = {group: self.pools.start_of(group) for group in groups}
+        table = "unnest(%s::text[], %s::bigint[]) AS names(name, start_ms)"
+        return table, [self.list_of_names(starts), self.list_of(starts.values())]
 
     def _unusual(self, parameters: Sequence[Any]) -> Statement:
         """The names of the groups that are paused, or have something available of a higher priority than is known."""
@@ -78,7 +82,7 @@ class Candidates(Dialect):
             SELECT NULL, ARRAY[{TOOK_MS}], {self.clock}
             ORDER BY priority DESC NULLS FIRST
             """,
-            [group, group, group, group, self.pools.mark_of(group), self.pools.number_to_read(number)],
+            [group, group, group, group, self.pools.mark_of(group, 0), self.pools.number_to_read(number)],
         )
 
     def note_pool(self, group: str, rows: Sequence[Any], taken: Iterable[int]) -> None:
