@@ -60,6 +60,7 @@ SHOW_EVERY_S = 1.0
 CHECK_EVERY_S = 5.0  # Check that the worker still holds a list when no write has shown it.
 ASK_EVERY_S, ASK_SELDOM_S = 2.0, 10.0  # Whether idle workers want a part.
 TROUBLES = 3  # In a row; then the worker stops.
+NOT_BEGUN = Over(why=Why.NOT_BEGUN)
 TRY_S = 10.0  # For `true` in a shell.
 
 
@@ -217,21 +218,22 @@ class Lists:
         work.is_quick, work.written_at = self._are_quick and not work.was_lost, time.monotonic()
         if len(work.made.commands) > 1 and not work.is_quick:
             self._ask_anew()
-        while work.made.commands and not self._is_to_stop(work) and not self._engine.stopping.is_set():
+        while work.made.commands and self._may_go_on(work):
             command = work.made.commands[0]
             if not work.handed and is_late(command, work.clock.now_s()):
                 work.end(None)
                 continue
             work.begin()
             is_written = work.can_wait or self._write(work, work.going_on)
-            if not is_written or self._is_to_stop(work) or self._engine.stopping.is_set():
+            if not is_written or not self._may_go_on(work):
                 work.undo()
                 break
             child = work.child = work.child or self._new_child()
             if work.made.commands[:1] != (command,):  # It was cancelled meanwhile.
                 work.undo()
                 continue
-            over = self._wait(work, child, self._hand_over(work, child))
+            number = self._hand_over(work, child)
+            over = NOT_BEGUN if number is None else self._wait(work, child, number)
             if over and over.why is Why.NOT_BEGUN:
                 work.undo()
                 continue
@@ -244,23 +246,33 @@ class Lists:
         if work.child and work.handed:
             self._discard(work, work.child)
 
+    def _may_go_on(self, work: Work) -> bool:
+        """Whether to go on to the next command: when the worker stops, only to one that was handed over."""
+        return not self._is_to_stop(work) and (bool(work.handed) or not self._engine.stopping.is_set())
+
     def _discard(self, work: Work, child: Child) -> None:
         self._children.discard(child)
         work.child = None
         work.handed.clear()
         work.overs.clear()
 
-    def _hand_over(self, work: Work, child: Child) -> int:
-        """Hand over the first command, and quick ones before their turn. Returns the number of the first."""
+    def _hand_over(self, work: Work, child: Child) -> int | None:
+        """Hand over the first command, and quick ones before their turn. Returns the number of the first.
+
+        When the worker stops, it takes back what has not begun. None: nothing is left.
+        """
         ids = {command.id for command in work.made.commands[: len(work.handed)]}
         for number, command in [*work.handed.items()]:
             if command.id not in ids:  # It was cancelled meanwhile.
                 child.stop(number)
                 del work.handed[number]
-        commands = work.next()
-        numbers = child.run_all((self._order(each), ()) for each in commands)
-        work.handed |= dict(zip(numbers, commands, strict=True))
-        return next(iter(work.handed))
+        if self._engine.stopping.is_set():
+            self._take_back(work, child)
+        else:
+            commands = work.next()
+            numbers = child.run_all((self._order(each), ()) for each in commands)
+            work.handed |= dict(zip(numbers, commands, strict=True))
+        return next(iter(work.handed), None)
 
     def _take_back(self, work: Work, child: Child) -> None:
         """Take back what was handed over before its turn and has not begun. The others go on."""
