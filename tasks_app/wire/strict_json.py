@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
@@ -56,8 +57,7 @@ def wrong(text: str) -> InvalidInput:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise wrong(f'must not repeat a key: "{twice[:LONGEST_NAME_SHOWN]}" occurs twice in an object')
     if None in members.values():
         return {name: value for name, value in members.items() if value is not None}

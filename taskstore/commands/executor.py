@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -197,7 +198,7 @@ class Lists:
     def _run(self, work: Work) -> None:
         work.is_begun = True
         try:
-            work.child = self._idle.pop() if self._idle else self._new_child()
+            work.child = self._spare_child()
             self._run_all(work)
             self._idle += [work.child] if work.child else []
             self._troubles = 0 if work.made.done else self._troubles
@@ -206,6 +207,11 @@ class Lists:
             if work.child:
                 self._children.discard(work.child)
             self._give_back(work, trouble)
+
+    def _spare_child(self) -> Child:
+        with suppress(IndexError):  # There is none.
+            return self._idle.pop()
+        return self._new_child()
 
     def _new_child(self) -> Child:
         try:
@@ -242,7 +248,7 @@ class Lists:
                 self._discard(work, child)
                 child = work.child = self._new_child()
             if work.made.begun:
-                self._end(work, command, over, child)
+                self._end(work, command, over)
         if work.child and work.handed:
             self._discard(work, work.child)
 
@@ -279,7 +285,7 @@ class Lists:
         for number in reversed(work.handed):
             child.stop(number, only_waiting=True)
 
-    def _end(self, work: Work, command: Command, over: Over | None, child: Child) -> None:
+    def _end(self, work: Work, command: Command, over: Over | None) -> None:
         """Record how a command ended, unless the worker is to blame. Raises Trouble."""
         run = self._run_of(work, command, over)
         # What ends the worker may have been sent to all processes, and so have ended the command.
@@ -287,24 +293,27 @@ class Lists:
         if work.is_lost or is_stopped:
             work.undo()
             return
-        if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble(work, child)):
+        if run.failed and not (over and over.why in (Why.TIME, Why.MEMORY)) and (trouble := self._trouble()):
             if command.excused < EXCUSED:
                 raise Trouble(trouble)
             run = replace(run, err=with_line(run.err, f"the worker can't run commands: {trouble}"))
         work.end(run)
         self._say_ended(work, command, run)
 
-    def _trouble(self, work: Work, child: Child) -> str:
+    def _trouble(self) -> str:
         """Return why `true` can't be run here either. "": it can, so a failure is that of its command."""
-        self._take_back(work, child)
+        child = self._spare_child()  # That of the list may have begun the next command.
         number = child.run(children.Work(shell=Shell(self._setup.shell, "true", self._setup.env), limit_s=TRY_S))
         until = time.monotonic() + 2 * TRY_S
         while time.monotonic() < until:
-            is_there = self._hear(work, child)
-            if over := work.overs.pop(number, None):
-                return self._trouble_of(over)
-            if not is_there:
-                return "the process that runs the commands is killed"
+            for event in child.wait(POLL_S):
+                if isinstance(event, Gone):
+                    self._children.discard(child)
+                    return "the process that runs the commands is killed"
+                if isinstance(event, Over) and event.number == number:
+                    self._idle.append(child)
+                    return self._trouble_of(event)
+        self._children.discard(child)
         return "a shell does not end"
 
     def _trouble_of(self, over: Over) -> str:
@@ -345,6 +354,7 @@ class Lists:
         """Return how the command ended; None if it was killed together with its runner."""
         stops_at = math.inf
         now = time.monotonic()
+        took_long_at = now + QUICK_S
         renews_at, shows_at, checks_at = now + work.lease_s / RENEWALS, now, now + CHECK_EVERY_S
         while True:
             is_there = number in work.overs or self._hear(work, child)
@@ -357,6 +367,8 @@ class Lists:
             if not is_there:
                 return None
             now = time.monotonic()
+            if len(work.handed) > 1 and now > took_long_at:
+                self._take_back(work, child)
             if now > stops_at:
                 self._children.discard(child)  # Its runner may be stopped.
             elif stops_at < math.inf:
@@ -369,7 +381,6 @@ class Lists:
                 if work.is_quick:
                     work.is_quick = False
                     self._ask_anew()
-                self._take_back(work, child)
                 self._write(work, work.going_on, is_patient=False)
             elif work.is_renewed and now > renews_at:
                 is_done = self._renew(work)

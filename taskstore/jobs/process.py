@@ -76,7 +76,8 @@ def prepare(runner: Sequence[str], jobs: int) -> tuple[Serve, Mapping[str, JobOp
         functions = resolve(runner)
     except Exception as problem:
         raise NotPrepared(why_not(problem)) from problem
-    rehearse()
+    if threading.active_count() == 1:  # Otherwise nothing is forked, and jobs wait for the threads at their end.
+        rehearse()
     return partial(run_jobs, functions, jobs), functions.declared()
 
 
@@ -102,7 +103,7 @@ def rehearse() -> None:
 
 
 def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
-    signal.signal(INTERRUPT, interrupted)
+    process = os.getpid()
     for left in range(jobs - 1, -1, -1):
         message = desk.next()
         if message is None:
@@ -110,6 +111,8 @@ def run_jobs(functions: Functions, jobs: int, desk: Desk) -> None:
         answer = answer_to(pickle.loads(message), functions, desk.report)  # noqa: S301 - of the worker.
         has_left_threads = answer.get("error", {}).get("type") == ThreadsLeft.__name__
         flush()
+        if os.getpid() != process:
+            os._exit(0)  # It is a fork of the job that has returned, too.
         desk.answer(packed(answer), is_last=not left or has_left_threads)
         if has_left_threads:
             os._exit(0)  # They would keep the process from ending.
@@ -175,6 +178,7 @@ def interrupted_by_signal(soft_limit_ms: int | None) -> Iterator[None]:
     def warn(number: int, frame: FrameType | None) -> NoReturn:
         raise SoftTimeLimit(f"it took longer than {(soft_limit_ms or 0) / 1_000:g} s")
 
+    signal.signal(INTERRUPT, interrupted)  # The job before may have changed that.
     try:
         work.is_interruptible = True
         if soft_limit_ms:

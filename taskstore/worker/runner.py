@@ -310,6 +310,8 @@ class Runner:
         is_free = not self._work and (self._process is None or self._process.code is None)
         if is_free and self._waiting and len(self._waiting[0][1]) == self._waiting[0][0].messages:
             work, messages = self._waiting.popleft()
+            if work.shell and self._untold:
+                self._tell()  # Before a line may kill this process.
             self._begin(work)
             if self._process and self._process.channel:
                 self._process.channel.send(*messages)
@@ -689,4 +691,5 @@ def write_by_line() -> None:
         open(standard, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for standard in (1, 2)
     )
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # Who replaces one does not close it.
     faulthandler.enable()  # Crashes in C code leave a traceback in the log.

@@ -3,10 +3,13 @@
 from contextlib import ExitStack
 
 import pytest
+from msgspec.structs import replace
 
 from taskstore.types.command_record import Command, CommandStatus
+from taskstore.types.tasks import Change
 from tests.jobs.workers import eventually
 
+from .lines import command
 from .projects import NAME
 
 pytestmark = pytest.mark.once
@@ -76,3 +79,38 @@ def test_a_worker_that_stops_among_them_gives_the_others_back(project, tmp_path)
     assert numbers(ended) == list(range(40))
     assert all(command.run.exit_code == 0 for command in ended)
     assert ran(tmp_path) == list(range(5, 40))
+
+
+def test_one_that_fails_is_recorded_while_the_one_behind_it_runs(project, tmp_path):
+    """Whether the worker is to blame is tried beside that."""
+    project.add_list(*QUICK, "false", "touch begun; sleep 1000", max_fails=3)
+    with project.worker(cwd=str(tmp_path)):
+        assert eventually(lambda: (tmp_path / "begun").exists())
+        ended = project.ended(len(QUICK) + 1)
+        assert [command.run.exit_code for command in ended] == [0, 0, 0, 0, 0, 1]
+
+
+def test_only_the_one_that_kills_its_runner_is_to_blame(project, tmp_path):
+    killer = "echo killer >>ran; kill -9 $PPID"
+    project.add_list(*QUICK, *["echo 1 >>ran", killer] * 4, *["false", killer] * 2, "echo 1 >>ran", max_fails=2)
+    with project.worker(cwd=str(tmp_path)):
+        ended = project.ended(18)
+    failed = [command.cmd for command in ended if command.run.failed]
+    assert sorted(failed) == sorted([killer] * 6 + ["false"] * 2)
+    assert (tmp_path / "ran").read_text().split().count("1") == 5
+
+
+def test_behind_a_slow_one_that_may_run_once_only_others_are_free(project, tmp_path):
+    project.add_list(*QUICK, "until [ -e go ]; do sleep 0.05; done", max_fails=1)
+    [task] = project.tasks(CommandStatus.OPEN)
+    made = project.lists(CommandStatus.OPEN)[0]
+    others = [command(f"echo {number} >>ran", FIRST + number, max_fails=3) for number in range(6, 12)]
+    more = replace(made, commands=(*made.commands, *others))
+    project.store.commit(updates=[Change(id=task.id, data=more.encode())])
+    with project.worker(cwd=str(tmp_path)), ExitStack() as workers:
+        assert eventually(lambda: len(project.ended()) == len(QUICK))
+        workers.enter_context(project.worker(project.another(workers), name="bob", cwd=str(tmp_path)))
+        assert eventually(lambda: len(ran(tmp_path)) == 6)
+        (tmp_path / "go").touch()
+        ended = project.ended(12)
+    assert {each.run.worker for each in ended[6:]} == {"bob"}

@@ -18,6 +18,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from taskstore import Client, JobStatus, Retry, Save, Snooze, SoftTimeLimit, current_job, job
+from taskstore.worker.children import INTERRUPT
 
 
 @job
@@ -273,3 +274,16 @@ def leave_a_set(folder):
     with open(Path(folder, "calls"), "a") as calls:
         calls.write("x")
     return {1, 2}
+
+
+@job
+def ignore_interrupts():
+    signal.signal(INTERRUPT, signal.SIG_IGN)
+
+
+@job
+def fork_and_return():
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+    return "parent" if pid else "child"

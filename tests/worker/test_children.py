@@ -455,6 +455,33 @@ def test_modules_that_start_threads_are_imported_by_each_process(caplog):
     assert "each process is a new interpreter" in caplog.text
 
 
+def test_a_worker_starts_though_a_thread_of_a_module_does_not_end(caplog):
+    began_s = time.monotonic()
+    with Functions("tests.jobs.busy"):
+        assert time.monotonic() < began_s + 30
+    assert "each process is a new interpreter" in caplog.text
+
+
+def test_a_module_may_replace_standard_output():
+    with Functions("tests.jobs.rewrapping") as functions:
+        assert [text in functions.run("say", text.decode()).out.kept for text in (b"one", b"two")] == [True, True]
+
+
+def test_what_a_job_changes_does_not_keep_the_next_one_from_being_interrupted():
+    with Functions(jobs=5) as functions:
+        functions.answer("ignore_interrupts")
+        number = functions.child.run(*functions.work("sleep", 60, kill_after_s=50))
+        time.sleep(0.5)
+        functions.child.stop(number)
+        assert answer_of(within(20, functions.hear))["error"]["type"] == "Stopped"
+
+
+def test_of_a_job_that_forks_and_returns_twice_one_result_counts():
+    with Functions(jobs=5) as functions:
+        assert functions.answer("fork_and_return")["result"] == "parent"
+        assert functions.answer("add", 1, 2)["result"] == 3
+
+
 def begin_all(functions, *texts):
     works = [functions.work("add", text, "", limit_s=None) for text in texts]
     functions.child.run_all([(work, messages) for work, *messages in works])
