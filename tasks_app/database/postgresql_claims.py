@@ -11,7 +11,7 @@ from .dialect import IS_RUNNING, Dialect
 from .rows import Statement, Steps
 from .transaction_values import Seen
 
-# Of the statement that asks, so far.
+# How many milliseconds the statement that asks has taken so far.
 TOOK_MS = "CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000 AS bigint)"
 
 

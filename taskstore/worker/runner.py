@@ -679,7 +679,7 @@ def fork_plainly() -> None:
 
 
 def redirect_outputs(output: int) -> None:
-    """Send standard output and error of this process to the pipe, whose input is empty."""
+    """Send standard output and error of this process to the pipe. Its standard input is empty from the start."""
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5  # How often a waiting main thread wakes: a signal delivered to another thread is handled only then.
 MOST_CHANGES, MOST_BYTES = 300, 8 * 2**20  # Per commit, unless a single entry is larger.
-FEW = 8
+FEW = 8  # From so many on, a commit is worth its cost.
 MOST_WAITING, MOST_BYTES_WAITING = 1_000, 32 * 2**20  # Above this the worker claims nothing.
 
 
