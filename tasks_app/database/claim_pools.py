@@ -180,16 +180,15 @@ class Pools:
         """There was not enough: look from the start."""
         self._pools.pop(group, None)
 
-    def lower(self, drafts: Iterable[TaskRecord]) -> None:
-        """These tasks are there now, too."""
-        for draft in drafts:
-            pool = self._pools.get(draft.group)
-            if pool is not None and draft.available_at_ms < pool.mark_ms:
-                pool.mark_ms = draft.available_at_ms
-            if self._starts:
-                mark_ms, until_s = self._starts.get(draft.group, (NO_MARK_MS, 0.0))
-                if draft.available_at_ms < mark_ms:
-                    self._starts[draft.group] = (draft.available_at_ms, until_s)
+    def lower(self, group: str, available_at_ms: int) -> None:
+        """Such a task is there now, too."""
+        pool = self._pools.get(group)
+        if pool is not None and available_at_ms < pool.mark_ms:
+            pool.mark_ms = available_at_ms
+        if self._starts:
+            mark_ms, until_s = self._starts.get(group, (NO_MARK_MS, 0.0))
+            if available_at_ms < mark_ms:
+                self._starts[group] = (available_at_ms, until_s)
 
 
 # ---- The demand of a batch of operations on the database: ids, keys, and so many tasks of each group

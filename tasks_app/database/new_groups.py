@@ -83,6 +83,11 @@ def why_too_many(groups: Iterable[str], scope: GroupScope, dialect: Dialect) -> 
     return ""
 
 
+def are_known(commit: Commit, dialect: Dialect) -> bool:
+    """Whether it brings no group into existence."""
+    return {change.group for change in commit.updates} - {None} <= _remembered(dialect).known
+
+
 def _remembered(dialect: Dialect) -> Memory:
     memory = memories[dialect.using]
     now_s = time.monotonic()

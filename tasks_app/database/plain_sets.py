@@ -1,9 +1,9 @@
-"""PostgreSQL: plain claims of a group, and commits that only delete, each kind as one statement for the whole batch.
+"""PostgreSQL: plain claims of a group, commits that only delete, and the changes of bulk operations, in few statements.
 
-The statement decides, writes history and successors, and returns what the responses and the counts need: no row comes
-back to be written. It leaves undone what is unusual: a commit of which a task is missing or leased to another client, a
-claim for which there is too little, a request that is repeated. That goes the general way, in the same transaction. The
-rules are those of core/rules.py, and a test compares them.
+Each decides for all of its kind in the batch, writes history and successors, and returns what the responses and the
+counts need: no row comes back to be written. It leaves undone what is unusual: a commit of which a task is missing or
+leased to another client, a claim for which there is too little, a request that is repeated. That goes the general way,
+in the same transaction. The rules are those of core/rules.py, and a test compares them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import msgspec
+
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import COMMAND_GROUPS, Ending, Order, Standing
+from taskstore.types.tasks import COMMAND_GROUPS, FAILED_FROM, RESULTS, Change, Ending, Order, Standing
 
 from ..conf import retention
 from ..core import idempotency
-from ..core.operations import Claim, Commit, Operation, Supply, TaskRecord
+from ..core.operations import Claim, Commit, Operation, Operator, Supply, TaskRecord
 from ..core.room import LARGE_BYTES
 from ..core.tally import Delta, bucket_of, work_in
 from .claim_pools import keys_of
 from .limits import known as known_limits
+from .new_groups import are_known
 from .postgresql import LIMITS_VERSION
 from .postgresql_arrays import numbers_in
 from .rows import COLUMNS, ENDED_COLUMNS, ITEM_COLUMNS, ITEM_FIELDS, KEPT_COLUMNS, Row, Statement, quoted, record_of
@@ -58,6 +62,7 @@ class Sets:
         self.operations, self.dialect, self.limits = operations, dialect, known_limits(dialect.using)
         self.claims: dict[str, list[int]] = defaultdict(list)
         self.ends: list[list[int]] = []  # A statement for those of workers, and one for each that an operator began.
+        self.changes: list[int] = []  # A statement for each.
         self.rest: list[int] = []
         self._priorities: dict[str, int] = {}
         self._chosen: dict[str, list[int]] = {}
@@ -66,7 +71,7 @@ class Sets:
         self._sort()
 
     def __bool__(self) -> bool:
-        return bool(self.claims or self.ends)
+        return bool(self.claims or self.ends or self.changes)
 
     def _sort(self) -> None:
         wanted: dict[str, int] = defaultdict(int)
@@ -84,6 +89,10 @@ class Sets:
                     ends.append(place)
                 ended += len(operation.deletes)
                 self._named += operation.deletes
+            elif type(operation) is Commit and _is_plain_change(operation) and are_known(operation, self.dialect):
+                self.changes.append(place)
+                ended += len(operation.updates)
+                self._named += operation.changed_ids
             elif isinstance(operation, Claim):
                 is_mixed = True
             else:
@@ -94,10 +103,10 @@ class Sets:
         keys = keys_of(self.operations)
         is_mixed |= len(set(self._named)) < len(self._named) or len(set(keys)) < len(keys)
         claimed = sum(wanted.values())
-        statements = len(self.claims) + len(self.ends) + bool(self.rest)
+        statements = len(self.claims) + len(self.ends) + len(self.changes) + bool(self.rest)
         is_mixed |= claimed + ended < LEAST * (statements - 1) or claimed + len(self._named) > MOST
         if is_mixed or not self._choose(wanted):
-            self.claims, self.ends = {}, []
+            self.claims, self.ends, self.changes = {}, [], []
 
     def _choose(self, wanted: Mapping[str, int]) -> bool:
         """Choose the tasks for the claims. False: too little is known of a group."""
@@ -120,9 +129,11 @@ class Sets:
     @property
     def statements(self) -> Sequence[Statement]:
         """All that is to be sent; `outcome` is given the rows."""
-        made = [self._claiming(group, self._claims_of(group)) for group in self.claims]
+        claimed = [self._claiming(group, self._claims_of(group)) for group in self.claims]
         ended = [self._ending([cast("Commit", self.operations[place]) for place in places]) for places in self.ends]
-        return [*made, *ended, *[self.dialect.read_pool(group, len(self._chosen[group])) for group in self._short]]
+        changed = [self._changing(cast("Commit", self.operations[place])) for place in self.changes]
+        read = [self.dialect.read_pool(group, len(self._chosen[group])) for group in self._short]
+        return [*claimed, *ended, *changed, *read]
 
     def _claims_of(self, group: str) -> Sequence[Claim]:
         return [cast("Claim", self.operations[place]) for place in self.claims[group]]
@@ -176,12 +187,30 @@ class Sets:
         )
         return Statement(sql, parameters)
 
+    def _changing(self, commit: Commit) -> Statement:
+        operator = cast("Operator", commit.operator)
+        changes, names, keys = sorted(commit.updates, key=attrgetter("id")), self.limits.names, keys_of([commit])
+        is_kept = retention.kept() == retention.FULL
+        parameters = [
+            self.dialect.list_of([change.id for change in changes]),
+            msgspec.json.encode(changes).decode(),
+            *self._usual_of(keys),
+            *([self.dialect.list_of_names(names)] * 2 if names else []),
+            *([operator.name, operator.reason] if is_kept else []),
+            operator.bulk,
+        ]
+        sql = changing(
+            self.dialect.clock, is_kept=is_kept, has_keys=bool(keys), has_limits=bool(names), ending=operator.ending
+        )
+        return Statement(sql, parameters)
+
     def outcome(self, answers: Sequence[Sequence[Row]]) -> Outcome:
         """What came of the statements. Places that are neither in its decisions nor in `rest` were left undone."""
         rows = iter(answers)
         decisions: dict[int, list[TaskRecord]] = {}
         deltas: dict[str, Delta] = defaultdict(Delta)
         now_ms, next_in_ms, gone, done = 0, dict[str, int](), list[int](), 0
+        available = defaultdict[str, int](int)
         for group, places in self.claims.items():
             made = sorted(next(rows))
             if not made:
@@ -202,10 +231,24 @@ class Sets:
             if place in decisions:
                 gone += cast("Commit", self.operations[place]).deletes
                 done += 1
+        for place in self.changes:
+            for group, to, now_ms, earliest_ms, there, next_ms, *counts in next(rows):
+                _note_changed(counts, deltas[group], deltas[to], is_move=group != to)
+                self.dialect.pools.lower(to, earliest_ms)
+                if there:
+                    available[to] += there
+                if next_ms is not None:
+                    next_in_ms[to] = min(next_ms - now_ms, next_in_ms.get(to, next_ms))
+                decisions[place] = []
+            if place in decisions:
+                gone += cast("Commit", self.operations[place]).changed_ids
+                done += 1
         for group in self._short:
             self.dialect.note_pool(group, next(rows), ())
-        written = Written(so_far=Supply(next_in_ms=next_in_ms, gone=frozenset(gone)), now_ms=now_ms)
-        written.deltas, written.work = delta_rows(deltas, now_ms), work_in(deltas.values(), done)
+        supply = Supply(available=available, next_in_ms=next_in_ms, gone=frozenset(gone))
+        written = Written(so_far=supply, now_ms=now_ms)
+        written.deltas = delta_rows({group: delta for group, delta in deltas.items() if delta}, now_ms)
+        written.work = work_in(deltas.values(), done)
         for place, tasks in decisions.items():
             if key := self.operations[place].key:
                 ids = ",".join([str(task.id) for task in tasks])
@@ -223,6 +266,22 @@ def is_plain_end(commit: Commit) -> bool:
     if commit.adds or commit.updates or commit.depends or commit.batch or not commit.deletes:
         return False
     return commit.scope.patterns is None and (commit.operator is None or commit.operator.overrides)
+
+
+def _is_plain_change(commit: Commit) -> bool:
+    operator = commit.operator
+    if commit.adds or commit.deletes or commit.depends or commit.batch or not (operator and operator.bulk):
+        return False
+    if commit.scope.patterns is not None or not operator.overrides or operator.ending is Ending.CANCELLED:
+        return False
+    return all(map(_keeps_content, commit.updates))
+
+
+def _keeps_content(change: Change) -> bool:
+    """Whether only the group, the time and the like change, and a task that moves is no new dead letter."""
+    is_same = change.data is None and change.data_type is None and change.unique is None
+    is_no_failure = change.failed_from is not None or change.group is None or change.error is None
+    return change.release and is_same and is_no_failure
 
 
 def _note_claimed(rows: Sequence[Row], delta: Delta) -> int:
@@ -255,6 +314,24 @@ def _note_ended(owner: int, counts: Sequence[Any], now_ms: int, delta: Delta) ->
             delta.runs[bucket_of(now_ms - since_ms)] += 1
 
 
+def _note_changed(counts: Sequence[int], old: Delta, new: Delta, *, is_move: bool) -> None:
+    """Count tasks of one group, which may be another one now. None of them is leased any more."""
+    tasks, leased, errors, finished, retrying, failed, new_errors, new_retrying, new_failed = counts
+    old.leases -= leased
+    old.finished -= finished
+    new.errors += new_errors
+    old.errors -= errors
+    new.retrying += new_retrying
+    old.retrying -= retrying
+    new.failed += new_failed
+    old.failed -= failed
+    if is_move:
+        old.tasks -= tasks
+        old.left += tasks
+        new.tasks += tasks
+        new.entered += tasks
+
+
 # ---- The statements. Each finds its tasks by their ids alone: without a join, and with no other condition that an
 # index serves. After PostgreSQL has counted an empty table, all ways are the same to it, and most pass all tasks.
 
@@ -268,6 +345,7 @@ SUCCESSOR = {
     "made_at_ms": "ms",
     "made_by_commit": "number",
 }
+ENDED_JOBS = f"^jobs/[^/]+/({'|'.join(sorted(RESULTS['jobs']))})$"
 # After the columns of a task that was claimed.
 OLD_ID, NUMBER = len(COLUMNS), -2
 
@@ -287,19 +365,47 @@ def _trail(of: str, ending: str, owner: str, successor: str, by: str = "'', ''")
     return f"""
     trail AS (
         INSERT INTO tasks_app_endedtask ({_names(ENDED_COLUMNS)})
-        SELECT {_names(KEPT_COLUMNS)}, ms, number, {owner}, '{ending}', {by}, {successor} FROM {of}
+        SELECT {_names(KEPT_COLUMNS)}, ms, number, {owner}, {ending}, {by}, {successor} FROM {of}
     ),
     """
 
 
-# Of what a bulk operation deletes. Its parameter: the operation's number; 0: it is none.
-ITEMS = f"""
+def _items(of: str, *, keeps_data: bool) -> str:
+    """What a bulk operation keeps of its tasks. The parameter: the operation's number; 0: it is none."""
+    kept = [f'"{name}"' if keeps_data or name not in ("data", "data_type") else "''" for name in ITEM_FIELDS]
+    return f"""
     items AS (
         INSERT INTO tasks_app_bulkitem ({_names(ITEM_COLUMNS)})
-        SELECT operation, origin, id, 'done', '', number, {_names(ITEM_FIELDS)}, ''
-        FROM ended, (SELECT %s::bigint AS operation) AS of WHERE operation > 0
+        SELECT operation, origin, id, 'done', '', number, {", ".join(kept)}, ''
+        FROM {of}, (SELECT %s::bigint AS operation) AS of WHERE operation > 0
     ),
-"""
+    """
+
+
+def _bounded(group: str) -> str:
+    return f"NOT ({group} = '{SCHEDULES}' OR starts_with({group}, '{COMMAND_GROUPS}'))"
+
+
+def _unlimited(group: str) -> str:
+    """The parameter: the names of limits."""
+    return f"""
+        AND NOT EXISTS (
+            SELECT FROM unnest(%s::text[]) AS limited(name)
+            WHERE {group} = name OR (right(name, 1) = '*' AND starts_with({group}, left(name, -1)))
+        )
+    """
+
+
+def _count_standing(standing: Standing) -> str:
+    return f"count(*) FILTER (WHERE leased_since_ms = 0 AND standing = {standing:d})"
+
+
+COUNTED = ", ".join(
+    [
+        "count(*), count(*) FILTER (WHERE leased_since_ms > 0), count(*) FILTER (WHERE error <> '')",
+        *map(_count_standing, (Standing.FINISHED, Standing.RETRYING, Standing.FAILED)),
+    ]
+)
 
 
 @lru_cache(32)
@@ -341,7 +447,7 @@ def claiming(clock: str, *, is_kept: bool, has_keys: bool) -> str:
         ORDER BY turn
     ),
     gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM made))),
-    {_trail("made", "claimed", "new_owner", "new_id") if is_kept else ""}
+    {_trail("made", "'claimed'", "new_owner", "new_id") if is_kept else ""}
     new AS (
         INSERT INTO tasks_app_task ({_names(COLUMNS)})
         SELECT {", ".join([SUCCESSOR.get(name, f'"{name}"') for name in COLUMNS])} FROM made
@@ -362,23 +468,12 @@ def ending(
     what the trail says; workers that hold what is cancelled are told, which is left undone.
     """
     ender = "(SELECT enders FROM now)[width_bucket(id, (SELECT named FROM now))]"
-    bounded = f"""AND NOT ("group" = '{SCHEDULES}' OR starts_with("group", '{COMMAND_GROUPS}'))"""
-    unlimited = """
-        AND NOT EXISTS (
-            SELECT FROM unnest(%s::text[]) AS limited(name)
-            WHERE "group" = name OR (right(name, 1) = '*' AND starts_with("group", left(name, -1)))
-        )
-    """
     is_free = f"(SELECT ms FROM now) - available_at_ms >= 0 OR owner = {ender}"
     runs = "array_send(array_agg(leased_since_ms) FILTER (WHERE leased_since_ms > 0 AND owner = ender))"
-    trail = _trail("ended", "deleted", "ender", "NULL")
+    trail = _trail("ended", "'deleted'", "ender", "NULL")
     if by_operator:
         is_free, runs = "leased_since_ms = 0" if by_operator is Ending.CANCELLED else "true", "NULL::bytea"
-        trail = _trail("ended", by_operator.value, "ender", "NULL", "%s::text, %s::text")
-    standing = [
-        f"count(*) FILTER (WHERE leased_since_ms = 0 AND standing = {each:d})"
-        for each in (Standing.FINISHED, Standing.RETRYING, Standing.FAILED)
-    ]
+        trail = _trail("ended", f"'{by_operator.value}'", "ender", "NULL", "%s::text, %s::text")
     return f"""
     WITH now AS MATERIALIZED (
         SELECT {clock} AS ms, ARRAY(SELECT nextval('tasks_app_commits') FROM generate_series(1, %s)) AS numbers,
@@ -390,8 +485,8 @@ def ending(
         WHERE id = ANY((SELECT named FROM now)::bigint[])
             AND ({is_free})
             AND batch = 0 AND payload = 0 AND "unique" = ''
-            {bounded if is_bounded else ""}
-            {unlimited if has_limits else ""}
+            {"AND " + _bounded('"group"') if is_bounded else ""}
+            {_unlimited('"group"') if has_limits else ""}
         ORDER BY id
         FOR UPDATE SKIP LOCKED
     ),
@@ -404,10 +499,86 @@ def ending(
         WHERE found = sizes["commit"]
     ),
     {trail if is_kept else ""}
-    {ITEMS if by_operator else ""}
+    {_items("ended", keeps_data=True) if by_operator else ""}
     gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM ended)))
-    SELECT "group", ender, ms, array_send(array_agg("commit")), count(*), count(*) FILTER (WHERE leased_since_ms > 0),
-        count(*) FILTER (WHERE error <> ''), {", ".join(standing)},
-        {runs}
+    SELECT "group", ender, ms, array_send(array_agg("commit")), {COUNTED}, {runs}
     FROM ended GROUP BY 1, 2, 3
+    """
+
+
+# How the successor of a change by a bulk operation differs from its task.
+CHANGED = {
+    "id": "new_id",
+    "group": "new_group",
+    "available_at_ms": "at_ms",
+    "owner": "0",
+    "error": "new_error",
+    "labels": f"new_labels || CASE WHEN source = '' THEN '{{}}' ELSE jsonb_build_object('{FAILED_FROM}', source) END",
+    "priority": "COALESCE((change ->> 'priority')::smallint, priority)",
+    "leased_since_ms": "0",
+    "made_at_ms": "ms",
+    "made_by_commit": "number",
+    "standing": f"""
+        CASE WHEN source <> '' THEN {Standing.FAILED:d} WHEN new_error <> '' THEN {Standing.RETRYING:d} ELSE 0 END
+    """,
+}
+
+
+@lru_cache(32)
+def changing(clock: str, *, is_kept: bool, has_keys: bool, has_limits: bool, ending: Ending) -> str:
+    """The statement that makes the changes of a bulk operation's commit. Returns a row for each group, and where to.
+
+    Its parameters: the ids in order; the changes in that order, as JSON; those of _usual; with limits, their names,
+    twice; with the trail, the name of the operator and the reason; the number of the bulk operation.
+    """
+    is_usual = " AND ".join(map(_bounded, ('"group"', "new_group")))
+    if has_limits:
+        is_usual += "".join(map(_unlimited, ('"group"', "new_group")))
+    said = (
+        f"'{ending.value}'"
+        if ending is Ending.REQUEUED
+        else f"""
+        CASE WHEN new_group = "group" THEN '{ending.value}' ELSE '{Ending.MOVED.value}' END
+    """
+    )
+    return f"""
+    WITH now AS MATERIALIZED (
+        SELECT {clock} AS ms, nextval('tasks_app_commits') AS number, %s::bigint[] AS named, %s::jsonb AS changes
+        WHERE {_usual(has_keys=has_keys)}
+    ),
+    locked AS MATERIALIZED (
+        SELECT ctid AS place, *, (SELECT changes FROM now) -> width_bucket(id, (SELECT named FROM now)) - 1 AS change
+        FROM tasks_app_task
+        WHERE id = ANY((SELECT named FROM now)::bigint[]) AND batch = 0 AND "unique" = ''
+        ORDER BY id
+        FOR UPDATE SKIP LOCKED
+    ),
+    named AS MATERIALIZED (
+        SELECT *, COALESCE(change ->> 'group', "group") AS new_group, COALESCE(change ->> 'error', error) AS new_error,
+            COALESCE(NULLIF(change -> 'labels', 'null'), labels) - '{FAILED_FROM}' AS new_labels,
+            COALESCE(labels ->> '{FAILED_FROM}', '') AS known, (change ->> 'timespec_ms')::bigint AS spec_ms
+        FROM locked
+    ),
+    changed AS MATERIALIZED (
+        SELECT named.*, ms, number, nextval('tasks_app_ids') AS new_id,
+            CASE WHEN spec_ms > 0 THEN spec_ms ELSE ms - spec_ms END AS at_ms,
+            COALESCE(change ->> 'failed_from',
+                CASE WHEN new_group = "group" OR (new_error <> '' AND new_group <> known) THEN known ELSE '' END
+            ) AS source
+        FROM named, now
+        WHERE cardinality(now.named) = (
+            SELECT count(*) FROM named WHERE {is_usual} AND NOT new_group ~ '{ENDED_JOBS}'
+        )
+    ),
+    gone AS (DELETE FROM tasks_app_task WHERE ctid = ANY(ARRAY(SELECT place FROM changed))),
+    {_trail("changed", said, "0", "new_id", "%s::text, %s::text") if is_kept else ""}
+    {_items("changed", keeps_data=False)}
+    new AS (
+        INSERT INTO tasks_app_task ({_names(COLUMNS)})
+        SELECT {", ".join([CHANGED.get(name, f'"{name}"') for name in COLUMNS])} FROM changed
+    )
+    SELECT "group", new_group, ms, min(at_ms), count(*) FILTER (WHERE at_ms <= ms),
+        min(at_ms) FILTER (WHERE at_ms > ms), {COUNTED}, count(*) FILTER (WHERE new_error <> ''),
+        count(*) FILTER (WHERE source = '' AND new_error <> ''), count(*) FILTER (WHERE source <> '')
+    FROM changed GROUP BY 1, 2, 3
     """

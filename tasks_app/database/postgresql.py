@@ -459,7 +459,8 @@ class PostgreSQL(Candidates):
         return [task_id for (task_id,) in rows]
 
     def write(self, written: Written) -> Steps[None]:
-        self.pools.lower(written.drafts)
+        for draft in written.drafts:
+            self.pools.lower(draft.group, draft.available_at_ms)
         sql = f"DELETE FROM tasks_app_task WHERE {IS_LISTED}"
         changes = [Statement(sql, [self.list_of(written.removed)])] if written.removed else []
         for table, columns, rows in written.insertions(self.row_of):

@@ -46,9 +46,9 @@ pytestmark = only_postgresql
 SEEDS = range(8)
 BATCHES = 40
 OWNERS = (7, 8, 2**63 - 1)
-GROUPS = ("mail", "mail/röd", "\U0001f4ec", "reports")
+GROUPS = ("mail", "mail/röd", "\U0001f4ec", "jobs/reports")
 TEXTS = ("", "Zürich\n\t\x7f", 'q"\\{},', "x" * 400)
-LABELS: Sequence[dict[str, str]] = ({}, {"team": "röd", "a": '"\\'}, {"failed_from": "reports"})
+LABELS: Sequence[dict[str, str]] = ({}, {"team": "röd", "a": '"\\'}, {"failed_from": "jobs/reports"})
 DATA = (b"", b"\0\xff", b"x" * (PAYLOAD_BYTES - 1), b"y" * PAYLOAD_BYTES)
 START_MS = 1_900_000_000_000
 # The numbers in the rows of each that are ids of tasks or of commits.
@@ -119,6 +119,9 @@ class Play:
         async with self._held(other, chance.sample(self.ids, min(len(self.ids), chance.choice((0, 0, 0, 1, 5))))):
             supply, work, decisions = await self._done(operations, connection)
         for operation, decision in [(operations[place], decisions[place]) for part in self.parts[-1] for place in part]:
+            if isinstance(operation, Commit) and operation.updates and operation.operator:
+                # What becomes of these tasks, nobody is told.
+                decision = [] if isinstance(decision, list) else decision
             self.told.append(self._outcome(decision))
             if isinstance(decision, list):
                 # With a key it may be an answer that was given before.
@@ -127,6 +130,7 @@ class Play:
                 assert new == sorted(new)
                 assert all(task_id > newest for task_id in new)
                 self.ids += new
+        self.ids += await self._untold(other)
         self.told.append((sorted(supply.available.items()), sorted(supply.next_in_ms.items()), work))
         self.told.append(sorted(map(self._place, supply.gone)))
 
@@ -219,9 +223,20 @@ class Play:
                 ending = chance.choice((Ending.PURGED, Ending.CANCELLED))
                 owner, operator = 0, Operator(name="ann", reason="old", ending=ending, bulk=chance.choice((0, 7)))
             commit = Commit(owner=owner, deletes=tuple(deletes), scope=scope, operator=operator, key=self._key())
+            if chance.random() < 0.4:
+                commit = self._in_bulk(deletes)
             operations.append(commit)
         operations += [self._commit([]) for _ in range(chance.choice((0, 0, 1)))]
         return chance.sample(operations, len(operations)) or [self._claim()]
+
+    def _in_bulk(self, ids: Sequence[int]) -> Commit:
+        chance = self.chance
+        ending = chance.choice((Ending.REQUEUED, Ending.MOVED, Ending.CHANGED))
+        changes = [replace(self._change(task_id), data=None, release=True) for task_id in ids]
+        if chance.random() < 0.8:
+            changes = [replace(change, failed_from=chance.choice(("", "mail"))) for change in changes]
+        operator = Operator(name="ann", reason="again", ending=ending, bulk=chance.randrange(8, 2**40))
+        return Commit(owner=0, updates=tuple(changes), operator=operator, key=self._key())
 
     def _claim(self) -> Claim:
         chance = self.chance
@@ -310,6 +325,13 @@ class Play:
         return {
             group: sorted([*ids, *gone], key=self._place) for group, ids in known.items() if self.chance.random() < 0.9
         }
+
+    async def _untold(self, other: psycopg.AsyncConnection) -> list[int]:
+        """The successors of which nobody was told, in the order of their chains."""
+        cursor = await other.execute("SELECT id, origin FROM tasks_app_task WHERE NOT id = ANY(%s)", [self.ids])
+        found = await cursor.fetchall()
+        await other.commit()
+        return [task_id for task_id, origin in sorted(found, key=lambda row: self._place(row[1]))]
 
     async def _visible(self, other: psycopg.AsyncConnection) -> list[int]:
         cursor = await other.execute("SELECT id FROM tasks_app_task ORDER BY id")
