@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from asgiref.sync import sync_to_async
 
 from tasks_app.core.operations import Claim, Commit, GroupScope, Operation, Operator, ResendKey
-from tasks_app.database import plain_sets, transact
+from tasks_app.database import new_groups, plain_sets, transact
 from tasks_app.database.plain_sets import Sets
-from tasks_app.models import CancelledTask, PausedGroup, Task
+from tasks_app.models import CancelledTask, EndedTask, PausedGroup, Task
 from tasks_app.writer.connection import PostgreSQLConnection
 from taskstore.errors import CommitRefused, Forbidden, KeyReused
+from taskstore.types.batches import NewBatch, Plan
 from taskstore.types.schedules import SCHEDULES
-from taskstore.types.tasks import Ending, NewTask
+from taskstore.types.tasks import Change, Ending, NewTask
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN, BOB
 
@@ -32,6 +35,7 @@ MAIL = NewTask(group="mail")
 @pytest.fixture(autouse=True)
 def _small_sets(monkeypatch):
     monkeypatch.setattr(plain_sets, "LEAST", 0)
+    new_groups.memories.clear()
 
 
 @pytest.fixture
@@ -162,3 +166,52 @@ def test_one_task_that_is_missing_keeps_all_of_its_commit_and_no_other(done):
     assert isinstance(refused, CommitRefused)
     assert (ended, in_sets) == ([], 1)
     assert [task.id for task in Task.objects.all()] == [one]
+
+
+def moved(*ids: int, to: str = "mail/old", **more: Any) -> Commit:
+    """As a bulk operation moves them."""
+    changes = tuple(Change(id=task_id, group=to, timespec_ms=1, release=True) for task_id in ids)
+    operator = Operator(name="ann", ending=Ending.MOVED, bulk=7)
+    return Commit(owner=0, updates=changes, operator=operator, **more)
+
+
+def test_a_bulk_operation_moves_what_it_has_known_to_be_a_group(done):
+    one, two, three = added(MAIL, MAIL, MAIL)
+    # The first look says whether there may be one more group.
+    ([task], nothing), in_sets = done([], [moved(one)], [moved(two, three)])
+    assert (task.origin, nothing, in_sets) == (one, [], 1)
+    assert {task.origin for task in Task.objects.group("mail/old")} == {one, two, three}
+    assert {*EndedTask.objects.values_list("id", "ending")} == {(one, "moved"), (two, "moved"), (three, "moved")}
+
+
+@pytest.mark.parametrize(
+    ("add", "to"),
+    [
+        (NewTask(group="commands/mail"), "mail/old"),
+        (MAIL, "commands/mail"),
+        (NewTask(group=SCHEDULES), "mail/old"),
+        (MAIL, SCHEDULES),
+        (MAIL, "jobs/mail/failed"),
+        (NewTask(group="few"), "mail/old"),
+        (MAIL, "few"),
+        (NewTask(group="mail", unique="a"), "mail/old"),
+    ],
+)
+def test_what_is_unusual_is_moved_another_way(done, add, to):
+    Task.objects.set_limits("few", running=1)
+    first, one, two = added(add, replace(add, unique=add.unique and "b"), MAIL)
+    assert done([], [moved(first, to=to)], [moved(one, two, to=to)]) == ([[ANY], [ANY, ANY]], 0)
+
+
+def test_members_of_batches_are_moved_another_way(done):
+    [first] = added(MAIL)
+    new = Commit(owner=ANN, adds=(MAIL,), batch=NewBatch(plan=Plan(then=Plan((NewTask(group="then"),)))))
+    [member] = Task.objects.perform(new)
+    assert done([], [moved(first)], [moved(member.id)]) == ([[ANY], [ANY]], 0)
+
+
+def test_one_task_that_is_missing_keeps_all_of_a_move(done):
+    first, one = added(MAIL, MAIL)
+    (_, refused), in_sets = done([], [moved(first)], [moved(one, 2**60)])
+    assert (type(refused), in_sets) == (CommitRefused, 0)
+    assert Task.objects.group("mail").get().id == one
