@@ -39,6 +39,7 @@ from .types.requests import (
     ProgressRequest,
     ReasonByGroup,
     ReasonById,
+    StatsRequest,
     TasksRequest,
     UpdateRequest,
 )
@@ -194,8 +195,8 @@ UNFINISHED = {409: "The job has not finished. `detail` contains its status."}
 # ---- Groups
 GROUPS = Endpoint("groups", "GET /groups", Nothing, list[str], Action.SEE,
     says="The names of the non-empty groups, sorted.")
-STATS = Endpoint("stats", "GET /stats", Nothing, Stats, Action.SEE,
-    says="Counts and rates of every non-empty group, sorted by name.")
+STATS = Endpoint("stats", "GET /stats", StatsRequest, Stats, Action.SEE,
+    says="Counts and rates of the non-empty groups, sorted by name.")
 GROUP_TASKS = Endpoint("group", "GET /group/{name}", GroupRequest, list[Task], Action.SEE_PAYLOADS,
     says="The tasks of a group, sorted by the time from which they are available.")
 GROUP_BY_QUERY = Endpoint("group_by_query", "GET /group", GroupByQuery, list[Task], Action.SEE_PAYLOADS,

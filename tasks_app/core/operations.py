@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
@@ -67,6 +67,14 @@ class GroupScope:
             return True
         return any(is_in_group(pattern, group) for pattern in self.patterns)
 
+    def narrowed(self, to: Sequence[str]) -> GroupScope:
+        """Return the scope of those groups that these names or prefixes stand for, too; of all without any."""
+        if not to:
+            return self
+        both = [(mine, wanted) for mine in self.patterns or ("*",) for wanted in to]
+        covered = [mine if is_in_group(wanted, mine) else wanted for mine, wanted in both if _overlap(mine, wanted)]
+        return replace(self, patterns=tuple(covered))
+
     @property
     def is_restricted(self) -> bool:
         """Return whether it excludes some groups from adds."""
@@ -83,6 +91,10 @@ class GroupScope:
         if not self.allows(group):
             return f'This token has no access to the group "{group}".'
         return self.why_forbidden(group)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return is_in_group(one, other) or is_in_group(other, one)
 
 
 EVERY_GROUP = GroupScope()

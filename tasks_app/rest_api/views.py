@@ -117,8 +117,8 @@ def groups(asked: requests.Nothing, who: Who) -> list[str]:
 
 
 @serves(endpoints.STATS)
-def stats(asked: requests.Nothing, who: Who) -> StreamingHttpResponse:
-    return streamed(who.request, in_numbers(who.scope), JSONRenderer.media_type)
+def stats(asked: requests.StatsRequest, who: Who) -> StreamingHttpResponse:
+    return streamed(who.request, in_numbers(who.scope.narrowed(asked.group)), JSONRenderer.media_type)
 
 
 @serves(endpoints.GROUP_TASKS)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any
 
 import click
@@ -27,7 +27,7 @@ from ..types.tasks import FAILED_FROM, Ending, Task
 from . import parameter_types
 from .base import Failure, Scope, Session, as_json, command, now_ms
 from .commands_change import found
-from .read import of_groups, stats_table
+from .read import stats_table
 from .tables import exact, printable
 
 SUCCEEDED = frozenset({CommandStatus.COMPLETED, CommandStatus.COMPLETED_ARCHIVE})
@@ -225,11 +225,10 @@ def watch(session: Session, what: Sequence[str], project: str | None, every_ms: 
             raise click.UsageError("give one ID, without --times, to watch a task, job or command")
         follow(session, what[0], project, every_ms / 1_000)
         return
-    groups = what
-    looks = islice(look(session, every_ms / 1_000), times or None)
+    looks = islice(look(session, what, every_ms / 1_000), times or None)
     with suppress(KeyboardInterrupt):  # The normal end.
-        if not session.tell(records(looks, groups)):
-            show(session, (picture(found, groups, trouble) for found, trouble in looks))
+        if not session.tell(map(record, looks)):
+            show(session, starmap(picture, looks))
 
 
 def show(session: Session, pictures: Iterable[RenderableType]) -> None:
@@ -243,25 +242,25 @@ def show(session: Session, pictures: Iterable[RenderableType]) -> None:
             live.update(each, refresh=True)
 
 
-def records(looks: Iterable[tuple[Stats, str]], groups: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for stats, _ in looks:
-        yield {"at": stats.at_ms, "groups": [as_json(each) for each in of_groups(stats.groups, groups)]}
+def record(look: tuple[Stats, str]) -> dict[str, Any]:
+    stats, _ = look
+    return {"at": stats.at_ms, "groups": [*map(as_json, stats.groups)]}
 
 
-def look(session: Session, every_s: float) -> Iterator[tuple[Stats, str]]:
+def look(session: Session, groups: Sequence[str], every_s: float) -> Iterator[tuple[Stats, str]]:
     """Yield the latest counts, and the error if they could not be updated."""
-    found, trouble = session.store.stats(), ""
+    found, trouble = session.store.stats(tuple(groups)), ""
     while True:
         yield found, trouble
         time.sleep(every_s)
         try:
-            found, trouble = session.store.stats(), ""
+            found, trouble = session.store.stats(tuple(groups)), ""
         except StoreUnavailable as away:
             trouble = str(away)
 
 
-def picture(found: Stats, groups: Sequence[str], trouble: str) -> RenderableType:
-    lines: list[RenderableType] = [stats_table(of_groups(found.groups, groups))]
+def picture(found: Stats, trouble: str) -> RenderableType:
+    lines: list[RenderableType] = [stats_table(found.groups)]
     if trouble:
         lines.append(Text(f"{trouble}; the numbers shown are older", style="red"))
     return Group(*lines, Text(f"as of {exact(found.at_ms)}; Ctrl-C to stop", style="dim"))

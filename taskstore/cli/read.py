@@ -14,7 +14,6 @@ from rich.text import Text
 from .. import endpoints
 from ..types.groups import ClientStatus, GroupStats, pulse_of
 from ..types.history import History, Step
-from ..types.scalars import is_in_group
 from ..types.tasks import PLAIN, State, Task
 from ..units import duration, size
 from . import made, parameter_types
@@ -197,14 +196,9 @@ def stats(session: Session, groups: Sequence[str]) -> None:
     nothing = NO_GROUP
     if groups:
         nothing = f"no tasks in {' or '.join(groups)}: `{session.typed('groups')}` lists groups with tasks"
-    found = session.some(of_groups(session.store.stats().groups, groups), nothing)
+    found = session.some(session.store.stats(tuple(groups)).groups, nothing)
     if not session.tell(map(as_json, found)):
         session.show(stats_table(found))
-
-
-def of_groups(found: Iterable[GroupStats], patterns: Sequence[str]) -> list[GroupStats]:
-    """Return the groups that match a pattern, or all without patterns."""
-    return [each for each in found if not patterns or any(is_in_group(pattern, each.group) for pattern in patterns)]
 
 
 def stats_table(found: Sequence[GroupStats]) -> RenderableType:

@@ -94,6 +94,15 @@ class Listed(Asked, frozen=True, kw_only=True):
     ] = ()
 
 
+class StatsRequest(Asked, frozen=True):
+    """Of which groups to tell the numbers."""
+
+    group: Annotated[
+        tuple[Annotated[str, Meta(max_length=GROUP_LENGTH + 1, pattern=PLAIN)], ...],
+        Meta(description="A name, or a prefix followed by *: return only these groups; may be repeated."),
+    ] = ()
+
+
 class GroupRequest(Listed, frozen=True, kw_only=True):
     name: GroupInPath
 

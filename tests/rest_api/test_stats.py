@@ -51,6 +51,29 @@ def test_a_token_sees_its_own_groups_only(api):
     assert [group["group"] for group in seen] == ["mail", "pay/june"]
 
 
+def test_who_names_groups_gets_those_of_them_that_the_token_covers(api):
+    for name in ("pay", "pay/june", "pay/june/a", "payroll", "mail"):
+        api.add(name)
+    asked = {
+        "group=pay/*": ["pay/june", "pay/june/a"],
+        "group=pay*&group=mail": ["mail", "pay", "pay/june", "pay/june/a", "payroll"],
+        "group=pay&group=nothing": ["pay"],
+        "group=*": ["mail", "pay", "pay/june", "pay/june/a", "payroll"],
+    }
+    assert {query: groups_told(api, query) for query in asked} == asked
+    narrow = Api(Scope.READ, ("pay/june*", "mail"))
+    seen = {query: groups_told(narrow, query) for query in ("group=pay/*", "group=pay/june/*", "group=pay", "group=m*")}
+    assert [*seen.values()] == [["pay/june", "pay/june/a"], ["pay/june/a"], [], ["mail"]]
+    for wrong in ("group=%00", "group=" + 300 * "a", "groups=mail"):
+        assert api.get(f"/stats?{wrong}")[0] == 400
+
+
+def groups_told(api: Api, query: str) -> list[str]:
+    status, answer = api.get(f"/stats?{query}")
+    assert status == 200
+    return [group["group"] for group in answer["groups"]]
+
+
 def test_many_groups_are_answered_in_pieces(api, monkeypatch):
     monkeypatch.setattr(totals, "PAGE_GROUPS", 2)
     names = [f"group-{number}" for number in range(5)]
