@@ -36,20 +36,23 @@ class Stats(Struct, frozen=True, kw_only=True, gc=False):  # Of very many groups
 
     def as_answer(self, group: str) -> GroupStats:
         """Convert the numbers to their type in the API."""
+        # Read once, because there may be very many groups.
+        _, tasks, leases, errors, finished, retrying, failed, claimed, later, _ = self.counts
+        is_waited_in = not holds_results(group)
         return GroupStats(
             group=group,
-            ready=self.counts.available,
-            claimed=self.counts.claimed,
-            expired=self.counts.expired,
-            scheduled=0 if holds_results(group) else self.counts.later,
-            failed=self.counts.errors,
+            ready=tasks - leases - finished - later if is_waited_in else 0,
+            claimed=claimed,
+            expired=leases - claimed,
+            scheduled=later if is_waited_in else 0,
+            failed=errors,
             oldest_ready_ms=self.oldest_ready_ms,
             in_per_minute=round(self.in_per_minute, 1) if self.in_per_minute else 0.0,
             out_per_minute=round(self.out_per_minute, 1) if self.out_per_minute else 0.0,
             paused=self.is_paused,
-            retrying=self.counts.retrying,
-            dead=self.counts.failed,
-            finished=self.counts.finished,
+            retrying=retrying,
+            dead=failed,
+            finished=finished,
             limit=self.limit,
         )
 
