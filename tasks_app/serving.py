@@ -15,7 +15,7 @@ from .schedules import RightsKeeper, Scheduler
 from .writer.writer import Companion, Writer
 
 # After so long a thread that works on a large request lets the event loop go on; Python's own 5 ms add up.
-SWITCH_S = 0.001
+SWITCH_S = 0.0002
 
 
 def work(grpc: GrpcPort | None) -> Callable[[], Writer]:
