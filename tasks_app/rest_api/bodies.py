@@ -28,10 +28,10 @@ from taskstore.types.tasks import NOBODY, Change, NewTask
 from ..core.operations import EVERY_GROUP, BatchStep, Commit, GroupScope, ResendKey
 from ..core.validation import refuse_wrong
 from ..managers import limits
-from ..offload.threads import by_the_helper
+from ..offload.threads import beside_the_loop, by_the_helper
 from ..reading import importing
 from ..wire.requests import ImportRequest, batch_of, claim_of, import_of, update_of
-from ..wire.strict_json import NOTHING, decode, is_light, refuse_many, value_of
+from ..wire.strict_json import NOTHING, decode, is_heavy, is_light, refuse_many, value_of
 
 AT_ONCE = 250
 BYTES_AT_ONCE = 2**20
@@ -49,7 +49,10 @@ async def asked_in(row: Endpoint[..., Any, Any], request: HttpRequest, path: Map
     body = body_of(request)
     if is_light(body):
         return decode(body, row.kind, given)
-    return whole_of(await by_the_helper(decoded, body, row.kind, given, has_key(request)))
+    asked = body, row.kind, given, has_key(request)
+    if is_heavy(body):
+        return whole_of(await by_the_helper(decoded, *asked))
+    return whole_of(await beside_the_loop(lambda: [*decoded(*asked)]))
 
 
 def has_key(request: HttpRequest) -> bool:

@@ -168,7 +168,8 @@ def _path_of_too_long(tree: Any) -> str:
 
 LIGHT_BYTES = 16 * 2**10  # So few bytes are decoded within a few milliseconds, whatever they hold.
 HEAVY_BYTES = 2 * 2**20  # And more than these only to count them takes too long for an event loop.
-LIGHT_VALUES = 6_500
+LIGHT_VALUES = 600  # More is decoded in a thread: an event loop would stand still for more than a millisecond.
+HEAVY_VALUES = 6_500  # And more than these in the helper process. For fewer it would take longer to send them.
 ESCAPES = 20  # So many take as long as a value.
 AT_ONCE = 1_000
 
@@ -181,13 +182,20 @@ _MANY = re.compile(rb"(?:%b){%d}+" % (_VALUE, AT_ONCE), re.DOTALL)
 
 def is_light(body: bytes) -> bool:
     """Whether the body is decoded fast enough for an event loop."""
-    if len(body) <= LIGHT_BYTES:
-        return True
+    return len(body) <= LIGHT_BYTES or not _has_more(body, LIGHT_VALUES)
+
+
+def is_heavy(body: bytes) -> bool:
+    """Whether the body takes so long that it is decoded in another process."""
+    return _has_more(body, HEAVY_VALUES)
+
+
+def _has_more(body: bytes, most: int) -> bool:
     if len(body) > HEAVY_BYTES:
-        return False
+        return True
     # In texts these stand for nothing; then there is less to do than it seems.
     values = sum(map(body.count, (b",", b"[", b"{")))
-    return values <= LIGHT_VALUES and values + body.count(b"\\") // ESCAPES <= LIGHT_VALUES
+    return values > most or values + body.count(b"\\") // ESCAPES > most
 
 
 def refuse_many(body: bytes, most: int) -> None:

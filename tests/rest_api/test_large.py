@@ -30,10 +30,12 @@ def api(db):
     return Api(Scope.OPERATE)
 
 
-@pytest.fixture
-def everything_is_large(monkeypatch):
+@pytest.fixture(params=["in a thread", "by the helper"])
+def everything_is_large(request, monkeypatch):
     monkeypatch.setattr(strict_json, "LIGHT_BYTES", 0)
     monkeypatch.setattr(strict_json, "LIGHT_VALUES", -1)
+    if request.param == "by the helper":
+        monkeypatch.setattr(strict_json, "HEAVY_VALUES", -1)
 
 
 def test_a_large_update_does_what_a_small_one_does(api, everything_is_large):
