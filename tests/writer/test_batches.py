@@ -489,9 +489,10 @@ def test_a_claim_gets_the_task_that_others_have_left(play):
 def test_a_claim_gets_the_task_that_a_commit_beside_it_leaves(play):
     async def scenario(writer):
         *others, left = await in_demand(writer)
-        writer._side = None  # Both in one batch.
+        side, writer._side = writer._side, None  # Both in one batch.
         _, claimed = await asyncio.gather(writer.submit(Commit(owner=ANN, deletes=tuple(others))), writer.submit(CLAIM))
         assert [task.origin for task in claimed] == [left]
+        writer._side = side  # To be closed with it.
 
     play(scenario)
 
