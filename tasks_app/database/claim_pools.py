@@ -32,7 +32,7 @@ BATCHES_AHEAD, MOST_AHEAD = 8, 8_000  # For so many batches like this one ids ar
 KEPT_S = 0.5
 AGAIN_S = 0.05  # The mark of a group that is too small for a pool is so old at most.
 NO_MARK_MS = -(2**63)
-COSTLY_MS = 20  # Of a scan: the next ones begin where it has found something, for so many times as long as it took.
+COSTLY_MS = 5  # Of a scan: the next ones begin where it has found something, for so many times as long as it took.
 COSTLY_TIMES, MOST_KEPT_S = 100, 60.0
 LATER_S = 1.0  # By so much later the other scans look from the start, so that they need not when one has.
 MARGIN_MS = 5_000  # Transactions that were under way may add below that.
@@ -165,12 +165,12 @@ class Pools:
         elif group not in self._pools:
             self._pools[group] = Pool(time.monotonic(), earliest[0].available_at_ms)
 
-    def note_cost(self, group: str, took_ms: int, oldest_ms: int) -> None:
-        """A scan has taken so long, and found nothing that is older."""
-        now_s = time.monotonic()
+    def note_cost(self, group: str, start_ms: int, took_ms: int, oldest_ms: int) -> None:
+        """A scan from there has taken so long, and found nothing that is older."""
         _, until_s = self._starts.get(group, (NO_MARK_MS, 0.0))
-        if now_s > until_s:
-            until_s = now_s + min(COSTLY_TIMES * took_ms / 1_000, MOST_KEPT_S) if took_ms > COSTLY_MS else 0.0
+        if start_ms == NO_MARK_MS:  # What the others cost says nothing about this one.
+            kept_s = min(COSTLY_TIMES * took_ms / 1_000, MOST_KEPT_S)
+            until_s = time.monotonic() + kept_s if took_ms > COSTLY_MS else 0.0
         if until_s:
             self._starts[group] = (oldest_ms - MARGIN_MS, until_s)
         else:

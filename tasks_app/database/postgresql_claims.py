@@ -11,6 +11,7 @@ from .dialect import IS_RUNNING, Dialect
 from .rows import Statement, Steps
 from .transaction_values import Seen
 
+USUAL_PRIORITY = 0
 # How many milliseconds the statement that asks has taken so far.
 TOOK_MS = "CAST(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000 AS bigint)"
 
@@ -35,7 +36,7 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [*[group] * 4, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
+            [*[group] * 5, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
@@ -73,21 +74,22 @@ class Candidates(Dialect):
 
     def read_pool(self, group: str, number: int) -> Statement:
         """What `note_pool` is told, when a batch claims so many."""
+        start_ms = self.pools.mark_of(group, 0)
         return Statement(
             f"""
             SELECT priority, array_agg(id ORDER BY available_at_ms, id), min(available_at_ms)
             FROM ({self._available}) AS candidates
             GROUP BY priority
             UNION ALL
-            SELECT NULL, ARRAY[{TOOK_MS}], {self.clock}
+            SELECT NULL, ARRAY[%s, {TOOK_MS}], {self.clock}
             ORDER BY priority DESC NULLS FIRST
             """,
-            [group, group, group, group, self.pools.mark_of(group, 0), self.pools.number_to_read(number)],
+            [*[group] * 5, start_ms, self.pools.number_to_read(number), start_ms],
         )
 
     def note_pool(self, group: str, rows: Sequence[Any], taken: Iterable[int]) -> None:
-        (_, [took_ms], now_ms), *levels = rows
-        self.pools.note_cost(group, took_ms, min([oldest_ms for *_, oldest_ms in levels], default=now_ms))
+        (_, [start_ms, took_ms], now_ms), *levels = rows
+        self.pools.note_cost(group, start_ms, took_ms, min([oldest_ms for *_, oldest_ms in levels], default=now_ms))
         self.pools.note(group, levels, taken)
 
     def _look_behind_locks(self, demands: Mapping[str, Demand], seen: Seen) -> Steps[None]:
@@ -126,7 +128,7 @@ class Candidates(Dialect):
             ))
             """,
             [
-                *(group, group, group, group, NO_MARK_MS, CANDIDATES),
+                *(*[group] * 5, NO_MARK_MS, CANDIDATES),
                 self.list_of(task.id for task in locked),
                 demand.limit - len(locked),
             ],
@@ -136,17 +138,27 @@ class Candidates(Dialect):
     def _available(self) -> str:
         """A query for the longest available tasks of a group, of each priority.
 
-        Its parameters: the group, four times, the available time at which the scan starts, and how many it finds.
+        Its parameters: the group, five times, the available time at which the scan starts, and how many it finds.
         """
+        # The usual priority is tried without being looked for: `max` would read the index from its end, where the rows
+        # of claimed tasks are, and these stay there as long as somebody holds an old snapshot.
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
         # Priority and time are compared together, because only `task_claim` has them in this order: as long as
         # PostgreSQL knows nothing of the table, it would as soon read the whole group by `task_listing`.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
-                SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND {IS_RUNNING}
+                SELECT COALESCE(
+                    (SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority > {USUAL_PRIORITY}),
+                    {USUAL_PRIORITY}
+                ) WHERE {IS_RUNNING}
                 UNION ALL
-                SELECT (SELECT max(priority) FROM tasks_app_task
-                        WHERE "group" = %s AND priority < priorities.priority)
+                SELECT CASE WHEN priorities.priority > {USUAL_PRIORITY} THEN COALESCE(
+                    (SELECT max(priority) FROM tasks_app_task
+                    WHERE "group" = %s AND priority < priorities.priority AND priority > {USUAL_PRIORITY}),
+                    {USUAL_PRIORITY}
+                ) ELSE (
+                    SELECT max(priority) FROM tasks_app_task WHERE "group" = %s AND priority < priorities.priority
+                ) END
                 FROM priorities
                 WHERE priorities.priority IS NOT NULL
             )

@@ -136,7 +136,7 @@ def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_
     dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
     dialect.rows(*settings_of_batches(is_local=True, is_opportunistic=False))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
-    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0, 1800)"))
+    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 'mail', 0, 1800, 0)"))
     dialect.rows("DEALLOCATE pool")
     assert "using task_claim" in plan
     assert "using task_listing" not in plan

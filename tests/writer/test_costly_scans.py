@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from tasks_app import database
 from tasks_app.core.operations import Claim, Commit
 from tasks_app.database import claim_pools, postgresql_claims
-from tasks_app.database.claim_pools import NO_MARK_MS
+from tasks_app.database.claim_pools import NO_MARK_MS, Pools
 from taskstore.types.tasks import NewTask, Order
 from tests.behaviour.databases import only_postgresql
 from tests.behaviour.people import ANN, BOB
@@ -48,7 +48,7 @@ def marks(writer):
     return writer._connection.dialect.pools
 
 
-@pytest.mark.parametrize(("took_ms", "is_kept"), [(0, False), (20, False), (600, True)])
+@pytest.mark.parametrize(("took_ms", "is_kept"), [(0, False), (5, False), (600, True)])
 def test_only_costly_scans_leave_a_mark(play, scans_take, took_ms, is_kept):
     async def scenario(writer):
         scans_take(took_ms)
@@ -88,3 +88,12 @@ def test_what_is_added_here_and_what_has_a_higher_priority_is_found_at_once(play
         assert [task.origin for task in await writer.submit(claim())] == [urgent]
 
     play(scenario)
+
+
+def test_a_scan_from_a_mark_tells_nothing_about_the_cost_of_whole_ones():
+    pools = Pools()
+    pools.note_cost("mail", NO_MARK_MS, 600, 1_000_000)
+    pools.note_cost("mail", 995_000, 0, 2_000_000)
+    assert pools.start_of("mail") == 2_000_000 - claim_pools.MARGIN_MS
+    pools.note_cost("mail", NO_MARK_MS, 0, 2_000_000)
+    assert pools.start_of("mail") == NO_MARK_MS
