@@ -57,7 +57,8 @@ IS_LISTED = "id = ANY(%s::bigint[])"
 COUNTED_WHILE_EMPTY = r"""
     SELECT relname::text FROM pg_class
     WHERE relname LIKE 'tasks\_app\_%%' AND relkind = 'r' AND pg_table_is_visible(oid)
-        AND relpages > 0 AND reltuples / relpages * pg_relation_size(oid) < 50 * current_setting('block_size')::int
+        AND CASE WHEN relpages = 0 THEN reltuples <= 0
+            ELSE reltuples / relpages * pg_relation_size(oid) < 50 * current_setting('block_size')::int END
         AND pg_stat_get_live_tuples(oid) > 500
 """
 

@@ -36,7 +36,7 @@ class Candidates(Dialect):
             ))
             FOR UPDATE SKIP LOCKED
             """,
-            [*[group] * 5, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES, demand.limit],
+            [*self._of(group, self.pools.mark_of(group), demand.limit if demand.oldest else CANDIDATES), demand.limit],
         )
 
     def _lock_earliest(self, group: str, asked: Queried) -> Statement:
@@ -84,7 +84,7 @@ class Candidates(Dialect):
             SELECT NULL, ARRAY[%s, {TOOK_MS}], {self.clock}
             ORDER BY priority DESC NULLS FIRST
             """,
-            [*[group] * 5, start_ms, self.pools.number_to_read(number), start_ms],
+            [*self._of(group, start_ms, self.pools.number_to_read(number)), start_ms],
         )
 
     def note_pool(self, group: str, rows: Sequence[Any], taken: Iterable[int]) -> None:
@@ -128,23 +128,28 @@ class Candidates(Dialect):
             ))
             """,
             [
-                *(*[group] * 5, NO_MARK_MS, CANDIDATES),
+                *self._of(group, NO_MARK_MS, CANDIDATES),
                 self.list_of(task.id for task in locked),
                 demand.limit - len(locked),
             ],
         )
 
+    @staticmethod
+    def _of(group: str, start_ms: int, number: int) -> Sequence[Any]:
+        """The parameters of _available: the available time at which the scan starts, and how many it finds."""
+        return (*[group] * 4, start_ms, group, number)
+
     @property
     def _available(self) -> str:
         """A query for the longest available tasks of a group, of each priority.
 
-        Its parameters: the group, five times, the available time at which the scan starts, and how many it finds.
+        Its parameters: see _of.
         """
         # The usual priority is tried without being looked for: `max` would read the index from its end, where the rows
         # of claimed tasks are, and these stay there as long as somebody holds an old snapshot.
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
-        # Priority and time are compared together, because only `task_claim` has them in this order: as long as
-        # PostgreSQL knows nothing of the table, it would as soon read the whole group by `task_listing`.
+        # Priority and time are compared together, too, because only `task_claim` has them in this order: PostgreSQL
+        # would as soon read the whole group by `task_listing`. That comparison alone would not end the scan.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
                 SELECT COALESCE(
@@ -163,11 +168,13 @@ class Candidates(Dialect):
                 WHERE priorities.priority IS NOT NULL
             )
             SELECT id, available_at_ms, priority
-            FROM priorities, LATERAL (
+            FROM priorities, (SELECT CAST(%s AS bigint) AS start_ms) AS scan, LATERAL (
                 SELECT id, available_at_ms
                 FROM tasks_app_task
                 WHERE "group" = %s
-                AND (priority, available_at_ms) >= (priorities.priority, %s)
+                AND priority = priorities.priority AND available_at_ms >= start_ms
+                AND available_at_ms <= (SELECT {self.clock})
+                AND (priority, available_at_ms) >= (priorities.priority, start_ms)
                 AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
                 ORDER BY priority, available_at_ms, id
                 LIMIT %s

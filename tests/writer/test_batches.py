@@ -124,21 +124,21 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 
 
 @only_postgresql
-def test_claims_read_tasks_in_the_order_of_their_index_also_before_the_database_knows_the_table(db):
-    """Else each look for what there is to claim would read the whole group."""
+@pytest.mark.parametrize("priorities", [(0,), (0, 5)])
+def test_claims_read_no_more_of_their_index_than_is_available(db, priorities):
+    """Else each look for what there is to claim would read the whole group, or what others have claimed."""
     dialect = PostgreSQL("default", waits=False)
     statement = dialect.read_pool("mail", 100)
-    Task.objects.commit(owner=ANN, adds=[NewTask(group="mail")] * 3_000)
-    # As if it had never been looked through, whatever other tests left.
-    dialect.rows("DELETE FROM pg_statistic WHERE starelid = 'tasks_app_task'::regclass")
-    of_table = "SELECT indexrelid FROM pg_index WHERE indrelid = 'tasks_app_task'::regclass"
-    unknown = "UPDATE pg_class SET reltuples = -1, relpages = 0"
-    dialect.rows(f"{unknown} WHERE oid = 'tasks_app_task'::regclass OR oid IN ({of_table})")
+    adds = [NewTask(group="mail", priority=priority) for priority in priorities]
+    Task.objects.commit(owner=ANN, adds=adds * (3_000 // len(adds)))
+    dialect.rows("ANALYZE tasks_app_task")
     dialect.rows(*settings_of_batches(is_local=True, is_opportunistic=False))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
-    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 'mail', 0, 1800, 0)"))
+    plan = str(dialect.rows("EXPLAIN EXECUTE pool('mail', 'mail', 'mail', 'mail', 0, 'mail', 1800, 0)"))
     dialect.rows("DEALLOCATE pool")
+    bounds = "(priority = priorities.priority) AND (available_at_ms >= $5) AND (available_at_ms <="
     assert "using task_claim" in plan
+    assert bounds in plan
     assert "using task_listing" not in plan
 
 
