@@ -71,9 +71,9 @@ class GroupScope:
         """Return the scope of those groups that these names or prefixes stand for, too; of all without any."""
         if not to:
             return self
-        both = [(mine, wanted) for mine in self.patterns or ("*",) for wanted in to]
-        covered = [mine if is_in_group(wanted, mine) else wanted for mine, wanted in both if _overlap(mine, wanted)]
-        return replace(self, patterns=tuple(covered))
+        allowed = ("*",) if self.patterns is None else self.patterns
+        both = [pair for one in allowed for other in to for pair in ((one, other), (other, one))]
+        return replace(self, patterns=tuple(narrow for wide, narrow in both if _covers(wide, narrow)))
 
     @property
     def is_restricted(self) -> bool:
@@ -93,8 +93,9 @@ class GroupScope:
         return self.why_forbidden(group)
 
 
-def _overlap(one: str, other: str) -> bool:
-    return is_in_group(one, other) or is_in_group(other, one)
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether all groups of the one pattern are among those of the other."""
+    return wide == narrow or (wide.endswith("*") and narrow.removesuffix("*").startswith(wide[:-1]))
 
 
 EVERY_GROUP = GroupScope()

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
@@ -189,11 +188,12 @@ class Sets:
 
     def _changing(self, commit: Commit) -> Statement:
         operator = cast("Operator", commit.operator)
-        changes, names, keys = sorted(commit.updates, key=attrgetter("id")), self.limits.names, keys_of([commit])
+        named = sorted((change.id, place) for place, change in enumerate(commit.updates))
+        names, keys = self.limits.names, keys_of([commit])
         is_kept = retention.kept() == retention.FULL
         parameters = [
-            self.dialect.list_of([change.id for change in changes]),
-            msgspec.json.encode(changes).decode(),
+            *map(self.dialect.list_of, zip(*named, strict=True)),
+            msgspec.json.encode(commit.updates).decode(),
             *self._usual_of(keys),
             *([self.dialect.list_of_names(names)] * 2 if names else []),
             *([operator.name, operator.reason] if is_kept else []),
@@ -528,8 +528,9 @@ CHANGED = {
 def changing(clock: str, *, is_kept: bool, has_keys: bool, has_limits: bool, ending: Ending) -> str:
     """The statement that makes the changes of a bulk operation's commit. Returns a row for each group, and where to.
 
-    Its parameters: the ids in order; the changes in that order, as JSON; those of _usual; with limits, their names,
-    twice; with the trail, the name of the operator and the reason; the number of the bulk operation.
+    Its parameters: the ids in order, and for each the place of its change; the changes as JSON; those of _usual; with
+    limits, their names, twice; with the trail, the name of the operator and the reason; the number of the bulk
+    operation. The successors have their ids in the order of the changes.
     """
     is_usual = " AND ".join(map(_bounded, ('"group"', "new_group")))
     if has_limits:
@@ -543,21 +544,23 @@ def changing(clock: str, *, is_kept: bool, has_keys: bool, has_limits: bool, end
     )
     return f"""
     WITH now AS MATERIALIZED (
-        SELECT {clock} AS ms, nextval('tasks_app_commits') AS number, %s::bigint[] AS named, %s::jsonb AS changes
+        SELECT {clock} AS ms, nextval('tasks_app_commits') AS number,
+            %s::bigint[] AS named, %s::bigint[] AS places, %s::jsonb AS changes
         WHERE {_usual(has_keys=has_keys)}
     ),
     locked AS MATERIALIZED (
-        SELECT ctid AS place, *, (SELECT changes FROM now) -> width_bucket(id, (SELECT named FROM now)) - 1 AS change
+        SELECT ctid AS place, *, (SELECT places FROM now)[width_bucket(id, (SELECT named FROM now))] AS turn
         FROM tasks_app_task
         WHERE id = ANY((SELECT named FROM now)::bigint[]) AND batch = 0 AND "unique" = ''
         ORDER BY id
         FOR UPDATE SKIP LOCKED
     ),
     named AS MATERIALIZED (
-        SELECT *, COALESCE(change ->> 'group', "group") AS new_group, COALESCE(change ->> 'error', error) AS new_error,
+        SELECT each.*,
+            COALESCE(change ->> 'group', "group") AS new_group, COALESCE(change ->> 'error', error) AS new_error,
             COALESCE(NULLIF(change -> 'labels', 'null'), labels) - '{FAILED_FROM}' AS new_labels,
             COALESCE(labels ->> '{FAILED_FROM}', '') AS known, (change ->> 'timespec_ms')::bigint AS spec_ms
-        FROM locked
+        FROM (SELECT *, (SELECT changes FROM now) -> turn::int AS change FROM locked ORDER BY turn) AS each
     ),
     changed AS MATERIALIZED (
         SELECT named.*, ms, number, nextval('tasks_app_ids') AS new_id,

@@ -64,6 +64,11 @@ def test_who_names_groups_gets_those_of_them_that_the_token_covers(api):
     narrow = Api(Scope.READ, ("pay/june*", "mail"))
     seen = {query: groups_told(narrow, query) for query in ("group=pay/*", "group=pay/june/*", "group=pay", "group=m*")}
     assert [*seen.values()] == [["pay/june", "pay/june/a"], ["pay/june/a"], [], ["mail"]]
+    for name in ("st*", "sta*r", "**"):
+        api.add(name)
+    assert groups_told(api, "group=st**") == ["st*"]
+    assert groups_told(api, "group=**") == ["**"]
+    assert groups_told(Api(Scope.READ, ("st*",)), "group=st**") == ["st*"]
     for wrong in ("group=%00", "group=" + 300 * "a", "groups=mail"):
         assert api.get(f"/stats?{wrong}")[0] == 400
 

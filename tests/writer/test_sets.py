@@ -210,6 +210,12 @@ def test_members_of_batches_are_moved_another_way(done):
     assert done([], [moved(first)], [moved(member.id)]) == ([[ANY], [ANY]], 0)
 
 
+def test_successors_have_ids_in_the_order_of_the_changes(done):
+    first, one, two, three = added(MAIL, MAIL, MAIL, MAIL)
+    assert done([], [moved(first)], [moved(three, one, two)])[1] == 1
+    assert [task.origin for task in Task.objects.group("mail/old").order_by("id")] == [first, three, one, two]
+
+
 def test_one_task_that_is_missing_keeps_all_of_a_move(done):
     first, one = added(MAIL, MAIL)
     (_, refused), in_sets = done([], [moved(first)], [moved(one, 2**60)])
