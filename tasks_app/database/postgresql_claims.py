@@ -148,8 +148,9 @@ class Candidates(Dialect):
         # The usual priority is tried without being looked for: `max` would read the index from its end, where the rows
         # of claimed tasks are, and these stay there as long as somebody holds an old snapshot.
         # The time is a subquery that is evaluated once: an index scan can't be bounded by a volatile function.
-        # Priority and time are compared together, too, because only `task_claim` has them in this order: PostgreSQL
-        # would as soon read the whole group by `task_listing`. That comparison alone would not end the scan.
+        # The start is compared together with the priority, too, because only `task_claim` has them in this order:
+        # PostgreSQL would as soon read the whole group by `task_listing`. The end is not, because a scan that compares
+        # its end so goes on through all that is leased.
         return f"""
             WITH RECURSIVE priorities(priority) AS (
                 SELECT COALESCE(
@@ -175,7 +176,6 @@ class Candidates(Dialect):
                 AND priority = priorities.priority AND available_at_ms >= start_ms
                 AND available_at_ms <= (SELECT {self.clock})
                 AND (priority, available_at_ms) >= (priorities.priority, start_ms)
-                AND (priority, available_at_ms) <= (priorities.priority, (SELECT {self.clock}))
                 ORDER BY priority, available_at_ms, id
                 LIMIT %s
             ) AS longest_available
