@@ -128,17 +128,27 @@ def test_a_slow_transaction_of_somebody_else_stalls_nobody_else(play):
 def test_claims_read_no_more_of_their_index_than_is_available(db, priorities):
     """Else each look for what there is to claim would read the whole group, or what others have claimed."""
     dialect = PostgreSQL("default", waits=False)
-    statement = dialect.read_pool("mail", 100)
-    leased = [NewTask(group="mail", timespec_ms=-3_600_000)] * 9_000
-    available = [NewTask(group="mail", priority=priority) for priority in priorities] * (200 // len(priorities))
+    group = "read-no-more"  # Of no other test: what they have deleted stays in the index.
+    statement = dialect.read_pool(group, 100)
+    leased = [NewTask(group=group, timespec_ms=-3_600_000)] * 9_000
+    available = [NewTask(group=group, priority=priority) for priority in priorities] * (200 // len(priorities))
     Task.objects.commit(owner=ANN, adds=leased + available)
     dialect.rows("ANALYZE tasks_app_task")
     dialect.rows(*settings_of_batches(is_local=True, is_opportunistic=False))
     dialect.rows(f"PREPARE pool AS {_numbered(statement.sql).decode()}")
-    explain = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE pool('mail', 'mail', 'mail', 'mail', 0, 'mail', 1800, 0)"
+    values = f"'{group}', '{group}', '{group}', '{group}', 0, '{group}', 1800, 0"
+    explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE pool({values})"
     [([found],)] = dialect.rows(explain)
     dialect.rows("DEALLOCATE pool")
-    assert found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"] < 60  # Of 150.
+    assert sum(blocks_of_tasks(found["Plan"])) < 60  # Of 150.
+
+
+def blocks_of_tasks(plan):
+    """Yield how many blocks each scan of the table has read."""
+    if plan.get("Relation Name") == "tasks_app_task":
+        yield plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    for part in plan.get("Plans", ()):
+        yield from blocks_of_tasks(part)
 
 
 @only_postgresql
