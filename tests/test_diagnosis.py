@@ -1,21 +1,28 @@
 """The diagnoses of groups, workers and tasks, and which of them are alarms."""
 
 import time
+from datetime import UTC, datetime
+from functools import partial
+from itertools import combinations
+from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
 
-from tasks_app.alerts import diagnosis
-from tasks_app.alerts.diagnosis import Kind
-from tasks_app.control import pauses
+from tasks_app.alerts import causes, diagnosis
+from tasks_app.alerts.kinds import Kind
+from tasks_app.control import limits, pauses
 from tasks_app.core.actors import Actor
 from tasks_app.models import BulkOperation, Client, PausedGroup, Rate, Task
 from tasks_app.reading import clients
 from tasks_app.reading.counts import stats_of
+from tasks_app.writer import totals
 from tasks_app.writer.connection import parameters_of
+from tasks_app.writer.totals import Numbers
 from taskstore.types.job_record import Attempt, How, JobError, JobOptions, JobRecord
-from taskstore.types.tasks import ATTEMPTS
+from taskstore.types.limits import GroupLimit, LimitsRequest, LimitUse
+from taskstore.types.tasks import ATTEMPTS, Change, NewTask, State
 from tests.behaviour.conftest import Clock
 from tests.behaviour.databases import only_postgresql
 from tests.console.store import add, claim
@@ -68,7 +75,7 @@ def test_a_group_stands_still_when_claims_have_ended(clock, error, waiting):
     add_long_ago(clock, 30, count=2, error=error)
     happen(NOW - 18, claimed=1)
     happen(NOW - 300, claimed=1)
-    assert troubles() == [f"mail: Stalled for 17 min: {waiting}, no worker reports for it: start one."]
+    assert troubles() == [f"mail: Stalled for 17 min: {waiting}, no worker claims there: start one."]
     assert of().is_alarm
 
 
@@ -105,7 +112,7 @@ def test_what_a_lost_worker_holds_is_given_back(clock):
     hear(0, clock, groups=["mail"])
     clock.advance(20 * MINUTE_MS)
     happen(NOW - 20, claimed=12)
-    assert of().text == "Stalled for 19 min: 2 ready, its only worker Kim-7 is lost."
+    assert of().text == "Stalled for 19 min: 2 ready, Kim-7 is lost and holds 12 tasks."
     assert (of().advice.words, of().advice.query["q"]) == ("Give back 12 leases", 'group:"mail" owner:7 state:claimed')
     assert elsewhere() == ["Kim-7: Lost for 20 min: it holds 12 tasks until the leases end."]
     [task] = Task.objects.claim("mail", owner=8, duration_ms=60_000, limit=1)
@@ -113,6 +120,130 @@ def test_what_a_lost_worker_holds_is_given_back(clock):
     [held] = Task.objects.get_queryset().filter(owner=7)[:1]
     assert told(held, clock) == "Worker lost for 20 min: Kim-7 holds the task. The lease ends"
     assert told(task, clock) is None
+
+
+@pytest.mark.parametrize("lost", [12, 5])
+def test_who_holds_the_places_of_a_limit_is_told_before_the_limit(clock, lost):
+    """To give back what a lost worker holds helps; to look at the limit does not."""
+    limits.put(LimitsRequest("mail", running=12))
+    add_long_ago(clock, 30, count=20)
+    claim(count=lost, owner=7, duration_ms=80 * MINUTE_MS), claim(count=20, owner=8, duration_ms=80 * MINUTE_MS)
+    hear(150_000, clock, groups=["mail"]), hear(0, clock, 8, groups=["mail"])
+    happen(NOW - 1, claimed=12)
+    held = "all" if lost == 12 else "5"
+    assert of().text == f"Worker lost for 2 min: Kim-7 holds {lost} tasks until the leases end, 12 of 12 running."
+    clock.advance(20 * MINUTE_MS)
+    hear(150_000, clock, groups=["mail"]), hear(0, clock, 8, groups=["mail"])
+    assert of().text == (f"Stalled for 20 min: 8 ready, 12 of 12 running, {held} of them by Kim-7, which is lost.")
+    assert of().advice.words == f"Give back {lost} leases"
+
+
+@pytest.mark.parametrize(
+    ("group", "is_alarm"),
+    [("jobs/nightly", True), ("commands/default/open", True), ("commands/default/new_stashed", False), ("member", True),
+     ("config", False), ("planned", False)],
+)  # fmt: skip
+def test_what_waits_for_a_worker_by_what_it_is_is_told_although_nobody_has_ever_claimed_there(clock, group, is_alarm):
+    clock.advance(-39 * MINUTE_MS)
+    Task.objects.create_batch(owner=1, adds=[NewTask(group="member")], then=NewTask(group="planned"))
+    if group != "member":
+        add(group, 40)
+    clock.advance(39 * MINUTE_MS)
+    found = of(group)
+    ready = 1 if group == "member" else 40
+    if is_alarm:
+        assert found.text == f"Stalled for 39 min: {ready} ready, no worker claims there: start one."
+    else:
+        assert found.text == "Unclaimed for 39 min: 40 ready, no worker claims there."
+    assert found.is_alarm == is_alarm
+
+
+def test_what_failed_is_told_of_the_group_where_it_failed(clock):
+    """A poison in four groups, whose tasks have all become dead letters of one."""
+    for name in ("mail", "sms"):
+        for task in add(name, 20):
+            [claimed] = Task.objects.claim(name, owner=7, duration_ms=60_000, limit=1)
+            Task.objects.commit(owner=7, updates=[Change(id=claimed.id, group="failed", error=f"E {task.id}")])
+    totals.fold_here()
+    assert [text for text in troubles() if "failed" in text] == []
+    assert of("failed").text == "Failed: 40 tasks failed for good."
+    assert elsewhere() == [
+        "mail: Failing: 20 errors in 10 min, usually none.",
+        "sms: Failing: 20 errors in 10 min, usually none.",
+    ]
+    [mail, _] = diagnosis.elsewhere(clients.seen())
+    assert mail.is_alarm
+    assert mail.advice
+    assert mail.advice.query == {"q": 'failed_from:"mail"'}
+    add("mail")
+    assert troubles() == ["mail: Failing: 20 errors in 10 min, usually none."]
+
+
+# ---- The table of causes, without a database
+
+
+def worker(id, age_ms):
+    return clients.Seen(client=Client(id=id, name=f"Kim-{id}", info="{}"), groups=["mail"], age_ms=age_ms)
+
+
+LOST, LIVE = worker(7, 200_000), worker(8, 0)
+FULL = GroupLimit(name="mail", running=3, use=(LimitUse(leased=3, why="3 of 3 running"),), why="3 of 3 running")
+NUMBERS = Numbers("mail", tasks=20, leases=3, errors=8, failed=4, claimed=3, later=6, put_off=0)
+# For each cause, in the order of the table, what makes it apply.
+FACTS: dict[causes.Cause, dict[str, Any]] = {
+    causes.paused: {"pause": PausedGroup(group="mail", by="Ann", at=datetime.now(UTC))},
+    causes.stalled: {"waits_ms": 20 * MINUTE_MS, "claimed_ms": 20 * MINUTE_MS},
+    causes.held_by_lost: {"held": [(LOST, 3)]},
+    causes.without_function: {"lacking": ("shop.f", 0, 3)},
+    causes.failing: {"failures": (40, 0)},
+    causes.growing: {"flow": [(400, 100)] * 2, "claimed_ms": 0, "waits_ms": 2 * MINUTE_MS},
+    causes.limited: {"limit": FULL, "counts": NUMBERS},
+    causes.working: {"out_per_minute": 3.0},
+    causes.unclaimed: {"waits_ms": 20 * MINUTE_MS, "claimed_ms": None, "counts": NUMBERS._replace(claimed=0, leases=0)},
+    causes.waiting: {"counts": NUMBERS._replace(claimed=0, leases=0)},
+    causes.has_failed: {"counts": NUMBERS._replace(claimed=0, leases=0, later=0, tasks=4)},
+    causes.idle: {"counts": Numbers("mail")},
+}
+REASONS = {
+    causes.lost_hold_all: {"held": [(LOST, 3)]},
+    causes.limit_is_full: {"limit": FULL},
+    causes.live_are_busy: {"live": [LIVE]},
+    causes.all_are_lost: {"lost": [LOST]},
+    causes.no_worker: {},
+}
+
+
+def first(table, facts):
+    return next(cause for cause in table if cause(facts))
+
+
+@pytest.mark.parametrize(("table", "known"), [(causes.CAUSES, FACTS), (causes.REASONS, REASONS)])
+def test_of_two_causes_at_once_the_first_of_the_table_is_told(table, known):
+    """What a cause says of itself is laid over what the other one says: that it is worse must not depend on both."""
+    assert list(known) == list(table)
+    base = {"counts": NUMBERS, "claimed_ms": None}
+    for cause, changes in known.items():
+        assert first(table, causes.Facts(**base | changes)) is cause
+    for worse, better in combinations(known, 2):
+        assert first(table, causes.Facts(**base | known[better] | known[worse])) is worse, f"{worse} and {better}"
+
+
+def test_the_causes_of_a_task_are_told_in_their_order():
+    task = Task(id=3, group="mail", available_at_ms=5_000, owner=7, labels={}, leased_since_ms=1, standing=0)
+    paused = causes.Facts(counts=NUMBERS, **FACTS[causes.paused])
+    of = partial(causes.TaskFacts, task=task, now_ms=9_000)
+    known = {
+        causes.holder_is_lost: {"state": State.CLAIMED, "holder": LOST},
+        causes.group_holds_it_back: {"state": State.READY, "group": paused},
+        causes.nobody_has_its_function: {"state": State.SCHEDULED, "left": ("shop.f", 0)},
+        causes.is_tried_again: {"state": State.RETRYING},
+        causes.is_in_line: {"state": State.READY, "group": causes.Facts(counts=NUMBERS)},
+    }
+    assert list(known) == list(causes.TASK_CAUSES)
+    for cause, changes in known.items():
+        assert first(causes.TASK_CAUSES, of(**changes)) is cause
+    for worse, better in combinations(known, 2):
+        assert first(causes.TASK_CAUSES, of(**known[better] | known[worse])) is worse, f"{worse} and {better}"
 
 
 def test_however_many_groups_stand_still_the_database_is_asked_as_often(clock, django_assert_max_num_queries):
@@ -191,16 +322,27 @@ def test_errors_pile_up_when_there_are_far_more_than_usual(clock, recent, before
     assert (of().kind is Kind.FAILING) == bool(told)
 
 
-def test_a_group_grows_when_more_comes_than_goes(clock):
-    clock.set(NOW * MINUTE_MS + 59_000)
-    happen(NOW, claimed=20, entered=80, left=20)
-    clock.advance(-2 * MINUTE_MS)
-    add()
-    clock.advance(2 * MINUTE_MS)
+@pytest.mark.parametrize(
+    ("entered", "left", "grows"),
+    [
+        ((80, 80), (20, 20), True),
+        ((80, 20), (20, 80), False),  # It has stopped.
+        ((20, 80), (80, 20), False),  # It has just begun.
+        ((102, 102), (100, 100), False),  # That is noise.
+        ((1, 1), (0, 0), False),
+    ],
+)
+def test_a_group_grows_when_more_comes_than_goes_for_ten_minutes(clock, entered, left, grows):
+    add_long_ago(clock, 2)
+    for minute in range(NOW - 10, NOW):
+        half = minute >= NOW - 5
+        happen(minute, claimed=20, entered=entered[half], left=left[half])
     hear(0, clock, groups=["mail"])
     found = of()
-    assert (found.kind, found.why) == (Kind.GROWING, "80 in, 20 out per minute, 1 worker.")
+    assert (found.kind is Kind.GROWING) == grows
     assert not found.is_alarm
+    if grows:
+        assert found.text == "Growing for 10 min: 80 in, 20 out per minute, 1 worker."
 
 
 @pytest.mark.parametrize(("minutes", "is_alarm"), [(61, True), (59, False)])
@@ -249,10 +391,18 @@ def test_a_folder_tells_the_worst_of_its_groups(clock, count, text):
 
 
 def test_why_a_task_waits(clock):
-    [task] = add()
-    assert told(task, clock) is None
+    [task] = add(timespec_ms=NOW * MINUTE_MS - 5_000)
+    assert told(task, clock) == "Waiting for 5 s: next in line; no worker claims there."
+    add(count=3, priority=1)
+    [behind] = add()
+    claim(count=2, owner=7)
+    assert told(behind, clock) == "Waiting for 0 s: behind 2 others; 2 claimed."
+    hear(0, clock, groups=["mail"])
+    assert told(behind, clock) == "Waiting for 0 s: behind 2 others; 1 worker, 2 claimed."
+    limits.put(LimitsRequest("mail", running=2))
+    assert told(behind, clock) == "Waiting for 0 s: behind 2 others; 2 of 2 running."
     pauses.pause("mail", Actor("Ann", reason="deploy"))
-    assert told(task, clock) == "Paused by Ann just now: deploy. 1 waiting."
+    assert told(task, clock) == "Paused by Ann just now: deploy. 3 waiting."
     [later] = add(timespec_ms=-60_000)
     assert told(later, clock) is None
 

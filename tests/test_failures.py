@@ -20,6 +20,7 @@ TEMPLATES = [
     'key "{word}" is missing in /srv/data/{number}.json',
     "order {uuid} is unknown (request {hex})",
     'Traceback (most recent call last):\n  File "/srv/app.py", line {number}, in run\nTimeoutError: {number} s',
+    "KeyError: 'order {number} of a customer'",
 ]
 
 
@@ -45,6 +46,7 @@ def test_errors_with_varying_ids_fall_into_the_signatures_that_made_them():
         "key * is missing in *",
         "order * is unknown (request *)",
         "TimeoutError: * s",
+        "KeyError: 'order * of a customer'",
     }
 
 
@@ -60,6 +62,11 @@ def test_errors_with_varying_ids_fall_into_the_signatures_that_made_them():
         ("decade feedback", "decade feedback"),
         ("https://example.org/a?b=1 is gone", "* is gone"),
         ("\n", ""),
+        ("KeyError: 'user'", "KeyError: 'user'"),
+        ('shop.errors.NoSuchKey: "order-7 of 12"', 'shop.errors.NoSuchKey: "order-* of *"'),
+        ("'user'", "'user'"),
+        ("KeyError: 'a' and 'b'", "KeyError: * and *"),
+        ("key 'user' is missing", "key * is missing"),
     ],
 )
 def test_what_varies_is_a_star(error, signature):

@@ -12,7 +12,8 @@ from taskstore.types.tasks import State
 from taskstore.units import number
 
 from ..access.policy import Action
-from ..alerts.diagnosis import Diagnosis, of_folder, of_groups, of_worst, troubled
+from ..alerts.diagnosis import of_folder, of_groups, of_worst, troubled
+from ..alerts.kinds import Diagnosis
 from ..database.time_limits import TookTooLong, at_most
 from ..models import Task
 from ..reading.clients import Seen, by_group

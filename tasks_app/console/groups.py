@@ -11,7 +11,8 @@ from taskstore.types.groups import LATE_MS, LOST_MS, Pulse, pulse_of
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
-from ..alerts.diagnosis import of_groups, of_pause, of_worker
+from ..alerts.causes import of_pause
+from ..alerts.diagnosis import of_groups, of_worker
 from ..control import pauses
 from ..control.limits import uses_of
 from ..control.pauses import pause_of

@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from taskstore.types.command_record import COMMAND_LABEL, DEFAULT_PROJECT, OF_LISTS, place_of
 from taskstore.types.tasks import State
 
-from ..alerts.diagnosis import Link
+from ..alerts.kinds import Link
 from ..models import Task
 from ..reading.search.grammar import Label, label_term, quoted
 

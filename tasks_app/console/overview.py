@@ -15,7 +15,8 @@ from taskstore.types.tasks import State
 from taskstore.units import number
 
 from ..access.policy import Action, may
-from ..alerts.diagnosis import Diagnosis, Kind, Link, elsewhere, of_worst, troubled
+from ..alerts.diagnosis import elsewhere, of_worst, troubled
+from ..alerts.kinds import Diagnosis, Kind, Link
 from ..models import Task
 from ..reading.clients import Seen, seen
 from ..reading.counts import LEVELS, Span, levels, stats_of

@@ -37,7 +37,7 @@ class Delta:
     failed: int = 0
     entered: int = 0  # Tasks that were added to the group, or moved into it.
     left: int = 0
-    failures: int = 0  # Tasks that received an error.
+    failures: int = 0  # Tasks of the group that received an error, wherever they are since.
     claimed: int = 0
     taken_over: int = 0  # Of what was claimed: tasks whose lease had run out.
     waits: Counts = field(default_factory=_counts)  # How long what was claimed had been available, by bucket.
@@ -125,7 +125,11 @@ def deltas_of(effects: Iterable[Effect], now_ms: int) -> dict[str, Delta]:
             if removal.successor is not None:
                 predecessors[removal.successor] = removal
         for place, draft in enumerate(effect.drafts):
-            _insert(draft, predecessors.get(place), effect, _of(draft.group, deltas))
+            predecessor = predecessors.get(place)
+            _insert(draft, predecessor, _of(draft.group, deltas))
+            if _is_failure(draft, predecessor, effect):
+                # A dead letter has failed where it came from.
+                _of(predecessor.task.group if predecessor else draft.group, deltas).failures += 1
     return {group: delta for group, delta in deltas.items() if delta}
 
 
@@ -179,16 +183,20 @@ def _is_end_of_run(task: TaskRecord, successor: TaskRecord | None, effect: Effec
     return is_holder and (successor is None or not successor.leased)
 
 
-def _insert(draft: TaskRecord, predecessor: Removal | None, effect: Effect, delta: Delta) -> None:
+def _insert(draft: TaskRecord, predecessor: Removal | None, delta: Delta) -> None:
     delta.tasks += 1
     delta.leases += draft.leased
     delta.errors += bool(draft.error)
     if draft.standing and not draft.leased:
         delta.stand(draft.standing, 1)
     delta.entered += predecessor is None or predecessor.task.group != draft.group
+
+
+def _is_failure(draft: TaskRecord, predecessor: Removal | None, effect: Effect) -> bool:
     # What somebody writes over many tasks, or brings back, has not just failed; nor has what was cancelled.
-    if draft.error and draft.standing != Standing.FINISHED and not (effect.operator and effect.operator.bulk):
-        delta.failures += predecessor is None or _is_new_failure(draft, predecessor)
+    if not draft.error or draft.standing == Standing.FINISHED or (effect.operator and effect.operator.bulk):
+        return False
+    return predecessor is None or _is_new_failure(draft, predecessor)
 
 
 def _is_new_failure(draft: TaskRecord, predecessor: Removal) -> bool:

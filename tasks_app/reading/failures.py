@@ -20,16 +20,17 @@ TRACEBACK = "Traceback (most recent call last)"
 HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
 
 # The parts of an error that vary between tasks: quoted text, addresses, paths, ids, numbers.
-VARIES = re.compile(
-    r"""
-    "[^"]*" | '[^']*'
-    | \b\w+://\S+ | [\w.+-]+@[\w.-]+ | (?<![\w*])/[\w.-]+(?:/[\w.-]*)+
+QUOTED = r""" "[^"]*" | '[^']*' """
+OTHERS = r"""
+    \b\w+://\S+ | [\w.+-]+@[\w.-]+ | (?<![\w*])/[\w.-]+(?:/[\w.-]*)+
     | \b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b
     | \b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{6,}\b | 0x[0-9a-fA-F]+
     | [0-9]+(?:[.,:][0-9]+)*
-    """,
-    re.VERBOSE,
-)
+"""
+VARIES = re.compile(f"{QUOTED} | {OTHERS}", re.VERBOSE)
+VARIES_IN_QUOTES = re.compile(OTHERS, re.VERBOSE)
+# What a KeyError says is one quoted text: with a star for it, each of them would be like any other.
+ALL_QUOTED = re.compile(r"""(?:[\w.]+:\s+)?(["'])(?:(?!\1).)*\1""")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,4 +106,5 @@ def signature_of(beginning: str, end: str) -> str:
     lines = [line.strip() for line in (end if beginning.startswith(TRACEBACK) else beginning).splitlines()]
     filled = [line for line in lines if line] or [""]
     line = filled[-1] if beginning.startswith(TRACEBACK) else filled[0]
-    return re.sub(r"\*(?:\s*\*)+", "*", VARIES.sub("*", line))
+    varies = VARIES_IN_QUOTES if ALL_QUOTED.fullmatch(line) else VARIES
+    return re.sub(r"\*(?:\s*\*)+", "*", varies.sub("*", line))

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from tasks_app.alerts.diagnosis import Diagnosis, Kind, Link
+from tasks_app.alerts.kinds import Diagnosis, Kind, Link
 from tasks_app.console import overview, words
 from tasks_app.control import pauses
 from tasks_app.core.actors import Actor

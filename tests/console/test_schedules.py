@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from tasks_app import schedules
-from tasks_app.alerts.diagnosis import Kind, elsewhere
+from tasks_app.alerts.diagnosis import elsewhere
+from tasks_app.alerts.kinds import Kind
 from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, Task
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan

@@ -1,0 +1,446 @@
+"""Why a group does what it does, and why a task waits: pure tables of causes. The first that applies is told.
+
+A cause that explains another comes before it: a lost worker before the limit that it fills, and before slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from taskstore.types.limits import GroupLimit
+from taskstore.types.tasks import State
+from taskstore.units import about, ago, counted, number
+
+from ..models import PausedGroup, Task
+from ..reading.clients import Seen
+from ..writer.totals import Numbers
+from . import links
+from .kinds import Diagnosis, Kind, Link
+from .links import Held
+
+MINUTE_MS = 60_000
+STILL_MS = 10 * MINUTE_MS  # A group is stalled when its tasks wait for so long without a claim.
+LONG_PAUSE_MS = 60 * MINUTE_MS
+SPIKE_MINUTES = 10
+FEW_FAILURES = 10
+FLOW_MINUTES = 10
+LEAST_GROWTH = 5  # Tasks in half of that time.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a group; see evidence.py."""
+
+    counts: Numbers
+    now_ms: int = 0
+    waits_ms: int = 0  # How long the oldest ready task has been ready.
+    claimed_ms: int | None = None  # How long ago something was claimed; None: not within a day.
+    is_for_workers: bool = False  # Jobs, commands and members of open batches wait for workers, whoever has claimed.
+    out_per_minute: float = 0.0
+    flow: Sequence[tuple[int, int]] = ()  # What entered and left, in the halves of the last FLOW_MINUTES.
+    failures: tuple[int, int] | None = None  # In the last SPIKE_MINUTES, and what is usual; None: nothing unusual.
+    pause: PausedGroup | None = None
+    limit: GroupLimit | None = None
+    live: Sequence[Seen] = ()  # The workers that have named the group.
+    lost: Sequence[Seen] = ()
+    held_by_live: int = 0  # What these hold, in all groups.
+    held: Held = ()  # The lost workers that hold tasks of the group.
+    lacking: tuple[str, int, int] | None = None  # A function that no worker has, since when, and how many jobs wait.
+
+    @property
+    def name(self) -> str:
+        return self.counts.group
+
+    @property
+    def waiting(self) -> str:
+        counts = self.counts
+        parts = [(counts.ready, "ready"), (counts.retrying, "retrying"), (counts.expired, "expired")]
+        return ", ".join(f"{number(count)} {word}" for count, word in parts if count)
+
+    @property
+    def full(self) -> str:
+        """Return in words how the limit holds the group back; empty if it doesn't."""
+        return self.limit.why if self.limit and self.counts.to_do else ""
+
+    @property
+    def fills_limit(self) -> bool:
+        """Whether leases fill the limit, so that the end of one lets another begin."""
+        most = self.limit.running if self.full and self.limit else None
+        return self.limit is not None and most is not None and any(use.leased >= most for use in self.limit.use)
+
+    @property
+    def lost_tasks(self) -> int:
+        return sum(tasks for _, tasks in self.held)
+
+    @property
+    def is_all_lost(self) -> bool:
+        """Whether lost workers hold all that is claimed, so that nobody goes on."""
+        return bool(self.held) and self.lost_tasks >= self.counts.claimed
+
+    @property
+    def lost_holders(self) -> str:
+        (worst, _), others = self.held[0], len(self.held) - 1
+        return f"{worst.client} and {counted(others, 'other')}" if others else str(worst.client)
+
+    @property
+    def grows(self) -> bool:
+        """Whether it grew by more than chance would in both halves of the time."""
+        return bool(self.flow) and all(
+            entered - left > max(LEAST_GROWTH, 2 * sqrt(entered + left)) for entered, left in self.flow
+        )
+
+
+Cause = Callable[[Facts], Diagnosis | None]
+
+
+def diagnosis_of(facts: Facts) -> Diagnosis:
+    """Return the first diagnosis that applies."""
+    return next(found for cause in CAUSES if (found := cause(facts)))
+
+
+# ---- Since when nothing is claimed, and why
+
+
+def stalled_for_ms(facts: Facts) -> int | None:
+    """Return for how long tasks have been waiting without a claim though workers should claim there; None: they don't.
+
+    Other groups hold configuration or outputs, which no worker claims.
+    """
+    waits_ms = facts.waits_ms
+    if facts.claimed_ms is not None:
+        waits_ms = min(waits_ms, facts.claimed_ms)
+    elif not (facts.live or facts.is_for_workers):
+        return None
+    return waits_ms if waits_ms > STILL_MS else None
+
+
+Reason = tuple[str, Link | None]
+
+
+def lost_hold_all(facts: Facts) -> Reason | None:
+    if not (facts.held and (facts.fills_limit or facts.is_all_lost)):
+        return None
+    held = "all" if facts.is_all_lost else number(facts.lost_tasks)
+    verb = "are" if len(facts.held) > 1 else "is"
+    who = f"{facts.lost_holders}, which {verb} lost"
+    why = f"{facts.full}, {held} of them by {who}"
+    if not facts.fills_limit:
+        tasks = counted(facts.lost_tasks, "task")
+        why = f"{facts.lost_holders} {verb} lost and {'hold' if len(facts.held) > 1 else 'holds'} {tasks}"
+    return why, links.give_back(facts.held, facts.name)
+
+
+def limit_is_full(facts: Facts) -> Reason | None:
+    return (f"held back by its limit: {facts.full}", links.limit(facts.name)) if facts.full else None
+
+
+def live_are_busy(facts: Facts) -> Reason | None:
+    if not facts.live:
+        return None
+    one = len(facts.live) == 1
+    who = f"only live worker {facts.live[0].client}" if one else f"{len(facts.live)} live workers"
+    if not facts.held_by_live:
+        return f"its {who} {'claims' if one else 'claim'} nothing", links.WORKERS
+    return f"its {who} {'holds' if one else 'hold'} {counted(facts.held_by_live, 'task')}", links.WORKERS
+
+
+def all_are_lost(facts: Facts) -> Reason | None:
+    if not facts.lost:
+        return None
+    if len(facts.lost) == 1:
+        return f"its only worker {facts.lost[0].client} is lost", links.WORKERS
+    return f"all its {len(facts.lost)} workers are lost", links.WORKERS
+
+
+def no_worker(facts: Facts) -> Reason:
+    return "no worker claims there: start one", None
+
+
+REASONS: Sequence[Callable[[Facts], Reason | None]] = (
+    lost_hold_all,
+    limit_is_full,
+    live_are_busy,
+    all_are_lost,
+    no_worker,
+)
+
+
+# ---- The causes
+
+
+def paused(facts: Facts) -> Diagnosis | None:
+    return of_pause(facts.pause, facts.counts.to_do, facts.now_ms) if facts.pause else None
+
+
+def stalled(facts: Facts) -> Diagnosis | None:
+    since_ms = stalled_for_ms(facts)
+    if since_ms is None:
+        return None
+    why, advice = next(found for reason in REASONS if (found := reason(facts)))
+    return Diagnosis(
+        kind=Kind.STALLED,
+        of=links.group(facts.name),
+        since=f"for {about(since_ms)}",
+        why=f"{facts.waiting}, {why}.",
+        advice=advice,
+        tasks=facts.counts.to_do,
+        is_alarm=True,
+    )
+
+
+def held_by_lost(facts: Facts) -> Diagnosis | None:
+    if not (facts.is_all_lost or (facts.held and facts.fills_limit)):  # Otherwise other workers go on.
+        return None
+    verb = "hold" if len(facts.held) > 1 else "holds"
+    full = f", {facts.full}" if facts.fills_limit else ""
+    return Diagnosis(
+        kind=Kind.LOST,
+        of=links.group(facts.name),
+        word="Worker lost",
+        since=f"for {about(facts.held[0][0].age_ms)}",
+        why=f"{facts.lost_holders} {verb} {counted(facts.lost_tasks, 'task')} until the leases end{full}.",
+        advice=links.give_back(facts.held, facts.name),
+        tasks=facts.lost_tasks,
+        is_alarm=True,
+    )
+
+
+def without_function(facts: Facts) -> Diagnosis | None:
+    if not facts.lacking:
+        return None
+    function, since_ms, jobs = facts.lacking
+    return Diagnosis(
+        kind=Kind.STALLED,
+        of=links.group(facts.name),
+        word="Function missing",
+        since=f"for {about(facts.now_ms - since_ms)}",
+        why=f"no worker has {function}, {number(jobs)} waiting.",
+        advice=links.without_function(facts.name),
+        tasks=jobs,
+        is_alarm=True,
+    )
+
+
+def failing(facts: Facts) -> Diagnosis | None:
+    if not facts.failures:
+        return None
+    failures, usual = facts.failures
+    return Diagnosis(
+        kind=Kind.FAILING,
+        of=links.group(facts.name),
+        why=f"{number(failures)} errors in {SPIKE_MINUTES} min, usually {number(usual) if usual else 'none'}.",
+        advice=links.errors(facts.counts),
+        tasks=failures,
+        is_alarm=True,
+    )
+
+
+def growing(facts: Facts) -> Diagnosis | None:
+    # Groups without claims, such as those of outputs, are meant to grow.
+    if facts.claimed_ms is None or facts.waits_ms < MINUTE_MS or not facts.grows:
+        return None
+    entered, left = (round(sum(numbers) / FLOW_MINUTES) for numbers in zip(*facts.flow, strict=True))
+    workers = f", {counted(len(facts.live), 'worker')}" if facts.live else ""
+    return Diagnosis(
+        kind=Kind.GROWING,
+        of=links.group(facts.name),
+        since=f"for {FLOW_MINUTES} min",
+        why=f"{number(entered)} in, {number(left)} out per minute{workers}"
+        f"{f', at its limit: {facts.full}' if facts.full else ''}.",
+        advice=links.limit(facts.name) if facts.full else None,
+        tasks=facts.counts.to_do,
+    )
+
+
+def limited(facts: Facts) -> Diagnosis | None:
+    if not facts.full:
+        return None
+    return Diagnosis(
+        kind=Kind.LIMITED,
+        of=links.group(facts.name),
+        word="At its limit",
+        why=f"{facts.full}.",
+        advice=links.limit(facts.name),
+        tasks=facts.counts.to_do,
+    )
+
+
+def working(facts: Facts) -> Diagnosis | None:
+    goes_on = facts.counts.claimed or facts.out_per_minute
+    return Diagnosis(kind=Kind.WORKING, of=links.group(facts.name)) if goes_on else None
+
+
+def unclaimed(facts: Facts) -> Diagnosis | None:
+    """Configuration and outputs are meant to stay: that nobody claims is told, and no alarm."""
+    if facts.claimed_ms is not None or facts.waits_ms <= STILL_MS:
+        return None
+    return Diagnosis(
+        kind=Kind.WAITING,
+        of=links.group(facts.name),
+        word="Unclaimed",
+        since=f"for {about(facts.waits_ms)}",
+        why=f"{facts.waiting}, no worker claims there.",
+    )
+
+
+def waiting(facts: Facts) -> Diagnosis | None:
+    counts = facts.counts
+    waits = counts.scheduled or counts.retrying or (counts.ready and facts.claimed_ms is not None)
+    return Diagnosis(kind=Kind.WAITING, of=links.group(facts.name)) if waits else None
+
+
+def has_failed(facts: Facts) -> Diagnosis | None:
+    if not facts.counts.failed:
+        return None
+    return Diagnosis(
+        kind=Kind.FAILED,
+        of=links.group(facts.name),
+        why=f"{counted(facts.counts.failed, 'task')} failed for good.",
+        advice=links.errors(facts.counts),
+        tasks=facts.counts.failed,
+    )
+
+
+def idle(facts: Facts) -> Diagnosis:
+    return Diagnosis(kind=Kind.IDLE, of=links.group(facts.name))
+
+
+CAUSES: Sequence[Cause] = (
+    paused,
+    stalled,
+    held_by_lost,
+    without_function,
+    failing,
+    growing,
+    limited,
+    working,
+    unclaimed,
+    waiting,
+    has_failed,
+    idle,
+)
+
+
+def of_pause(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
+    """Diagnose a paused group: paused by whom, when and why."""
+    reason, when = pause.reason.rstrip("."), ago(min(pause.at_ms, now_ms), now_ms).replace("now", "just now")
+    return Diagnosis(
+        kind=Kind.PAUSED,
+        of=links.group(pause.group),
+        since=f"by {pause.by} {when}" if pause.by else when,
+        why=" ".join(f"{part}." for part in (reason, f"{number(waiting)} waiting" if waiting else "") if part),
+        tasks=waiting,
+        is_alarm=now_ms - pause.at_ms > LONG_PAUSE_MS,
+    )
+
+
+# ---- Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFacts:
+    """What is known of a living task."""
+
+    task: Task
+    state: State
+    now_ms: int
+    group: Facts | None = None  # None: it need not be asked.
+    holder: Seen | None = None  # The worker that holds it, if it has said something within a day.
+    left: tuple[str, int] | None = None  # The function of a job that workers leave to others, and since when.
+    attempt: str = ""  # The next one, of one that has failed.
+    ahead: int = 0  # How many are claimed before it.
+    most_ahead: int = 0  # So many are counted.
+
+    @property
+    def of(self) -> Link:
+        return Link(words=str(self.task.id), page="task", args=(self.task.id,))
+
+    @property
+    def is_due(self) -> bool:
+        return self.task.available_at_ms <= self.now_ms
+
+
+TaskCause = Callable[[TaskFacts], Diagnosis | None]
+
+
+def holder_is_lost(facts: TaskFacts) -> Diagnosis | None:
+    lost = facts.holder
+    if facts.state is not State.CLAIMED or lost is None or not lost.is_lost:
+        return None
+    return Diagnosis(
+        kind=Kind.LOST,
+        of=facts.of,
+        word="Worker lost",
+        since=f"for {about(lost.age_ms)}",
+        why=f"{lost.client} holds the task. The lease ends",
+        next_ms=facts.task.available_at_ms,
+        advice=Link(words="Give it back", page="give_back", args=(facts.task.id,), is_change=True),
+    )
+
+
+def group_holds_it_back(facts: TaskFacts) -> Diagnosis | None:
+    found = diagnosis_of(facts.group) if facts.group and facts.is_due else None
+    return found if found and found.kind in (Kind.STALLED, Kind.LOST, Kind.PAUSED) else None
+
+
+def nobody_has_its_function(facts: TaskFacts) -> Diagnosis | None:
+    if not facts.left:
+        return None
+    return Diagnosis(
+        kind=Kind.WAITING,
+        of=facts.of,
+        word="Function missing",
+        since=f"for {about(facts.now_ms - facts.left[1])}",
+        why=f"no worker that has claimed it has {facts.left[0]}. It is offered again",
+        next_ms=facts.task.available_at_ms,
+    )
+
+
+def is_tried_again(facts: TaskFacts) -> Diagnosis | None:
+    if facts.state is not State.RETRYING:
+        return None
+    return Diagnosis(
+        kind=Kind.WAITING,
+        of=facts.of,
+        word="Retrying",
+        why=f"{facts.attempt}, {'due' if facts.is_due else ''}".rstrip(),
+        next_ms=facts.task.available_at_ms,
+    )
+
+
+def is_in_line(facts: TaskFacts) -> Diagnosis | None:
+    group = facts.group
+    if group is None or facts.state not in (State.READY, State.EXPIRED):
+        return None
+    more = "at least " if facts.ahead >= facts.most_ahead else ""
+    ahead = f"behind {more}{counted(facts.ahead, 'other')}" if facts.ahead else "next in line"
+    if group.full:
+        goes_on = group.full
+    elif group.live or group.counts.claimed:
+        workers = f"{counted(len(group.live), 'worker')}, " if group.live else ""
+        goes_on = f"{workers}{number(group.counts.claimed)} claimed"
+    else:
+        goes_on = "no worker claims there"
+    return Diagnosis(
+        kind=Kind.WAITING,
+        of=links.group(group.name),
+        since=f"for {about(facts.now_ms - facts.task.available_at_ms)}",
+        why=f"{ahead}; {goes_on}.",
+        advice=links.limit(group.name) if group.full else None,
+    )
+
+
+TASK_CAUSES: Sequence[TaskCause] = (
+    holder_is_lost,
+    group_holds_it_back,
+    nobody_has_its_function,
+    is_tried_again,
+    is_in_line,
+)
+
+
+def diagnosis_of_task(facts: TaskFacts) -> Diagnosis | None:
+    """Return the first diagnosis that applies; None when there is nothing to say."""
+    return next((found for cause in TASK_CAUSES if (found := cause(facts))), None)
