@@ -14,6 +14,7 @@ const WORDS = {
   refused: "not live",
   still: "loaded",
   ended: "signed out",
+  denied: "no access",
 };
 const TITLES = {
   paused: "Resume live updates",
@@ -23,7 +24,8 @@ const BANNERS = {
   old: "The server can't read the database at the moment. It keeps retrying.",
   lost: "The server is not responding. This page keeps retrying.",
   refused: "",
-  ended: "You are signed out or no longer have access. Reload the page.",
+  ended: "You are signed out.",
+  denied: "You no longer have access to this page. An administrator can give it back.",
 };
 
 export class Status {
@@ -36,6 +38,7 @@ export class Status {
   #age = make("span", { className: "live-age", ariaHidden: "true" }); // Else it would be read out each second.
   #banner = make("p", { className: "alert live-banner", role: "alert", hidden: true });
   #text = make("span");
+  #signIn = make("a", { className: "button", textContent: "Sign in", href: document.body.dataset.signIn, hidden: true });
   #time = make("time", { className: "when", dateTime: document.body.dataset.now }); // static/js/time.js writes it.
 
   // `pause` and `resume` are called when the reader asks for it.
@@ -49,7 +52,12 @@ export class Status {
       this.#show();
     });
     document.querySelector("[data-live-status]").append(this.#switch);
-    this.#banner.append(this.#text);
+    this.#banner.append(this.#text, this.#signIn);
+    // Above this page, so that it keeps what is selected and typed.
+    this.#signIn.addEventListener("click", (event) => {
+      event.preventDefault();
+      htmx.ajax("GET", this.#signIn.href, { target: "#sign-in" });
+    });
     document.body.append(this.#banner);
     setInterval(() => this.#show(), LOOK_EVERY_MS);
     this.#show();
@@ -83,8 +91,8 @@ export class Status {
     this.#connection = "lost";
   }
 
-  ended() {
-    this.#connection = "ended";
+  ended(why = "ended") {
+    this.#connection = why;
     this.#show();
   }
 
@@ -98,10 +106,11 @@ export class Status {
     this.#word.textContent = WORDS[state];
     this.#banner.hidden = !(state in BANNERS);
     if (state in BANNERS) this.#text.replaceChildren(`${BANNERS[state]} Numbers are as of `, this.#time, ".");
+    this.#signIn.hidden = state !== "ended";
   }
 
   #state(ageMs) {
-    if (["ended", "refused", "still"].includes(this.#connection)) return this.#connection;
+    if (["ended", "denied", "refused", "still"].includes(this.#connection)) return this.#connection;
     if (this.#connection === "lost") return performance.now() - this.#lostAt > LOST_MS ? "lost" : "live";
     if (this.#isPaused) return "paused";
     return this.#connection === "live" && ageMs > OLD_MS ? "old" : this.#connection;

@@ -46,8 +46,8 @@ function connect() {
       return;
     }
     // The socket's session may be older than that of the browser, which other pages have renewed.
-    const isOver = (code === NO_RIGHT || !hasOpened) && (await isTurnedAway());
-    isOver ? status.ended() : connectLater();
+    const why = code === NO_RIGHT || !hasOpened ? await whyTurnedAway() : "";
+    why ? status.ended(why) : connectLater();
   };
   listen();
 }
@@ -122,18 +122,19 @@ function resume() {
 
 // The server closes the socket too, up to five seconds later when another server ended the session.
 async function endIfSignedOut() {
-  if (!(await isTurnedAway())) return;
+  const why = await whyTurnedAway();
+  if (!why) return;
   lose();
-  status.ended();
+  status.ended(why);
 }
 
-// A browser does not say why a connection was refused; asking for the page does.
-async function isTurnedAway() {
+// A browser does not say why a connection was refused; asking for the page does. Empty: it was not.
+async function whyTurnedAway() {
   try {
     const page = await fetch(location.href, { method: "HEAD", redirect: "manual", cache: "no-store" });
-    return page.type === "opaqueredirect" || page.status === 403;
+    return page.type === "opaqueredirect" ? "ended" : page.status === 403 ? "denied" : "";
   } catch {
-    return false; // The server is away.
+    return ""; // The server is away.
   }
 }
 
@@ -146,4 +147,5 @@ tabs.onmessage = () => setTimeout(endIfSignedOut, SIGN_OUT_MS);
 for (const form of document.querySelectorAll("[data-sign-out]")) {
   form.addEventListener("submit", () => tabs.postMessage("over"));
 }
+document.addEventListener("signed-in", () => path && connect());
 path ? connect() : status.still();

@@ -10,7 +10,7 @@ from django.contrib.auth.management import create_permissions
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import connections
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from taskstore.types.scalars import Action as Action
 
@@ -143,9 +143,19 @@ def may_command(principal: Principal, group: str | None = None) -> bool:
 
 def has_administrator() -> bool:
     """Return whether there is a person for whom `may` allows `ADMINISTER`."""
+    return _administrators().exists()
+
+
+def administrators(most: int) -> list[str]:
+    """Return the names of some people for whom `may` allows `ADMINISTER`."""
+    return [name_of(person) for person in _administrators().order_by("pk")[:most]]
+
+
+def _administrators() -> QuerySet[Any]:
     needed = Permission.objects.filter(content_type__app_label="tasks_app", codename=codename(Action.ADMINISTER))
     is_one = Q(is_superuser=True) | Q(groups__permissions__in=needed) | Q(user_permissions__in=needed)
-    return Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords()).exists()
+    found = Person._default_manager.filter(is_one, is_active=True).exclude(pk__in=must_choose_passwords())
+    return found.distinct()
 
 
 def make_roles(using: str, apps: Any = installed, plan: Iterable[tuple[Any, bool]] = (), **_: Any) -> None:

@@ -20,7 +20,7 @@ from .actions import (
 )
 from .running import Runner, reasons, run
 from .selection import SAMPLES, Preview, Selection, Target, preview
-from .starting import Asked, cancel, drifted, refuse_forbidden, start, to_type, undo, why_not_undoable
+from .starting import Asked, cancel, changed_since, drifted, refuse_forbidden, start, to_type, undo, why_not_undoable
 
 __all__ = [
     "ACTIONS",
@@ -40,6 +40,7 @@ __all__ = [
     "action_named",
     "action_of",
     "cancel",
+    "changed_since",
     "drifted",
     "preview",
     "reasons",

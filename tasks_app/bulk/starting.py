@@ -43,7 +43,11 @@ class Asked:
 def drifted(expected: int, found: int, what: str = "tasks") -> Iterator[Problem]:
     """Yield the problem that a selection has changed too much since its preview."""
     if abs(found - expected) > max(SOME_DRIFT, expected // 100):
-        yield "expected", f"the selection changed from {expected} to {found} {what}. Review and confirm"
+        yield "expected", changed_since(expected, found, what)
+
+
+def changed_since(expected: int, found: int, what: str = "tasks") -> str:
+    return f"the selection changed from {expected} to {found} {what}. Review and confirm"
 
 
 def start(asked: Asked, actor: Actor = PROGRAM) -> BulkOperation:

@@ -136,6 +136,12 @@ def shown_of(seen: Seen, held: Holding, done_per_minute: float) -> dict[str, Any
     }
 
 
+def _trouble_first(worker: dict[str, Any]) -> tuple[bool, int, str, int]:
+    """Return a key in an order that a heartbeat does not change: lost workers that hold tasks, lost, late, by name."""
+    client = worker["seen"].client
+    return worker["diagnosis"] is None, -list(Pulse).index(worker["pulse"]), str(client).casefold(), client.id
+
+
 @reads(Action.SEE, from_replica=True)
 def workers(request: HttpRequest) -> HttpResponse:
     now_ms, held, done = Task.objects.now_ms(), holdings(), done_per_minute()
@@ -144,7 +150,7 @@ def workers(request: HttpRequest) -> HttpResponse:
         request,
         "tasks_app/workers.html",
         {
-            "workers": sorted(found, key=lambda worker: list(Pulse).index(worker["pulse"]), reverse=True)[:SHOWN],
+            "workers": sorted(found, key=_trouble_first)[:SHOWN],
             "number": len(found),
             "by_pulse": [(pulse, sum(worker["pulse"] is pulse for worker in found)) for pulse in Pulse],
             "now_ms": now_ms,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..access.policy import Action
 from ..bulk import Action as BulkAction
 from ..bulk import Asked, Preview, Selection
 from ..conf import retention
+from ..core.actors import Actor
 from ..models import BulkItem, BulkOperation, Task
 from ..offload.threads import streamed
 from ..reading import audit as audited
@@ -29,7 +30,18 @@ from ..reading.audit import FIELDS, Page, Wanted, cursor, file_of
 from ..reading.exporting import MEDIA_TYPES, Format
 from ..reading.pages import rows_of
 from . import links, parameters, words
-from .pages import actor_for, changes, existing, go_to, is_partial, reads, user_of, without_empty_fields
+from .pages import (
+    actor_for,
+    ask_first,
+    asks,
+    changes,
+    existing,
+    go_to,
+    is_partial,
+    reads,
+    user_of,
+    without_empty_fields,
+)
 
 PAGE = 50
 RECENT_MS = 30_000  # How long every page shows a finished operation, with its undo, to the person who started it.
@@ -91,11 +103,13 @@ def operations(request: HttpRequest) -> HttpResponse:
     if after:
         listed = listed.filter(pk__lt=parameters.whole_number("after", after, least=1))
     found = list(listed[: PAGE + 1])
+    begun = BulkOperation.objects.filter(undoes__in=[each.pk for each in found])
+    undos = {each.undoes: each for each in begun.order_by("pk")}
     return render(
         request,
         "tasks_app/operations.html",
         {
-            "operations": found[:PAGE],
+            "operations": [(each, undos.get(each.pk)) for each in found[:PAGE]],
             "next": found[PAGE - 1].pk if len(found) > PAGE else None,
             "is_first": not after,
             "now_ms": Task.objects.now_ms(),
@@ -128,11 +142,16 @@ def cancel(request: HttpRequest, operation_id: int) -> HttpResponse:
     return go_to(request, resolve_url("tasks_app:operation", operation_id))
 
 
-@changes(Action.OPERATE)
+@asks(Action.OPERATE)
 def undo(request: HttpRequest, operation_id: int) -> HttpResponse:
-    """Start an undo, which skips tasks that have changed since."""
-    begun = bulk.undo(_named(operation_id), actor_for(request))
-    return go_to(request, resolve_url("tasks_app:operation", begun.pk))
+    """Ask for a reason; start an undo, which skips tasks that have changed since."""
+    operation = _named(operation_id)
+
+    def do(actor: Actor) -> HttpResponse:
+        return go_to(request, resolve_url("tasks_app:operation", bulk.undo(operation, actor).pk))
+
+    context = {"operation": operation, "nothing": bulk.why_not_undoable(operation)}
+    return ask_first(request, "undo", f"Undo operation {operation_id}", context, do)
 
 
 @reads(Action.SEE)
@@ -340,10 +359,17 @@ def _confirmation(
             "plan": plan_of(fresh, seen, asked),
             "back": _page_before(asked, selection),
             "asked": asked,
-            "errors": refused.fields if refused else {},
+            "errors": _as_of_now(refused.fields, seen, asked) if refused else {},
         },
         status=422 if refused else 200,
     )
+
+
+def _as_of_now(problems: Mapping[str, Sequence[str]], seen: Preview, asked: QueryDict) -> Mapping[str, Sequence[str]]:
+    """Return the problems with the number that the page shows: the selection may have changed again meanwhile."""
+    if "expected" not in problems:
+        return problems
+    return {**problems, "expected": [bulk.changed_since(int(str(asked["expected"])), seen.count)]}
 
 
 def _page_before(asked: QueryDict, selection: Selection) -> str:

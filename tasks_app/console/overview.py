@@ -12,6 +12,7 @@ from django.shortcuts import render
 
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import State
+from taskstore.types.texts import visible
 from taskstore.units import number
 
 from ..access.policy import Action, may
@@ -215,7 +216,7 @@ def _cells(row: Mapping[str, Any], request: HttpRequest) -> dict[str, Any]:
     return {
         **{name: row[name] for name in ("workers", "in", "out", "drain", "spark")},
         "status": {"kind": diagnosis.kind, "what": diagnosis.what, "icon": diagnosis.icon},
-        "why": {"text": diagnosis.rest, "advice": _link(diagnosis.advice, request)},
+        "why": {"text": visible(diagnosis.rest), "advice": _link(diagnosis.advice, request)},
         "oldest": None if oldest is None else words.iso(oldest),
     }
 

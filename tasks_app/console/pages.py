@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -9,6 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db import Error as DatabaseFailure
@@ -18,15 +21,17 @@ from django.template.response import SimpleTemplateResponse
 from django.urls import get_script_prefix, is_valid_path
 from django.utils import translation
 from django.utils.cache import patch_cache_control
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
 from taskstore.types.scalars import REASON_LENGTH
 from taskstore.types.sentences import text
+from taskstore.types.texts import UNSEEN, visible
 
 from ..access.people import Person, must_choose_password
-from ..access.policy import Action, actor_of, may
+from ..access.policy import Action, actions_of, actor_of, administrators, may
 from ..conf import LIVE
 from ..conf.commands import COMMANDS_ARE_OFF, commands_are_on
 from ..core.actors import Actor
@@ -40,6 +45,7 @@ T = TypeVar("T")
 View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 RETRY_AFTER_S = 5
+FEW_NAMES = 3  # Of the administrators whom somebody without a right may ask.
 
 
 def existing(found: T | None) -> T:
@@ -112,9 +118,23 @@ def in_english(view: View[P]) -> View[P]:
             response = view(request, *args, **kwargs)
             if isinstance(response, SimpleTemplateResponse):
                 response.render()
+            if isinstance(response, HttpResponse) and response.get("Content-Type", "").startswith("text/html"):
+                response.content = _with_all_seen(response.content.decode())
             return response
 
     return answer
+
+
+TAGS = re.compile(r"(<textarea\b.*?</textarea>|<[^>]*>)", re.DOTALL)
+
+
+def _with_all_seen(html: str) -> str:
+    """Return the page with its text as people must see it, and with the values of its forms as they are."""
+    if not UNSEEN.search(html):
+        return html
+    pieces = TAGS.split(html)
+    pieces[::2] = map(visible, pieces[::2])
+    return "".join(pieces)
 
 
 def sign_in_page() -> str:
@@ -126,15 +146,55 @@ def sign_in_page() -> str:
 
 
 def to_sign_in(request: HttpRequest) -> HttpResponse:
-    """Redirect to the sign-in, from which the person comes back to this page."""
+    """Lead to the sign-in, from which the person comes back to this page with all that was selected and typed.
+
+    Above an open page the console's own sign-in is a dialog, so that the page stays as it is. What a form has sent is
+    kept by the sign-in page.
+    """
+    page = sign_in_page()
+    is_ours = page == resolve_url("tasks_app:login")
+    if is_ours and is_partial(request):
+        response = render(request, "tasks_app/_login.html", {"form": AuthenticationForm(request)}, status=401)
+        response["HX-Retarget"] = "#sign-in"
+        return response
+    if is_ours and request.method == "POST":
+        context = {"form": AuthenticationForm(request), "has_ended": True, "kept": kept_in(request)}
+        return render(request, "tasks_app/login.html", context, status=401)
     if is_partial(request):
-        return go_to(request, sign_in_page())
-    return redirect_to_login(request.get_full_path(), sign_in_page())
+        before = urlsplit(request.headers.get("HX-Current-URL", ""))
+        return go_to(request, redirect_to_login(f"{before.path}?{before.query}", page).url)
+    return redirect_to_login(request.get_full_path(), page)
+
+
+SECRETS = ("csrfmiddlewaretoken", "password", "old_password", "new_password1", "new_password2")
+
+
+def kept_in(request: HttpRequest) -> str:
+    """Return what a form has sent, as JSON that `sent_again` takes; empty if there is nothing. Files are not kept."""
+    if request.method != "POST" or request.FILES:
+        return ""
+    fields = [[name, value] for name, values in request.POST.lists() if name not in SECRETS for value in values]
+    return json.dumps({"to": request.get_full_path(), "fields": fields})
+
+
+def sent_again(request: HttpRequest, kept: str) -> dict[str, Any] | None:
+    """Return what _send_again.html needs to send it again; None if it isn't for a page of this site."""
+    try:
+        found = json.loads(kept)
+        to, fields = str(found["to"]), [(str(name), str(value)) for name, value in found["fields"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+    is_here = to.startswith("/") and url_has_allowed_host_and_scheme(to, {request.get_host()})
+    return {"to": to, "fields": fields} if is_here else None
 
 
 def live_address(request: HttpRequest) -> str:
-    """Return the path of the websocket for the page; empty where the server has none (tasks_app/live/asgi.py)."""
-    return resolve_url("tasks_app:live") if LIVE in getattr(request, "scope", ()) else ""
+    """Return the path of the websocket for the page.
+
+    Empty where the server has none (tasks_app/live/asgi.py), and for a person who may not see what it would tell.
+    """
+    has_one = LIVE in getattr(request, "scope", ()) and may(request.user, Action.SEE)
+    return resolve_url("tasks_app:live") if has_one else ""
 
 
 @require_safe
@@ -247,8 +307,10 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
         return away(request, error)
     status, title = 403, "Permission denied"
     match error:
+        case PermissionDenied() if not actions_of(user_of(request)):
+            title, text = "You have no role yet", f"A role says what you may see and do. {_whom_to_ask()}"
         case PermissionDenied():
-            text = "Your role does not allow this. An administrator can give you another role."
+            text = f"Your role does not allow this. {_whom_to_ask()}"
         case Forbidden():
             text = f"{error} Nothing was changed."
         case InvalidInput():
@@ -260,10 +322,18 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
             text = "Other operations are using these tasks. Nothing was changed. Try again in a moment."
     fields: Mapping[str, Any] = error.fields if isinstance(error, InvalidInput) else {}
     template = "tasks_app/_problem.html" if is_partial(request) else "tasks_app/problem.html"
-    response = render(request, template, {"title": title, "text": text, "fields": fields}, status=status)
+    context: dict[str, Any] = {"title": title, "text": text, "fields": fields}
+    if status == 503:
+        context["again"] = sent_again(request, kept_in(request))
+    response = render(request, template, context, status=status)
     if status == 503:
         response["Retry-After"] = RETRY_AFTER_S
     return response
+
+
+def _whom_to_ask() -> str:
+    names = administrators(FEW_NAMES)
+    return f"Ask an administrator for another one: {', '.join(names)}." if names else "Ask an administrator for one."
 
 
 def away(request: HttpRequest, error: Exception) -> HttpResponse:
@@ -287,6 +357,7 @@ def away(request: HttpRequest, error: Exception) -> HttpResponse:
         else:
             text = f"{why}Your change may or may not have been made. Check before you try again."
     context = {"title": title, "text": text, "retries": retries, "retry_after_s": RETRY_AFTER_S}
+    context["again"] = sent_again(request, kept_in(request))
     template = "tasks_app/_away.html" if is_partial(request) else "tasks_app/away.html"
     response = render(request, template, context, status=503)
     response["Retry-After"] = RETRY_AFTER_S

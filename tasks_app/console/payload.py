@@ -11,6 +11,8 @@ from typing import NamedTuple
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Error, Message
 
+from taskstore.types.texts import visible
+
 from ..reading import descriptors
 from . import json_tree
 from .json_tree import Line, NoTree
@@ -107,10 +109,10 @@ def text_of(data: bytes, *, is_whole: bool) -> str | None:
     When the data is only a beginning, drops a character that is cut at the end.
     """
     try:
-        return _visible(data.decode())
+        return visible(data.decode().replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         is_cut_character = not is_whole and error.reason == "unexpected end of data"
-        return _visible(data[: error.start].decode()) if is_cut_character else None
+        return visible(data[: error.start].decode().replace("\r\n", "\n")) if is_cut_character else None
 
 
 def hex_lines(data: bytes) -> Iterator[HexLine]:
@@ -118,11 +120,6 @@ def hex_lines(data: bytes) -> Iterator[HexLine]:
         line = data[offset : offset + HEX_WIDTH]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in line)
         yield HexLine(offset=f"{offset:06x}", bytes=line.hex(" "), text=text)
-
-
-def _visible(text: str) -> str:
-    # Control characters are invisible, and browsers drop some: replace them with their Unicode symbols.
-    return re.sub(r"[\x00-\x08\x0b-\x1f]", lambda found: chr(0x2400 + ord(found[0])), text.replace("\r\n", "\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

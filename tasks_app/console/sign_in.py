@@ -30,7 +30,7 @@ from ..access.policy import actor_of
 from ..access.request_limits import SIGN_INS, address_of, network_of
 from ..core.actors import Actor
 from ..database import atomic
-from .pages import in_english, problem, sign_in_page, to_sign_in, user_of
+from .pages import in_english, is_partial, problem, sent_again, sign_in_page, to_sign_in, user_of
 
 THEMES = ("system", "light", "dark")
 THEME_AGE_S = 365 * 24 * 3600
@@ -46,6 +46,10 @@ class Login(views.LoginView):
     redirect_authenticated_user = True
     next_page = "tasks_app:overview"
 
+    def get_template_names(self) -> list[str]:
+        """As a dialog above an open page, when a script asks for it."""
+        return ["tasks_app/_login.html" if is_partial(self.request) else self.template_name]
+
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         # The lock-out is per name. This limit stops an attempt of one password on many names.
         wait_s = SIGN_INS.take(network_of(request))
@@ -59,6 +63,10 @@ class Login(views.LoginView):
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
         _write_down(self.request, name_of(form.get_user()), "sign in", logging.INFO)
+        if is_partial(self.request):
+            return render(self.request, "tasks_app/_signed_in.html")
+        if again := sent_again(self.request, self.request.POST.get("kept", "")):
+            return render(self.request, "tasks_app/signed_in.html", {"again": again})
         return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
@@ -74,7 +82,9 @@ class Login(views.LoginView):
         return super().form_invalid(form)
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
-        return super().get_context_data(**more, is_first=nobody_has_come_yet())
+        has_ended = settings.SESSION_COOKIE_NAME in self.request.COOKIES
+        kept = self.request.POST.get("kept", "")
+        return super().get_context_data(**more, is_first=nobody_has_come_yet(), has_ended=has_ended, kept=kept)
 
 
 login = in_english(Login.as_view())

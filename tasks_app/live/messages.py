@@ -34,6 +34,7 @@ from typing import Any
 import orjson
 
 from taskstore.types.progress import Progress
+from taskstore.types.texts import visible
 
 from ..writer.totals import EVERYTHING, STATES, Numbers, Part, Summary
 
@@ -98,7 +99,7 @@ def content_of(
         reported = (progress or {}).get(origin)
         content["progress", str(origin)] = reported and [
             reported.done,
-            reported.text if watch.with_texts else "",
+            visible(reported.text) if watch.with_texts else "",
             reported.at_ms,
         ]
     for name in sorted(watch.shown):

@@ -163,6 +163,7 @@ register.simple_tag(links.signature_page, name="signature_url")
 register.simple_tag(links.confirm_signature_page, name="confirm_signature_url")
 register.simple_tag(links.filter_of_group, name="filter_of_group")
 register.simple_tag(pages.live_address)
+register.simple_tag(pages.sign_in_page)
 register.simple_tag(sessions.can_be_ended, name="sessions_can_be_ended")
 
 

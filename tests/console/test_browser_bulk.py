@@ -86,6 +86,9 @@ def test_it_searches_selects_all_requeues_watches_and_undoes_by_keyboard_alone(p
     expect(person.page.get_by_text("Requeued 3 tasks in mail.")).to_be_visible()
     assert not Task.objects.get_queryset().with_error().exists()
     press("u")
+    expect(person.link("Cancel")).to_be_focused()
+    press("Tab")
+    press("Enter")
     expect(person.page.get_by_role("heading", name="Undo, operation")).to_be_visible()
     expect(person.page.locator("#operation").get_by_text("Restored 3 tasks in mail.")).to_be_visible()
     assert Task.objects.get_queryset().with_error().count() == 3
@@ -112,7 +115,8 @@ def test_it_tells_how_far_an_operation_has_come_and_cancels_it(person, monkeypat
         person.page.locator("#operation").get_by_text("Moved 4 tasks from mail to archive. Cancelled by")
     ).to_be_visible()
     monkeypatch.setattr(bulk.running, "MOST", 50)
-    person.button("Undo").first.click()
+    person.link("Undo…").first.click()
+    person.button("Undo 4 tasks").click()
     expect(person.page.locator("#operation").get_by_text("Restored 4 tasks")).to_be_visible()
     assert Task.objects.get_queryset().in_group("mail").count() == 5
 
@@ -128,8 +132,14 @@ def test_it_brings_back_what_was_purged_also_from_the_audit(person):
     person.go("/console/audit")
     person.link("purge").click()
     person.page.locator("main dd a[href^='/console/operations/']").click()
-    person.page.locator("#operation").get_by_role("button", name="Undo").click()
+    person.page.locator("#operation").get_by_role("link", name="Undo…").click()
+    person.page.get_by_label("Reason").fill("it was the wrong group")
+    person.button("Undo 2 tasks").click()
     expect(person.page.locator("#operation").get_by_text("Restored 2 tasks in mail.")).to_be_visible()
+    undo = BulkOperation.objects.get(verb="undo")
+    assert undo.reason == "it was the wrong group"
+    person.go("/console/operations")
+    expect(person.page.get_by_role("row", name="Purge").get_by_text(f"undone by #{undo.pk}")).to_be_visible()
     [back] = Task.objects.filter(origin=task.id)
     assert (bytes(back.data), back.labels, back.priority) == (b"kept", {"a": "b"}, 3)
 

@@ -1,11 +1,13 @@
 """Selecting tasks and changing them in Chromium: with the mouse, by keyboard alone, and without scripts."""
 
 import pytest
+from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
-from tasks_app.models import AuditEntry, Task
+from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.types.tasks import State
 
+from .browsing import session_of
 from .store import add, claim, fail
 
 pytestmark = [pytest.mark.browser, pytest.mark.once]
@@ -113,12 +115,72 @@ def test_it_says_that_the_server_does_not_answer(person):
     expect(person.page.get_by_role("dialog", name="The server is not responding")).to_be_visible()
 
 
-def test_it_leads_to_the_sign_in_when_the_session_is_over(person):
-    add()
+def has_password(person):
+    user = User.objects.get(username="olaf")
+    user.set_password("a password of my own")
+    user.save()
+    person.page.context.add_cookies([{"name": "sessionid", "value": session_of(user), "url": person.address}])
+
+
+def test_it_signs_in_above_the_page_when_the_session_is_over_and_goes_on_with_what_was_selected(person):
+    has_password(person)
+    add(count=3)
     person.go(GROUP)
-    person.page.context.clear_cookies()
-    person.link("Purge all…").click()
-    expect(person.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    person.rows().first.check()
+    person.ask("Purge…")
+    person.page.get_by_label("Reason").fill("no longer needed")
+    person.page.context.clear_cookies(name="sessionid")
+    person.button("Purge 1 task").click()
+    expect(person.page.get_by_role("heading", name="Your session has ended")).to_be_visible()
+    assert len(alive()) == 3
+    person.page.get_by_label("Name").fill("olaf")
+    person.page.get_by_label("Password").fill("wrong")
+    person.button("Sign in").click()
+    expect(person.page.get_by_text("Please enter a correct username and password")).to_be_visible()
+    person.page.get_by_label("Password").fill("a password of my own")
+    person.button("Sign in").click()
+    person.link("Go on").click()
+    expect(person.page.get_by_label("Reason")).to_have_value("no longer needed")
+    expect(person.rows().first).to_be_checked()
+    person.button("Purge 1 task").click()
+    expect(person.page.get_by_text("Purged 1 task in mail.")).to_be_visible()
+    assert BulkOperation.objects.get().reason == "no longer needed"
+
+
+@pytest.mark.parametrize("fixture", ["person", "without_scripts"])
+def test_what_a_form_sent_after_the_end_of_the_session_is_kept_until_somebody_has_signed_in(
+    request, live_server, fixture
+):
+    person = request.getfixturevalue(fixture)
+    has_password(person)
+    person.go("/console/add?name=mail")
+    person.page.get_by_label("Data").fill("typed\nin two lines")
+    person.page.context.clear_cookies(name="sessionid")
+    person.button("Add task").click()
+    expect(person.page.get_by_text("What you typed is kept")).to_be_visible()
+    assert alive() == []
+    person.page.get_by_label("Name").fill("olaf")
+    person.page.get_by_label("Password").fill("a password of my own")
+    person.button("Sign in").click()
+    person.button("Send it now").click()
+    expect(person.page.get_by_text("Added task")).to_be_visible()
+    [task] = Task.objects.all()
+    assert bytes(task.data).split() == [b"typed", b"in", b"two", b"lines"]
+
+
+def test_a_form_stays_as_it_was_typed_while_the_server_is_away(person):
+    person.go("/console/add?name=mail")
+    person.page.get_by_label("Data").fill("typed")
+    person.page.context.set_offline(True)
+    person.button("Add task").click()
+    expect(person.page.get_by_role("heading", name="The server is not responding")).to_be_visible()
+    expect(person.page.get_by_text("Nothing was sent, and what you typed is still here")).to_be_visible()
+    person.link("Close").click()
+    person.page.context.set_offline(False)
+    expect(person.page.get_by_label("Data")).to_have_value("typed")
+    person.button("Add task").click()
+    expect(person.page.get_by_text("Added task")).to_be_visible()
+    assert len(alive()) == 1
 
 
 def press_until(person, key, selector):

@@ -1,17 +1,21 @@
 """What the console says when something goes wrong."""
 
+import json
+import re
+
 import pytest
 from django.contrib import auth
 from django.db import InternalError, OperationalError, ProgrammingError
 from django.test import Client
 
 from tasks_app import bulk
-from tasks_app.console import groups
+from tasks_app.console import groups, pages
 from tasks_app.console.pages import problem
 from tasks_app.models import AuditEntry
 from taskstore.errors import CommitUnknown, StoreBusy, StoreUnavailable
 from taskstore_project import error_pages
 
+from ..people import make_user, signed_in
 from .store import add
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +79,11 @@ def test_a_change_is_not_repeated_by_itself(operator, monkeypatch):
     answer = operator.post("/console/purge", form)
     assert answer.status_code == 503
     assert "Refresh" not in answer.headers
-    assert "Nothing was changed" in answer.content.decode()
+    page = answer.content.decode()
+    assert "Nothing was changed" in page
+    # Once more with one press of a button, and nothing is typed again.
+    assert '<form class="send-again" method="post" action="/console/purge">' in page
+    assert f'<input type="hidden" name="bound" value="{task.id}">' in page
     monkeypatch.setattr(bulk, "start", raising(OperationalError("lost")))
     assert "may or may not have been made" in operator.post("/console/purge", form).content.decode()
 
@@ -99,6 +107,46 @@ def test_it_says_how_a_change_ended(operator, monkeypatch, error, words, kind):
     assert words in answer.content.decode()
     assert ("<html" in answer.content.decode()) is (kind == "full")
     assert not AuditEntry.objects.exists()
+
+
+def test_somebody_without_a_role_reads_whom_to_ask(client):
+    make_user("ada", "admin"), make_user("adam", "admin")
+    page = signed_in(make_user("bob")).get("/console/")
+    assert page.status_code == 403
+    html = page.content.decode()
+    assert "You have no role yet" in html
+    assert "Ask an administrator for another one: ada, adam." in html
+    assert 'data-live-status=""' in html  # No page asks again and again.
+    assert (
+        "Your role does not allow this" in signed_in(make_user("vera", "viewer")).get("/console/audit").content.decode()
+    )
+
+
+@pytest.mark.parametrize("to", ["https://elsewhere.example/", "//elsewhere.example", "javascript:alert(1)", "x", ""])
+def test_what_is_kept_over_a_sign_in_is_sent_to_this_site_only(rf, to):
+    kept = json.dumps({"to": to, "fields": [["a", "b"]]})
+    assert pages.sent_again(rf.post("/console/login"), kept) is None
+
+
+def test_of_what_is_kept_over_a_sign_in_no_secret_is_shown(client, db):
+    form = {"username": "kim", "new_password1": "secret", "csrfmiddlewaretoken": "hidden"}
+    html = client.post("/console/settings/people/add", form).content.decode()
+    assert "kim" in html
+    assert "secret" not in html
+    assert 'hidden"]' not in html
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u2066", "\x01", "\x7f", "\u200b"])
+def test_what_nobody_sees_is_shown_in_names_and_kept_in_forms(operator, sign):
+    name = f"a{sign}b"
+    add(name)
+    html = operator.get("/console/group", {"name": name}).content.decode()
+    shown = "␁" if sign == "\x01" else f"[U+{ord(sign):04X}]"
+    assert f"a{shown}b" in html
+    texts = re.sub(r"<[^>]*>", "", html)
+    assert sign not in texts
+    asked = operator.get("/console/confirm", {"verb": "purge", "name": name, "all": 1}).content.decode()
+    assert f'name="name" value="{name}"' in asked
 
 
 def raising(error):

@@ -35,6 +35,18 @@ def test_its_pulse_is_the_age_of_the_last_heartbeat(viewer, clock, age_ms, pulse
     assert re.search(rf"Kim 7 +{pulse} ", text(viewer))
 
 
+def test_trouble_comes_first_and_no_heartbeat_moves_a_row(viewer, clock):
+    add(count=1)
+    claim(owner=4)
+    ages = {"ann": 0, "bob": 10_000, "cid": 40_000, "dan": 130_000, "eve": 200_000}
+    for number, (name, age_ms) in reversed([*enumerate(ages.items())]):
+        hear(clock, age_ms, number, name=name)
+    order = re.findall(r"\b(ann|bob|cid|dan|eve) \d", text(viewer))
+    assert order == ["eve", "dan", "cid", "ann", "bob"]
+    hear(clock, 0, 1, name="bob")
+    assert re.findall(r"\b(ann|bob|cid|dan|eve) \d", text(viewer)) == order
+
+
 def test_it_shows_what_a_worker_says_of_itself_and_holds(viewer, clock):
     add(count=3)
     claim(count=2, owner=7)
