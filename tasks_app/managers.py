@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
 from django.db import connections, models, transaction
-from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Value, When
+from django.db.models import BinaryField, BooleanField, Case, Exists, F, OuterRef, Q, Subquery, Sum, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce, Concat, Length, Substr
 from django.dispatch import Signal, receiver
@@ -233,6 +233,14 @@ class BatchQuerySet(models.QuerySet["Batch"]):
     def shown(self) -> Self:
         """Those that somebody made, without the steps within them."""
         return self.exclude(mark="", parent__gt=0)
+
+    def failing(self) -> Self:
+        """Those of which a member, or a batch within, has failed, unless that counts as succeeded."""
+        from .models import BatchCount
+
+        counts = BatchCount.objects.filter(batch=OuterRef("pk")).values("batch")
+        lost = counts.annotate(lost=Sum("failed") + Sum("gone")).filter(lost__gt=0)
+        return self.filter(Q(failed_children__gt=0) | Exists(lost), failed_ends=0)
 
     def still_open(self) -> Self:
         return self.filter(closed_at_ms=0)

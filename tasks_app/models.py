@@ -15,7 +15,7 @@ from django.db import models
 
 from taskstore.errors import Immutable
 from taskstore.types.batches import Batch as BatchAnswer
-from taskstore.types.bulk import ItemOutcome, OperationState
+from taskstore.types.bulk import WORDS, ItemOutcome, OperationState
 from taskstore.types.tasks import FAILED_FROM, Ending, Standing, State
 
 from .core.operations import Duplicate, GroupScope, TaskRecord, state_at, why_out_of_reach
@@ -803,6 +803,10 @@ class BulkOperation(Stored):
 
     def __str__(self) -> str:
         return f"operation {self.pk}: {self.verb} {self.in_words}"
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.verb].words if self.verb in WORDS else self.verb
 
 
 class BulkItem(Stored):

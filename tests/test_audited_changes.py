@@ -182,6 +182,7 @@ def of_commands(page: str, status: CommandStatus) -> Callable[[World], Any]:
 
 
 ALL = {"name": "mail", "all": "1", "expected": "1"}
+NAMED = {"give_back": {"name": "reports"}}  # Where somebody holds a task.
 LINE = '{"group": "mail"}'
 WEEKLY = {"cron": "@weekly", "task": {"group": "mail"}}
 PARAMETERS = {"args": "[]", "kwargs": "{}"}
@@ -197,7 +198,10 @@ CONSOLE = {
     "edit": ("edit", edit),
     "give_back": ("give back", lambda world: world.ada.post(f"/console/task/{world.held.id}/give-back")),
     "cancel_task": ("cancel", lambda world: world.ada.post(f"/console/task/{world.held.id}/cancel")),
-    **{f"{verb}_many": (verb, console(f"{verb}_many", **ALL, **fields)) for verb, fields in AGREED.items()},
+    **{
+        f"{verb}_many": (verb.replace("_", " "), console(f"{verb}_many", **ALL | NAMED.get(verb, {}), **fields))
+        for verb, fields in AGREED.items()
+    },
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),

@@ -1,14 +1,15 @@
-"""Why a group does what it does, and why a task waits: pure tables of causes. The first that applies is told.
+"""Why a group does what it does, and why a task or a batch waits: pure tables. The first cause that applies is told.
 
 A cause that explains another comes before it: a lost worker before the limit that it fills, and before slow ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
+from taskstore.types.batches import Batch
 from taskstore.types.limits import GroupLimit
 from taskstore.types.tasks import State
 from taskstore.units import about, ago, counted, number
@@ -17,7 +18,7 @@ from ..models import PausedGroup, Task
 from ..reading.clients import Seen
 from ..writer.totals import Numbers
 from . import links
-from .kinds import Diagnosis, Kind, Link
+from .kinds import CALM, Diagnosis, Kind, Link
 from .links import Held
 
 MINUTE_MS = 60_000
@@ -444,3 +445,136 @@ TASK_CAUSES: Sequence[TaskCause] = (
 def diagnosis_of_task(facts: TaskFacts) -> Diagnosis | None:
     """Return the first diagnosis that applies; None when there is nothing to say."""
     return next((found for cause in TASK_CAUSES if (found := cause(facts))), None)
+
+
+# ---- Batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFacts:
+    """What is known of a batch: itself, its members with those of the batches within it, and their groups."""
+
+    batch: Batch
+    members: Mapping[str, Mapping[State, int]]  # By group.
+    groups: Mapping[str, Facts]  # Those in which members are to be done.
+
+    def to_do(self, group: str) -> Mapping[State, int]:
+        """Return the members of the group that have not ended, by state."""
+        return {state: count for state, count in self.members[group].items() if state not in ENDED}
+
+    @property
+    def culprit(self) -> Diagnosis | None:
+        """Return the diagnosis of the group that it waits for: the one in the worst trouble, with the most members."""
+        found = [diagnosis_of(facts) for facts in self.groups.values()]
+        return min(found, key=lambda each: (each.rank[0], -sum(self.to_do(each.of.words).values())), default=None)
+
+
+ENDED = (State.FAILED, State.FINISHED)
+BatchCause = Callable[[BatchFacts], Diagnosis | None]
+
+
+def _of_batch(facts: BatchFacts, kind: Kind, why: str) -> Diagnosis:
+    batch = facts.batch
+    return Diagnosis(
+        kind=kind,
+        of=Link(words=batch.name or f"batch {batch.id}", page="batch", args=(batch.id,)),
+        word=batch.state.capitalize(),
+        why=why,
+        is_alarm=kind not in CALM,
+    )
+
+
+def was_deleted(facts: BatchFacts) -> Diagnosis | None:
+    return _of_batch(facts, Kind.IDLE, "It was deleted, and adds nothing.") if facts.batch.deleted else None
+
+
+def has_succeeded(facts: BatchFacts) -> Diagnosis | None:
+    if facts.batch.state != "succeeded":
+        return None
+    count_as_that = ", or count as that" if facts.batch.failed else ""
+    return _of_batch(facts, Kind.IDLE, f"All its tasks have succeeded{count_as_that}.")
+
+
+def batch_has_failed(facts: BatchFacts) -> Diagnosis | None:
+    batch = facts.batch
+    if batch.state != "failed":
+        return None
+    what = "A batch within it has failed"
+    if batch.gone:
+        were = "was" if batch.gone == 1 else "were"
+        what = f"{number(batch.gone)} of its tasks {were} cancelled, purged or removed"
+    return _of_batch(facts, Kind.FAILED, f"{what}: what was to follow is not added.")
+
+
+def lacks_rights(facts: BatchFacts) -> Diagnosis | None:
+    why = "It adds nothing until an operator takes it over, or the rights are back."
+    return _of_batch(facts, Kind.BROKEN, why) if facts.batch.lost_rights else None
+
+
+def can_not_add(facts: BatchFacts) -> Diagnosis | None:
+    why = "It could not add what it plans, and stays open."
+    return _of_batch(facts, Kind.BROKEN, why) if facts.batch.problem else None
+
+
+def only_failed_are_left(facts: BatchFacts) -> Diagnosis | None:
+    batch = facts.batch
+    if not batch.is_stuck or batch.children:
+        return None
+    return _of_batch(facts, Kind.FAILING, f"{number(batch.failed)} failed: requeue them, or complete it without them.")
+
+
+def is_held(facts: BatchFacts) -> Diagnosis | None:
+    why = "It stays open until it is released."
+    return _of_batch(facts, Kind.WAITING, why) if facts.batch.state == "held" else None
+
+
+def waits_for_members(facts: BatchFacts) -> Diagnosis | None:
+    batch, culprit = facts.batch, facts.culprit
+    if not batch.open or culprit is None:
+        return None
+    group = culprit.of.words
+    states = facts.to_do(group)
+    of_group = sum(states.values())
+    parts = ", ".join(f"{number(count)} {state}" for state, count in states.items())
+    here = f"{number(of_group)} in {group}" if len(facts.groups) > 1 else group
+    is_trouble = culprit.kind not in CALM or culprit.rest
+    why = f"{culprit.what.lower()} {culprit.rest}" if is_trouble and culprit.since else culprit.rest or f"{parts}."
+    failed = f" {number(batch.failed)} failed." if batch.failed and not batch.failed_ends else ""
+    return Diagnosis(
+        kind=culprit.kind,
+        of=_of_batch(facts, Kind.WORKING, "").of,
+        word="Open",
+        why=f"Waits for {number(batch.open)} of {number(batch.whole)}: {here}, {why}{failed}",
+        advice=culprit.advice,
+        is_alarm=culprit.is_alarm,
+    )
+
+
+def waits_for_batches(facts: BatchFacts) -> Diagnosis | None:
+    batch = facts.batch
+    within = "batch" if batch.children == 1 else f"{number(batch.children)} batches"
+    return _of_batch(facts, Kind.WAITING, f"It waits for the {within} within it.") if batch.children else None
+
+
+def is_empty(facts: BatchFacts) -> Diagnosis:
+    batch = facts.batch
+    return _of_batch(facts, Kind.WAITING, f"{number(batch.open)} to go." if batch.open else "It has no tasks.")
+
+
+BATCH_CAUSES: Sequence[BatchCause] = (
+    was_deleted,
+    has_succeeded,
+    batch_has_failed,
+    lacks_rights,
+    can_not_add,
+    only_failed_are_left,
+    is_held,
+    waits_for_members,
+    waits_for_batches,
+    is_empty,
+)
+
+
+def diagnosis_of_batch(facts: BatchFacts) -> Diagnosis:
+    """Return the first diagnosis that applies."""
+    return next(found for cause in BATCH_CAUSES if (found := cause(facts)))

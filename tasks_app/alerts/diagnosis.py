@@ -7,20 +7,23 @@ What they are made of: evidence.py asks the database, causes.py has the tables o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from taskstore.types.batches import Batch
 from taskstore.types.scalars import LATEST_MS
 from taskstore.types.schedules import SCHEDULES
+from taskstore.types.tasks import State
 from taskstore.units import about, counted, number
 
 from .. import schedules
 from ..database import dialect_of
 from ..models import BulkOperation, PausedGroup, Task
-from ..reading.clients import Holding, Seen, holdings
+from ..reading.clients import Holding, Seen, holders_in, holdings
 from ..reading.counts import Stats, stats_of
 from ..writer.totals import most_ready
 from . import links
-from .causes import LONG_PAUSE_MS, MINUTE_MS, diagnosis_of, diagnosis_of_task, of_pause
-from .evidence import facts_of, facts_of_failing, facts_of_task, unusual_failures
+from .causes import LONG_PAUSE_MS, MINUTE_MS, diagnosis_of, diagnosis_of_batch, diagnosis_of_task, of_pause
+from .evidence import facts_of, facts_of_batch, facts_of_failing, facts_of_task, first_open_groups, unusual_failures
 from .kinds import CALM, Diagnosis, Kind, Link
 
 LONG_TRANSACTION_MS = 10 * MINUTE_MS
@@ -83,6 +86,27 @@ def of_workers(clients: Iterable[Seen]) -> list[Diagnosis]:
     return [of_worker(each, held[each.client.id]) for each in silent if each.client.id in held]
 
 
+def holders_of(group: str, clients: Iterable[Seen], most: int) -> list[Holder]:
+    """Return who leases tasks of a group, the one with most first, each with what ends the leases of a lost one."""
+    known = {each.client.id: each for each in clients}
+    found = []
+    for owner, held in holders_in(group, most):
+        worker = known.get(owner)
+        is_lost = worker is not None and worker.is_lost
+        advice = links.give_back([(worker, held.tasks)], group) if worker and is_lost else None
+        found.append(Holder(owner, worker, held, advice))
+    return found
+
+
+class Holder(NamedTuple):
+    """Who leases tasks of a group. `worker`: None if it sent no heartbeat within a day."""
+
+    owner: int
+    worker: Seen | None
+    held: Holding
+    advice: Link | None
+
+
 def together(lost: Sequence[Diagnosis]) -> Diagnosis:
     """Return one sentence about many lost workers."""
     tasks = sum(each.tasks for each in lost)
@@ -118,6 +142,22 @@ def of_task(task: Task, now_ms: int, clients: Sequence[Seen], data: bytes) -> Di
     `data`: that of the task, or its beginning.
     """
     return diagnosis_of_task(facts_of_task(task, now_ms, clients, data))
+
+
+# ---- Batches
+
+
+def of_batch(batch: Batch, clients: Sequence[Seen]) -> tuple[Diagnosis, Mapping[str, Mapping[State, int]]]:
+    """Say what a batch waits for, or how it has ended; and return its living members by group and state."""
+    facts = facts_of_batch(batch, clients)
+    return diagnosis_of_batch(facts), facts.members
+
+
+def of_open_batches(batch_ids: Sequence[int], clients: Sequence[Seen]) -> dict[int, Diagnosis]:
+    """Diagnose the group of the first member of each batch that is still to be done; without batches that have none."""
+    firsts = first_open_groups(batch_ids)
+    found = of_groups(stats_of(list(dict.fromkeys(firsts.values()))), clients)
+    return {batch_id: found[group] for batch_id, group in firsts.items() if group in found}
 
 
 # ---- Notices
@@ -169,7 +209,7 @@ def _long_transaction() -> Iterator[Diagnosis]:
 
 def _running() -> Iterator[Diagnosis]:
     for operation in BulkOperation.objects.filter(state=BulkOperation.State.RUNNING):
-        words = f"{operation.verb.capitalize()} of {operation.in_words}"
+        words = f"{operation.words.capitalize()} of {operation.in_words}"
         handled = operation.done + operation.skipped + operation.failed
         yield Diagnosis(
             kind=Kind.RUNNING,

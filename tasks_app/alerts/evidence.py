@@ -7,23 +7,25 @@ from contextlib import suppress
 from dataclasses import replace
 
 from django.conf import settings
-from django.db.models import Case, Count, F, Min, Q, QuerySet, Sum, When
+from django.db.models import Case, Count, F, Min, OuterRef, Q, QuerySet, Subquery, Sum, TextField, Value, When
 
+from taskstore.types.batches import Batch as BatchAnswer
 from taskstore.types.command_record import CommandStatus, place_of
 from taskstore.types.job_record import LEFT_LABEL, JobRecord, NotAJob, queue_of
 from taskstore.types.scalars import whole
-from taskstore.types.tasks import ATTEMPTS, State
+from taskstore.types.tasks import ATTEMPTS, Standing, State
 from taskstore.units import number
 
 from ..models import Batch, BatchGroup, PausedGroup, Rate, Task
 from ..reading.clients import NOTHING, Seen, by_group, holdings
 from ..reading.counts import Stats, stats_of
 from ..writer.totals import Numbers, last_claims
-from .causes import FEW_FAILURES, FLOW_MINUTES, MINUTE_MS, SPIKE_MINUTES, STILL_MS, Facts, TaskFacts
+from .causes import FEW_FAILURES, FLOW_MINUTES, MINUTE_MS, SPIKE_MINUTES, STILL_MS, BatchFacts, Facts, TaskFacts
 from .links import Held
 
 DAY_MINUTES = 1_440
 FUNCTION_MINUTES = 60  # Without a worker that has the function of a job.
+ENDED_STANDINGS = (Standing.FAILED, Standing.FINISHED)
 MOST_BATCHES = 1_000  # Open ones that are looked at, the oldest first.
 
 
@@ -183,6 +185,51 @@ def _next_attempt(task: Task, data: bytes) -> str:
         return f"attempt {number(record.next_attempt)}{f' of {number(most)}' if most else ''}"
     noted = whole(task.labels.get(ATTEMPTS, ""))
     return "the next attempt" if noted is None else f"attempt {number(noted + 1)}"
+
+
+# ---- Batches
+
+
+MOST_MEMBERS = 50_000  # That are counted by group and state.
+MOST_GROUPS = 20  # Of a batch, whose troubles are looked for.
+
+
+def facts_of_batch(batch: BatchAnswer, clients: Sequence[Seen]) -> BatchFacts:
+    """Return the facts about a batch, with those of its groups."""
+    members = members_of(batch.id)
+    facts = BatchFacts(batch=batch, members=members, groups={})
+    open_in = {group: sum(facts.to_do(group).values()) for group in members}
+    most = sorted((group for group in members if open_in[group]), key=lambda group: -open_in[group])[:MOST_GROUPS]
+    return replace(facts, groups=facts_of(stats_of(most), clients))
+
+
+def members_of(batch_id: int) -> dict[str, dict[State, int]]:
+    """Return how many living members a batch and those within it have, by group and state."""
+    now_ms = Task.objects.now_ms()
+    within = Batch.objects.tree(batch_id).values("pk")
+    some = Task.objects.filter(batch__in=within, batch__gt=0).order_by("batch", "id").values("pk")[:MOST_MEMBERS]
+    is_leased, is_later = Q(leased_since_ms__gt=0), Q(available_at_ms__gt=now_ms)
+    state = Case(
+        When(is_leased & is_later, then=Value(State.CLAIMED)),
+        When(is_leased, then=Value(State.EXPIRED)),
+        *(When(standing=Standing[each.name], then=Value(each)) for each in State if each.name in Standing.__members__),
+        When(is_later, then=Value(State.SCHEDULED)),
+        default=Value(State.READY),
+        output_field=TextField(),
+    )
+    rows = Task.objects.filter(pk__in=some).annotate(now=state).values_list("group", "now").annotate(Count("id"))
+    found: dict[str, dict[State, int]] = {}
+    for group, each, count in rows.order_by("group"):
+        found.setdefault(group, {})[State(each)] = count
+    return found
+
+
+def first_open_groups(batch_ids: Sequence[int]) -> dict[int, str]:
+    """Return the group of the first member of each batch that is still to be done, without batches that have none."""
+    waiting = Task.objects.filter(batch=OuterRef("pk"), batch__gt=0).exclude(standing__in=ENDED_STANDINGS)
+    group = Subquery(waiting.order_by("id").values("group")[:1])
+    rows = Batch.objects.filter(pk__in=batch_ids).annotate(first=group).values_list("pk", "first")
+    return {pk: first for pk, first in rows if first is not None}
 
 
 # ---- What lost workers hold, and what no worker can do

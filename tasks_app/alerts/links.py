@@ -54,5 +54,5 @@ def give_back(held: Held, group: str = "") -> Link:
         words=f"Give back {counted(tasks, 'lease')}",
         page="confirm",
         is_change=True,
-        query={"verb": "requeue", "q": f"{which}owner:{worker.client.id} state:claimed", "all": 1, "take_claimed": 1},
+        query={"verb": "give_back", "q": f"{which}owner:{worker.client.id} state:claimed", "all": 1},
     )

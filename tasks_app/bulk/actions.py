@@ -35,6 +35,7 @@ MINUTE_MS = 60_000
 
 CLAIMED_BY_A_WORKER = "claimed by a worker"
 READY_ALREADY = "already ready"
+NOT_LEASED = "not leased"
 RETRIED_ELSEWHERE = "a command that has ended: retry it in its project"
 IN_THAT_GROUP = "already in that group"
 THERE_ALREADY = "already there"
@@ -100,7 +101,7 @@ class Action(ABC):
     def to_do(self, task: TaskRecord, now_ms: int, turn: Turn) -> Change | int | Skip:
         """Return what to do with a task: a change, its id to delete it, or the reason to skip it."""
         state = task.state(now_ms)
-        if state is State.CLAIMED and not self.takes_claimed:
+        if state is State.CLAIMED and not (self.takes_claimed or self.words.of_leases):
             return Skip(CLAIMED_BY_A_WORKER)
         return self.step(task, state, turn)
 
@@ -146,6 +147,17 @@ class Requeue(Action):
             return Skip(READY_ALREADY) if state is State.READY else requeued(task, here=self.here)
         spread_ms = self.spread_minutes * MINUTE_MS * turn.before // max(turn.of, 1)
         return requeued(task, here=self.here, at_ms=min((self.at or turn.began_at_ms) + spread_ms, LATEST_MS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveBack(Action):
+    """End leases. It has no undo: what a worker held may be with another one."""
+
+    words = bulk.GIVE_BACK
+    ending = Ending.GIVEN_BACK
+
+    def step(self, task: TaskRecord, state: State, turn: Turn) -> Change | Skip:
+        return Change(id=task.id, release=True) if task.leased else Skip(NOT_LEASED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +257,9 @@ class Cancel(Purge):
         return Action.step_back(self, item, now, now_ms)
 
 
-ACTIONS: Mapping[str, type[Action]] = {action.words.name: action for action in (Requeue, Move, Edit, Cancel, Purge)}
+ACTIONS: Mapping[str, type[Action]] = {
+    action.words.name: action for action in (Requeue, GiveBack, Move, Edit, Cancel, Purge)
+}
 
 
 def action_of(operation: BulkOperation) -> Action:

@@ -471,7 +471,7 @@ def _end(operation: BulkOperation, state: str) -> None:
             return
         audit.record(
             began_by(operation),
-            operation.verb,
+            operation.words,
             group=operation.group,
             selection=operation.in_words,
             done=operation.done,

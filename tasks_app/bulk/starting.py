@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from django.db import IntegrityError
 
 from taskstore.errors import CommitRefused, Forbidden, KeyReused, StoreBusy, refuse
-from taskstore.types.bulk import PURGE, UNDO, BulkAction
+from taskstore.types.bulk import PURGE, UNDO, WORDS, BulkAction
 from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import NOBODY, Problem
 
@@ -193,6 +193,8 @@ def why_not_undoable(operation: BulkOperation) -> str:
     """Return the reason why an operation can't be undone, as a clause; empty when it can."""
     if operation.undoes:
         return "an undo can't be undone"
+    if WORDS[operation.verb].of_leases:
+        return "a lease that has ended can't be given again"
     if operation.ended_at_ms is None:
         return "a running operation can't be undone: cancel it first"
     if not (operation.done or operation.parameters.get("batch")):

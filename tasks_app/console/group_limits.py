@@ -15,13 +15,17 @@ from taskstore.types.limits import MOST_CLAIMS, MOST_PER_MS, MOST_RUNNING, Group
 from taskstore.types.scalars import GROUP_LENGTH, LABEL_LENGTH, REASON_LENGTH
 
 from ..access.policy import Action, may
+from ..alerts.diagnosis import holders_of
 from ..control import limits as control
 from ..core.actors import Actor
-from ..models import Task
+from ..models import AuditEntry, Task
+from ..models import GroupLimit as StoredLimit
+from ..reading.clients import seen
 from . import links, parameters
 from .fields import TellingForm, WholeNumber
 from .pages import ask_first, asks, done, existing, fill_in, posted, reads, user_of
 
+MOST_HOLDERS, MOST_VALUES = 20, 20  # Shown on the page of a limit.
 SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?", re.ASCII)
 
 
@@ -73,7 +77,19 @@ def limit(request: HttpRequest) -> HttpResponse:
     name = parameters.group_of(request.GET)
     found = existing(control.limit_of(name))
     may_operate = may(user_of(request), Action.OPERATE, found.name)
-    context = {"name": name, "limit": found, "may_operate": may_operate, "now_ms": Task.objects.now_ms()}
+    row = StoredLimit.objects.get(name=found.name)
+    settings = AuditEntry.objects.filter(group=found.name, action="set limits", actor=row.set_by)
+    context = {
+        "name": name,
+        "limit": found,
+        "fullest": found.use[:MOST_VALUES],
+        "more_values": len(found.use[MOST_VALUES:]),
+        "holders": [] if name.endswith("*") else holders_of(name, seen(), MOST_HOLDERS),
+        "row": row,
+        "reason": settings.order_by("-at", "-id").values_list("reason", flat=True).first(),
+        "may_operate": may_operate,
+        "now_ms": Task.objects.now_ms(),
+    }
     return render(request, "tasks_app/group_limit.html", context)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
+from taskstore.types.bulk import GIVE_BACK
 from taskstore.types.groups import LATE_MS, LOST_MS, Pulse, pulse_of
+from taskstore.types.scalars import INT64_MIN, whole
 from taskstore.types.tasks import State, holds_results
 
 from ..access.policy import Action, may
@@ -18,14 +21,16 @@ from ..control.limits import uses_of
 from ..control.pauses import pause_of
 from ..core.actors import Actor
 from ..models import Task
-from ..reading.clients import NOTHING, Holding, Seen, by_group, done_per_minute, holdings, seen
+from ..reading.clients import NOTHING, Holding, Seen, by_group, done_by, done_per_minute, held_by, holdings, seen
 from ..reading.counts import Span, counts_of, stats_of
 from ..reading.failures import failures
-from ..reading.pages import facts_of, page_of
+from ..reading.pages import facts_of, page_of, rows_of
+from ..reading.search.finding import find
+from ..reading.search.grammar import parse
 from ..writer.totals import Numbers
 from . import links, parameters
-from .group_table import workers_in_words
-from .pages import actor_for, ask_first, asks, changes, done, reads, user_of
+from .group_table import points_of, workers_in_words
+from .pages import actor_for, ask_first, asks, changes, done, existing, reads, user_of
 from .words import drain
 
 
@@ -134,6 +139,42 @@ def shown_of(seen: Seen, held: Holding, done_per_minute: float) -> dict[str, Any
         "next_pulse_ms": next_pulse_ms.get(pulse),  # When it becomes late or lost without a heartbeat.
         "diagnosis": of_worker(seen, held) if pulse is Pulse.LOST and held.tasks else None,
     }
+
+
+DONE_MINUTES, MOST_HELD, FEW_FAILED = 60, 100, 10
+FAILED_S = 0.5  # So long it looks for what has failed.
+
+
+@reads(Action.SEE, from_replica=True)
+def worker(request: HttpRequest, client_id: str) -> HttpResponse:
+    """Show a worker: what it holds, has done lately and has failed at."""
+    number = existing(whole(client_id, INT64_MIN))
+    found = next((each for each in seen() if each.client.id == number), None)
+    held, by_minute = held_by(number, MOST_HELD), done_by(number, DONE_MINUTES)
+    if not (found or held or any(by_minute)):
+        raise Http404
+    since_ms = min((each.since_ms for _, each in held if each.since_ms), default=None)
+    leases = Holding(tasks=sum(each.tasks for _, each in held), since_ms=since_ms)
+    failed = f"owner:{number} error:*"
+    ids = find(parse(failed), limit=FEW_FAILED, seconds=FAILED_S).ids
+    return render(
+        request,
+        "tasks_app/worker.html",
+        {
+            "number": number,
+            "worker": shown_of(found, leases, done_per_minute().get(number, 0.0)) if found else None,
+            "info": json.loads(found.client.info).items() if found else (),
+            "held": held,
+            "leases": leases,
+            "done": sum(by_minute),
+            "done_line": points_of(by_minute) if any(by_minute) else "",
+            "failed": rows_of(ids, Task.objects.now_ms()),
+            "failed_search": failed,
+            "give_back": links.to("confirm", verb=GIVE_BACK.name, q=f"owner:{number} state:claimed", all=1),
+            "may_operate": may(user_of(request), Action.OPERATE),
+            "now_ms": Task.objects.now_ms(),
+        },
+    )
 
 
 def _trouble_first(worker: dict[str, Any]) -> tuple[bool, int, str, int]:

@@ -84,6 +84,16 @@ def label_page(name: str, value: str | None, q: str = "") -> str:
     return to("search", q=f"{q} {label_term(name, value)}".lstrip())
 
 
+def member_search(batch: int, group: str, state: State) -> str:
+    """Return the search for the members of a batch in this group and state."""
+    return to("search", q=f"batch:{batch} {_filter(group, state)}")
+
+
+def holder_search(group: str, owner: int) -> str:
+    """Return the search for the tasks of a group that a client holds."""
+    return to("search", q=f"{_filter(group, None)} owner:{owner} state:claimed")
+
+
 def held_page(owner: int) -> str:
     """Return the search for the tasks that a client holds."""
     return to("search", q=f"owner:{owner} state:claimed")

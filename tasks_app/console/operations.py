@@ -14,6 +14,7 @@ from taskstore.errors import InvalidInput, refuse
 from taskstore.types import sentences
 from taskstore.types.bulk import WORDS, Kind, Option
 from taskstore.types.bulk import BulkAction as Words
+from taskstore.types.tasks import State
 from taskstore.units import counted, number
 
 from .. import bulk
@@ -272,6 +273,9 @@ def plan_of(action: BulkAction, preview: Preview, asked: QueryDict) -> dict[str,
     """Return the effect of an action on the tasks of a preview, in numbers, and the fields of its options."""
     ready_already = preview.ready_already if action.makes_available else 0
     affected = preview.count - preview.claimed - ready_already - preview.ended
+    if action.words.of_leases:
+        affected = preview.claimed + preview.by_state[State.EXPIRED]
+    asks_for_claimed = bool(preview.claimed) and not action.words.of_leases
     selection, options = preview.selection, action.options_for(preview.dead_letters, preview.closes)
     # Each with its value. Of one with a checkbox, the value stays as it is while that is unticked.
     fields = [
@@ -293,9 +297,10 @@ def plan_of(action: BulkAction, preview: Preview, asked: QueryDict) -> dict[str,
         "has_rare_values": any(value for _, _, value, _ in rare),
         "groups": Task.objects.groups() if takes_group else [],
         "affected": affected,
+        "asks_for_claimed": asks_for_claimed,
         "ready_already": ready_already,
         "button": _button(action.words, preview, affected),
-        "button_with_claimed": _button(action.words, preview, affected + preview.claimed),
+        "button_with_claimed": _button(action.words, preview, affected + (asks_for_claimed and preview.claimed)),
         "some_targets": preview.targets[:MOST_TARGETS],
         "more_targets": len(preview.targets[MOST_TARGETS:]),
         "closes": preview.closes[:MOST_TARGETS],

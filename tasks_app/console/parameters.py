@@ -20,6 +20,7 @@ from ..access.people import Person
 from ..access.policy import Action, may, scope_of
 from ..bulk import Action as BulkAction
 from ..bulk import Selection, action_named
+from ..control.batches import Tab
 from ..reading.counts import Span
 from ..reading.exporting import Format
 from ..reading.pages import END, Cursor
@@ -83,6 +84,11 @@ def group_of(asked: QueryDict) -> str:
 def state_of(asked: QueryDict) -> State | None:
     """Return the state, or None for all states."""
     return _one_of(State, "state", text) if (text := asked.get("state")) else None
+
+
+def tab_of(asked: QueryDict) -> Tab | None:
+    """Return the part of the batches to list, or None for all."""
+    return _one_of(Tab, "tab", text) if (text := asked.get("tab")) else None
 
 
 def label_of(asked: QueryDict) -> Label | None:

@@ -28,8 +28,8 @@ from ..control.progress import progress_of
 from ..core.actors import Actor
 from ..database import atomic
 from ..forms import NOBODY, Labels, TaskForm, with_plain_ends, written, written_labels
-from ..models import Task
-from ..reading.clients import seen
+from ..models import Batch, Task
+from ..reading.clients import names_of, seen
 from ..reading.history import Chain, chain_of
 from . import links, parameters, payload, words
 from .fields import TellingForm, WholeNumber
@@ -62,9 +62,12 @@ def task(request: HttpRequest, task_id: int) -> HttpResponse:
             "last": last,
             "plain": [(name, getattr(last, name)) for name in PLAIN if hasattr(last, name)],
             "unique": chain.living.unique if chain.living else "",
+            "batch": Batch.objects.filter(pk=chain.living.batch).first()
+            if chain.living and chain.living.batch
+            else None,
             "state": state,
             "now_ms": now_ms,
-            "story": story_of(chain, now_ms),
+            "story": story_of(chain, now_ms, names_of(link.owner for link in [*chain.ended, last])),
             "history": retention.in_words(),
             "progress": progress_of([chain.living]).get(chain.origin) if chain.living else None,
             "sees_payloads": may(user, Action.SEE_PAYLOADS, chain.group),

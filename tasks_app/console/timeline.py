@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from taskstore.types.tasks import Ending
@@ -10,6 +10,8 @@ from taskstore.types.tasks import Ending
 from ..models import EndedTask, Task
 from ..reading.history import Chain
 
+WHOLE = 1_000
+NO_NAMES: Mapping[int, str] = {}
 LONGEST = 200  # Steps that are shown; a lease may have been renewed for days.
 
 Link = EndedTask | Task  # One id of the chain.
@@ -40,55 +42,78 @@ class Story:
     steps: list[Step]
     left_out: int
     lasted_ms: int
+    parts: list[Part]  # The time between the shown steps.
 
 
-def story_of(chain: Chain, now_ms: int) -> Story:
-    """Return the events of a task up to now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a task was for a time: from where and how long, in thousandths of the whole."""
+
+    look: str
+    start: int
+    length: int
+
+
+def story_of(chain: Chain, now_ms: int, names: Mapping[int, str] = NO_NAMES) -> Story:
+    """Return the events of a task up to now. `names`: of clients, which are numbers otherwise."""
     links: list[Link] = [*chain.ended, *([chain.living] if chain.living else [])]
     by_id = {link.id: link for link in links}
     successors = {link.successor for link in links if isinstance(link, EndedTask)}
     steps: list[Step] = []
     for link in links:
         if link.id == link.origin:
-            steps.append(_added(link))
+            steps.append(_added(link, names))
         elif link.id not in successors:
-            steps.append(_continued(link))
-        steps += _made_available(link, now_ms)
+            steps.append(_continued(link, names))
+        steps += _made_available(link, now_ms, names)
         if isinstance(link, EndedTask):
             # Not simply the next link: a reduced history has gaps.
-            steps.append(_ended(link, by_id.get(link.successor) if link.successor else None))
+            steps.append(_ended(link, by_id.get(link.successor) if link.successor else None, names))
     first, last = links[0], links[-1]
+    end_ms = last.ended_at_ms if isinstance(last, EndedTask) else now_ms
     return Story(
         steps=steps[-LONGEST:],
         left_out=max(len(steps) - LONGEST, 0),
-        lasted_ms=(last.ended_at_ms if isinstance(last, EndedTask) else now_ms) - first.created_at_ms,
+        lasted_ms=end_ms - first.created_at_ms,
+        parts=list(_parts(steps[-LONGEST:], end_ms)),
     )
 
 
-def _added(first: Link) -> Step:
+def _parts(steps: Sequence[Step], end_ms: int) -> Iterator[Part]:
+    """Yield what the task was between its steps, to scale."""
+    first_ms = steps[0].at_ms
+    whole_ms = max(end_ms - first_ms, 1)
+    for step, then_ms in zip(steps, [*(step.at_ms for step in steps[1:]), end_ms], strict=True):
+        start = WHOLE * (step.at_ms - first_ms) // whole_ms
+        length = WHOLE * (then_ms - first_ms) // whole_ms - start
+        if length > 0 and step.look != "over":
+            yield Part(look=step.look, start=start, length=length)
+
+
+def _added(first: Link, names: Mapping[int, str]) -> Step:
     is_later = first.available_at_ms > first.made_at_ms
     return Step(
         look="scheduled" if is_later else "ready",
         what="Scheduled in" if is_later else "Added to",
         who=first.group,
-        by=_client(first.owner),
+        by=_client(first.owner, names),
         at_ms=first.made_at_ms,
         id=first.id,
         error=first.error,
     )
 
 
-def _continued(link: Link) -> Step:
+def _continued(link: Link, names: Mapping[int, str]) -> Step:
     """Describe the start of an id whose predecessor is unknown."""
     if link.leased:
         lease_ms = link.available_at_ms - link.made_at_ms
-        what, who, look = "Claimed or renewed by", _client(link.owner), "claimed"
+        what, who, look = "Claimed or renewed by", _client(link.owner, names), "claimed"
     else:
         lease_ms, what, who, look = None, "Continued under another id", "", "quiet"
     return Step(look=look, what=what, who=who, at_ms=link.made_at_ms, lease_ms=lease_ms, id=link.id, error=link.error)
 
 
-def _made_available(link: Link, now_ms: int) -> Iterator[Step]:
+def _made_available(link: Link, now_ms: int, names: Mapping[int, str]) -> Iterator[Step]:
     """Describe the event that time alone caused during the life of an id: the lease ended, or the task became ready."""
     end_ms = link.ended_at_ms if isinstance(link, EndedTask) else now_ms
     if not link.made_at_ms < link.available_at_ms <= end_ms:
@@ -97,7 +122,7 @@ def _made_available(link: Link, now_ms: int) -> Iterator[Step]:
         yield Step(
             look="expired",
             what="Lease of",
-            who=str(link.owner),
+            who=_client(link.owner, names) or "0",
             then="ran out",
             at_ms=link.available_at_ms,
             held_ms=link.available_at_ms - link.made_at_ms,
@@ -106,11 +131,11 @@ def _made_available(link: Link, now_ms: int) -> Iterator[Step]:
         yield Step(look="ready", what="Became available", at_ms=link.available_at_ms)
 
 
-def _ended(link: EndedTask, successor: Link | None) -> Step:
+def _ended(link: EndedTask, successor: Link | None, names: Mapping[int, str]) -> Step:
     """Describe the end of an id. `successor` is None when there is none, or when it is unknown."""
     what, look = WORDS[Ending(link.ending)]
     error = successor.error if successor is not None and successor.error != link.error else ""
-    by = link.operator or _client(link.ended_by)
+    by = link.operator or _client(link.ended_by, names)
     is_move = successor is not None and successor.group != link.group
     if error and not link.operator:
         what, look = "Failed, moved to" if is_move else "Failed, reported by", "failed"
@@ -152,6 +177,6 @@ WORDS = {
 }
 
 
-def _client(owner: int) -> str:
-    """Return the number of a client; empty for 0, which is no particular client."""
-    return str(owner) if owner else ""
+def _client(owner: int, names: Mapping[int, str]) -> str:
+    """Return the name of a client, or its number; empty for 0, which is no particular client."""
+    return names.get(owner, str(owner)) if owner else ""

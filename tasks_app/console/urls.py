@@ -54,6 +54,7 @@ urlpatterns = [
     path("commands/command", command_lists.command, name="command"),
     path("commands/output", command_lists.output, name="command_output"),
     path("workers", groups.workers, name="workers"),
+    path("workers/<str:client_id>", groups.worker, name="worker"),
     path("schedules", schedules.schedules, name="schedules"),
     path("schedules/times", schedules.times, name="schedule_times"),
     path("operations", operations.operations, name="operations"),

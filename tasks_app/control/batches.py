@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 
 from django.db.models import Q, Sum
 
@@ -26,9 +27,31 @@ def batch_of(batch_id: int, scope: GroupScope = EVERY_GROUP) -> BatchAnswer | No
     return found.told() if found else None
 
 
-def batches_in(asked: BatchesRequest, scope: GroupScope = EVERY_GROUP) -> BatchPage:
-    """Return batches, newest first."""
+class Tab(StrEnum):
+    """A part of the batches, by what they are. Those that are held, or have failed members, may be open too."""
+
+    OPEN = "open"
+    HELD = "held"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+def batches_in(
+    asked: BatchesRequest, scope: GroupScope = EVERY_GROUP, *, tab: Tab | None = None, name: str = ""
+) -> BatchPage:
+    """Return batches, newest first. `name`: only those whose name contains it, ignoring case."""
     batches = Batch.objects.within(scope).shown().counted().order_by("-pk")
+    match tab:
+        case Tab.OPEN:
+            batches = batches.still_open()
+        case Tab.HELD:
+            batches = batches.still_open().filter(Q(hold=1) | ~Q(problem="") | ~Q(lost=""))
+        case Tab.FAILED:
+            batches = batches.failing()
+        case Tab.CLOSED:
+            batches = batches.exclude(closed_at_ms=0)
+    if name:
+        batches = batches.filter(name__icontains=name)
     if asked.open is not None:
         batches = batches.still_open() if asked.open else batches.exclude(closed_at_ms=0)
     if asked.after is not None:

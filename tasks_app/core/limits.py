@@ -195,7 +195,7 @@ class Allowance:
         if not self.slots(value):
             reasons.append(f"{self.leased[value]} of {self.limit.running} running")
         if in_ms := self.next_in_ms(value):
-            reasons.append(f"rate: next in {in_ms} ms")
+            reasons.append(f"rate: next in {in_ms} ms" if in_ms < 1_000 else f"rate: next in {-(-in_ms // 1_000)} s")
         return ", ".join(reasons)
 
     def would_take(self, task: TaskRecord) -> bool:

@@ -16,6 +16,7 @@ from ..access import tokens
 from ..access.rights import alive
 from ..core.operations import EVERY_GROUP, GroupScope
 from ..database import atomic
+from ..managers import TaskQuerySet
 from ..models import Client, Task, WorkDone
 from ..writer.totals import leased
 
@@ -101,6 +102,12 @@ def seen(scope: GroupScope = EVERY_GROUP) -> list[Seen]:
     return found
 
 
+def names_of(owners: Iterable[int]) -> dict[int, str]:
+    """Return the names of those of the clients that have one, and sent a heartbeat within a day."""
+    named = Client.objects.filter(pk__in=set(owners)).exclude(name="")
+    return dict(named.values_list("pk", "name"))
+
+
 def by_group(clients: Iterable[Seen], groups: Container[str]) -> dict[str, list[Seen]]:
     """Return the clients that have named each of these groups, without groups that none has named."""
     found: dict[str, list[Seen]] = {}
@@ -135,11 +142,41 @@ class Holding:
 NOTHING = Holding(tasks=0, since_ms=None)
 
 
-def holdings() -> dict[int, Holding]:
-    """Return the leases by client id, without clients that have none."""
+def held_by(client_id: int, most: int) -> list[tuple[str, Holding]]:
+    """Return the leases of a client by group, the one with most first."""
+    by_group = (
+        _claimed()
+        .filter(owner=client_id)
+        .values_list("group")
+        .annotate(tasks=Count("id"), since=Min("leased_since_ms"))
+    )
+    found = by_group.order_by("-tasks", "group")[:most]
+    return [(group, Holding(tasks=tasks, since_ms=since_ms)) for group, tasks, since_ms in found]
+
+
+def done_by(client_id: int, minutes: int) -> list[int]:
+    """Return how many tasks a client finished in each of the last full minutes, the oldest first."""
+    end = Task.objects.now_ms() // MINUTE_MS
+    rows = WorkDone.objects.filter(client=client_id, minute__gte=end - minutes, minute__lt=end)
+    done = dict(rows.values_list("minute").annotate(Sum("tasks")))
+    return [done.get(minute, 0) for minute in range(end - minutes, end)]
+
+
+def holders_in(group: str, most: int) -> list[tuple[int, Holding]]:
+    """Return who leases tasks of a group, also those whose lease has expired: by client id, the one with most first."""
+    held = Task.objects.get_queryset().in_group(group).filter(leased_since_ms__gt=0)
+    by_owner = held.values_list("owner").annotate(tasks=Count("id"), since=Min("leased_since_ms"))
+    found = by_owner.order_by("-tasks", "owner")[:most]
+    return [(owner, Holding(tasks=tasks, since_ms=since_ms)) for owner, tasks, since_ms in found]
+
+
+def _claimed() -> TaskQuerySet:
     claimed = Task.objects.get_queryset().claimed(Task.objects.now_ms())
     groups = leased(FEW_GROUPS + 1)
-    if len(groups) <= FEW_GROUPS:
-        claimed = claimed.filter(group__in=groups)
-    by_owner = claimed.values_list("owner").annotate(Count("id"), Min("leased_since_ms")).order_by()
+    return claimed.filter(group__in=groups) if len(groups) <= FEW_GROUPS else claimed
+
+
+def holdings() -> dict[int, Holding]:
+    """Return the leases by client id, without clients that have none."""
+    by_owner = _claimed().values_list("owner").annotate(Count("id"), Min("leased_since_ms")).order_by()
     return {owner: Holding(tasks=tasks, since_ms=since_ms) for owner, tasks, since_ms in by_owner}

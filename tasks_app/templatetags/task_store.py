@@ -20,7 +20,8 @@ from ..access.people import name_of
 from ..access.policy import Action
 from ..console import links, operations, pages, payload, words
 from ..console.words import status_word
-from ..models import SavedSearch
+from ..models import Client, SavedSearch
+from ..reading.clients import MOST_LISTED
 from ..reading.exporting import Format
 from ..reading.pages import Row
 from ..reading.saved_searches import saved_by
@@ -42,6 +43,7 @@ SCREENS = (
     ("tasks_app:failed", "Failed", "f", Action.SEE),
     ("tasks_app:jobs", "Jobs", "j", Action.SEE),
     ("tasks_app:commands", "Commands", "l", Action.SEE),
+    ("tasks_app:batches", "Batches", "t", Action.SEE),
     ("tasks_app:schedules", "Schedules", "c", Action.SEE),
     ("tasks_app:workers", "Workers", "w", Action.SEE),
     ("tasks_app:operations", "Operations", "b", Action.SEE),
@@ -157,6 +159,8 @@ register.simple_tag(links.to)
 register.filter("address", links.address)
 register.simple_tag(links.folder_page, name="folder_url")
 register.simple_tag(links.commands_page_of, name="commands_url_of")
+register.simple_tag(links.member_search)
+register.simple_tag(links.holder_search)
 register.simple_tag(links.held_page, name="held_url")
 register.simple_tag(links.label_page, name="label_url")
 register.simple_tag(links.signature_page, name="signature_url")
@@ -165,6 +169,15 @@ register.simple_tag(links.filter_of_group, name="filter_of_group")
 register.simple_tag(pages.live_address)
 register.simple_tag(pages.sign_in_page)
 register.simple_tag(sessions.can_be_ended, name="sessions_can_be_ended")
+
+
+@register.inclusion_tag("tasks_app/_owner.html", takes_context=True)
+def owner(context: Any, client_id: int) -> dict[str, object]:
+    """Show a client by its name, if it has one, with a link to its page."""
+    request = context["request"]
+    if not hasattr(request, "names_of_clients"):  # A page shows up to a hundred.
+        request.names_of_clients = dict(Client.objects.exclude(name="").values_list("pk", "name")[:MOST_LISTED])
+    return {"id": client_id, "name": request.names_of_clients.get(client_id, "")}
 
 
 @register.simple_tag

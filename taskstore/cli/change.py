@@ -76,7 +76,7 @@ def command_of(action: BulkAction) -> click.Command:
         description = option.description + (TIMES if option.kind is Kind.TIME else "")
         do = click.option(flag_of(option), help=description, required=option.is_required, **KINDS[option.kind])(do)
     do.__doc__ = action.help
-    return command(action.name, needs=Scope.OPERATE)(do)
+    return command(action.command, needs=Scope.OPERATE)(do)
 
 
 def flag_of(option: Option) -> str:
@@ -105,7 +105,7 @@ def change(
     seen = session.store.bulk_preview(action.name, **meant(terms), **previewed)
     if not seen.count:
         raise nothing_found(session, action.name, meant(terms).get("ids", []))
-    shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed))
+    shown = facts(question(action, " ".join(terms), seen, options, takes_claimed=take_claimed or action.of_leases))
     if not session.is_json:
         session.show(shown)
     elif not yes or (seen.to_type and not typed):
@@ -146,7 +146,7 @@ def question(
     action: BulkAction, what: str, seen: Preview, options: Options, *, takes_claimed: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the lines of the summary to confirm."""
-    yield action.name, what
+    yield action.words, what
     for option in action.options:
         if option.fact and option.name in options:
             yield option.fact, in_words(option, options[option.name])

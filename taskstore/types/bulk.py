@@ -70,11 +70,21 @@ class BulkAction:
     options: tuple[Option, ...] = ()
     needs_one: bool = False  # At least one option is required.
     is_destructive: bool = False
+    of_leases: bool = False  # It concerns leased tasks alone.
     key: str = ""  # The keyboard shortcut in the console.
 
     @property
+    def words(self) -> str:
+        return self.name.replace("_", " ")
+
+    @property
     def label(self) -> str:
-        return self.name.capitalize()
+        return self.words.capitalize()
+
+    @property
+    def command(self) -> str:
+        """Return its name on the command line."""
+        return self.name.replace("_", "-")
 
 
 WHICH = "those with these ids, or all that match every TERM of a search"
@@ -181,6 +191,19 @@ EDIT = BulkAction(
         ),
     ),
 )
+GIVE_BACK = BulkAction(
+    name="give_back",
+    done="Gave back",
+    doing="Giving back",
+    help=f"""End the leases of tasks, which are ready at once: {WHICH}.
+
+    Results that their workers commit are refused. Errors and labels stay unchanged.
+
+    taskstore give-back owner:1234
+    """,
+    effect="The leases end, and the tasks are ready at once. Results that their workers commit are refused.",
+    of_leases=True,
+)
 COUNTS_AS_DONE = Option(
     name="counts_as_done",
     kind=Kind.FLAG,
@@ -216,7 +239,7 @@ CANCEL = BulkAction(
 # Started from the operation to undo, not from a selection of tasks.
 UNDO = BulkAction(name="undo", done="Restored", doing="Restoring", help="Undo an operation.")
 
-ACTIONS = {action.name: action for action in (REQUEUE, MOVE, EDIT, CANCEL, PURGE)}
+ACTIONS = {action.name: action for action in (REQUEUE, GIVE_BACK, MOVE, EDIT, CANCEL, PURGE)}
 WORDS = {**ACTIONS, UNDO.name: UNDO}  # The labels of every kind of operation.
 OPTIONS = {option.name: option for action in ACTIONS.values() for option in action.options}
 

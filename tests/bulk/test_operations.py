@@ -10,7 +10,7 @@ from tasks_app.core.actors import Actor
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Task
 from taskstore.errors import InvalidInput
 from taskstore.types.tasks import FIELDS, Kept, NewTask, State
-from tests.console.store import add, change_all, claim, fail, one_of_each_state
+from tests.console.store import add, change_all, claim, fail, ids, one_of_each_state
 
 pytestmark = pytest.mark.django_db
 
@@ -282,3 +282,20 @@ def test_selected_tasks_are_changed_and_those_that_are_gone_are_counted():
     assert seen.count == 4
     operation = begin(Purge, Selection(group="mail", ids=ids))
     assert (operation.done, operation.in_words) == (4, "5 selected tasks")
+
+
+def test_it_gives_back_what_workers_hold_as_it_is_and_nothing_else():
+    tasks = one_of_each_state()
+    tried = fail(add(labels={"a": "b"}, priority=3)[0], "tried once")
+    held = claim(count=9, owner=7)
+    operation = begin(bulk.GiveBack)
+    leased = 1 + len(held)  # All that was available.
+    assert (operation.state, operation.done) == ("done", leased)
+    assert bulk.reasons(operation.pk, operation.gone) == {"not leased": 1}
+    assert not Task.objects.filter(leased_since_ms__gt=0).exists()
+    back = Task.objects.get(origin=tried.origin)
+    assert (back.error, back.labels, back.priority, back.owner) == ("tried once", {"a": "b"}, 3, 0)
+    assert tasks["scheduled"].id in ids()
+    with pytest.raises(InvalidInput, match="a lease that has ended can't be given again"):
+        bulk.undo(operation, Actor("olaf"))
+    assert AuditEntry.objects.get(action="give back").done == leased

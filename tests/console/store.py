@@ -11,6 +11,7 @@ ANN = 1643
 # What the console's form of each bulk action holds when somebody agrees to it for the group mail.
 AGREED = {
     "requeue": {},
+    "give_back": {},
     "move": {"to": "reports"},
     "edit": {"set_error": "1", "error": "known"},
     "cancel": {"typed": "mail"},

@@ -11,7 +11,7 @@ from tasks_app.access.policy import actor_of, scope_of
 from tasks_app.live.parts import marks_of
 from tasks_app.models import AuditEntry, BulkOperation, Scope, Task
 from taskstore.types.batches import Plan
-from taskstore.types.tasks import NewTask
+from taskstore.types.tasks import Change, NewTask
 
 from .store import ANN
 
@@ -37,9 +37,45 @@ def test_batches_are_listed_by_whether_they_are_open(operator):
     made("February", 3)
     both = text(operator.get("/console/batches"))
     assert both.index("February") < both.index("January")
-    assert "January" not in text(operator.get("/console/batches?open=yes"))
-    assert "February" not in text(operator.get("/console/batches?open=no"))
+    assert "January" not in text(operator.get("/console/batches?tab=open"))
+    assert "February" not in text(operator.get("/console/batches?tab=closed"))
+    assert "January" not in text(operator.get("/console/batches?filter=FEB"))
+    assert operator.get("/console/batches?tab=odd").status_code == 400
+    assert operator.get("/console/batches?tab=open&filter=").url == "/console/batches?tab=open"
     assert f"January # {closed.id}".replace(" # ", " #") in both
+
+
+def test_the_list_says_what_each_batch_waits_for_and_finds_held_and_failed_ones(operator, clock):
+    clock.advance(-20 * 60_000)
+    made("slow")
+    clock.advance(20 * 60_000)
+    held, tasks = made("held", hold=True)
+    end(tasks)
+    stuck, [task] = made("stuck")
+    Task.objects.commit(owner=ANN, updates=[Change(id=task.id, group="failed", error="broken")])
+    page = text(operator.get("/console/batches"))
+    assert "slow #1 open mail stalled for 20 min" in page.replace(f"slow #{held.id - 1}", "slow #1")
+    assert f"held #{held.id} held its release" in page
+    assert f"stuck #{stuck.id} open what has failed" in page
+    only_held, only_failed = (text(operator.get(f"/console/batches?tab={tab}")) for tab in ("held", "failed"))
+    assert ("held #" in only_held, "slow" in only_held) == (True, False)
+    assert ("stuck" in only_failed, "slow" in only_failed, "held #" in only_failed) == (True, False, False)
+    slow = Task.objects.filter(group="mail").values_list("batch", flat=True).first()
+    assert "Waits for 1 of 1: mail, stalled for 20 min: 1 ready, no worker claims there: start one." in text(
+        operator.get(f"/console/batches/{slow}")
+    )
+
+
+def test_a_batch_and_what_it_added_lead_to_each_other(operator):
+    batch, tasks = made("Book", then=Plan((NewTask(group="bind"),), then=Plan((NewTask(group="send"),))))
+    end(tasks)
+    page = operator.get(f"/console/batches/{batch.id}").content.decode()
+    [following] = {int(id) for id in re.findall(r"/console/batches/(\d+)\"", page)} - {batch.id}
+    assert f"q=label.after_batch%3A%22{batch.id}%22" in page or f"after_batch%3A{batch.id}" in page
+    back = text(operator.get(f"/console/batches/{following}"))
+    assert f"Followed batch {batch.id} Book" in back
+    task = Task.objects.get(group="bind")
+    assert f"/console/batches/{following}" in operator.get(f"/console/task/{task.id}").content.decode()
 
 
 def test_the_newest_come_first_a_page_at_a_time(operator, monkeypatch):
@@ -67,7 +103,7 @@ def test_a_batch_is_shown_among_those_around_it(operator):
             "Book",
         ):
             assert words in page
-    assert "3 tasks to go" in page
+    assert "Waits for 3 of 4: mail, 3 ready." in page
     assert operator.get("/console/batches/999").status_code == 404
 
 
@@ -84,7 +120,7 @@ def test_it_is_released_and_deleted(operator, viewer):
     assert (answer.url, operation.done) == (f"/console/operations/{operation.pk}", 1)
     assert "It was deleted, and adds nothing." in text(operator.get(url))
     operator.post(f"/console/operations/{operation.pk}/undo")
-    assert "1 task to go" in text(operator.get(url))
+    assert "Waits for 1 of 2: mail, 1 ready." in text(operator.get(url))
     assert set(AuditEntry.objects.values_list("action", flat=True)) == {"release batch", "purge", "undo"}
 
 

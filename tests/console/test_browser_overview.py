@@ -61,9 +61,9 @@ def test_trouble_is_told_as_it_comes_and_ended_with_two_presses(person):
         "for 3 min: Kim holds 3 tasks until the leases end. Give back 3 leases"
     )
     row(person, "images").get_by_role("link", name="Give back 3 leases").click()
-    expect(person.dialog).to_contain_text("Requeue 3 tasks in images?")
-    person.dialog.get_by_role("button").filter(has_text="Requeue 3 tasks").click()
-    expect(person.page.locator("#mine")).to_contain_text("Requeued 3 tasks")
+    expect(person.dialog).to_contain_text("Give back 3 tasks in images?")
+    person.dialog.get_by_role("button").filter(has_text="Give back 3 tasks").click()
+    expect(person.page.locator("#mine")).to_contain_text("Gave back 3 tasks")
     assert Task.objects.get_queryset().in_group("images").filter(owner=0).count() == 3
 
 
@@ -72,4 +72,4 @@ def test_without_scripts_the_trouble_is_told_too(without_scripts):
     without_scripts.go("/console/", width=1280)
     expect(row(without_scripts, "images")).to_contain_text("Kim holds 3 tasks until the leases end.")
     row(without_scripts, "images").get_by_role("link", name="Give back 3 leases").click()
-    expect(without_scripts.page.locator("#dialog-title")).to_contain_text("Requeue 3 tasks in images?")
+    expect(without_scripts.page.locator("#dialog-title")).to_contain_text("Give back 3 tasks in images?")

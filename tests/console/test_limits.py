@@ -6,6 +6,8 @@ import re
 import pytest
 
 from tasks_app.models import AuditEntry, GroupLimit, Task
+from tasks_app.models import Client as Worker
+from tasks_app.reading import clients
 from taskstore.types.limits import Rate
 
 from .store import ANN, add
@@ -71,6 +73,26 @@ def test_the_groups_of_a_prefix_say_what_limits_them(viewer):
     Task.objects.set_limits("pay/*", rate=Rate(1, 60_000))
     Task.objects.claim("pay/out", owner=ANN)
     shown = text(viewer.get("/console/limits/group?name=pay/out"))
-    assert re.search(r"Limited by pay/\* At its limit : rate: next in [0-9]+ ms", shown)
+    assert re.search(r"Limited by pay/\* At its limit : rate: next in [0-9]+ m?s", shown)
     assert "1 of 1" in shown
     assert "Remove" not in shown
+
+
+def test_its_page_says_who_holds_its_places_since_when_and_who_set_it_and_why(operator, clock):
+    for minute, (id, name) in enumerate([(7, "kim"), (8, "lea")]):
+        clock.advance(-5 * 60_000 + minute)
+        clients.hear(Worker(id=id, name=name, groups=["mail"], info="{}"))
+        clock.advance(5 * 60_000 - minute)
+    clients.hear(Worker(id=8, name="lea", groups=["mail"], info="{}"))
+    set_limit(operator, running="3", reason="slow bank")
+    add("mail"), add("mail"), add("mail"), add("mail")
+    for owner, count in ((7, 2), (8, 1)):
+        Task.objects.claim("mail", owner=owner, duration_ms=600_000, limit=count)
+    page = operator.get("/console/limits/group?name=mail").content.decode()
+    shown = text(operator.get("/console/limits/group?name=mail"))
+    assert '<meter class="of-limit" min="0" max="3" value="3"' in page
+    assert "3 of 3" in shown
+    assert re.search(r"Set by olaf .*slow bank", shown)
+    assert re.search(r"kim 2 .* lost 5 min ago Give back 2 leases lea 1 ", shown)
+    assert "verb=give_back" in page
+    assert 'href="/console/workers/7"' in page

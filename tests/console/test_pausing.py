@@ -54,7 +54,7 @@ def test_the_task_is_ready_and_its_worker_is_refused(operator, held):
 
 def test_it_asks_and_warns_first(operator, held):
     html = operator.get(f"/console/task/{held.id}/give-back").content.decode()
-    assert f'lease of worker <span class="owner">{BOB}</span>' in html
+    assert f'lease of worker <a class="owner" href="/console/workers/{BOB}">{BOB}</a>' in html
     assert "result will be rejected" in html
     assert "Give back…" in operator.get(f"/console/task/{held.id}").content.decode()
 

@@ -8,6 +8,8 @@ from tasks_app.access import tokens
 from tasks_app.access.policy import Action, may
 from tasks_app.console.urls import urlpatterns
 from tasks_app.models import AuditEntry, Batch, BulkOperation, EndedTask, Scope, Task, Token
+from tasks_app.models import Client as Worker
+from tasks_app.reading import clients
 
 from ..jobs_store.jobs import succeeded
 from ..people import ADMINISTRATORS, EVERYBODY, OPERATORS, PAYLOADS, SUBMITTERS, make_user, signed_in
@@ -55,6 +57,7 @@ CALLS = {
     "unstash_commands": ("POST", SUBMITTERS, COMMANDS),
     "archive_commands": ("POST", SUBMITTERS, COMMANDS),
     "workers": ("GET", EVERYBODY, {}),
+    "worker": ("GET", EVERYBODY, {}),
     "audit": ("GET", OPERATORS, {}),
     "audit_export": ("GET", OPERATORS, {"format": "csv"}),
     "audit_entry": ("GET", OPERATORS, {}),
@@ -125,9 +128,10 @@ def task(settings) -> Task:
     """With an operation, a job, commands, a token and a person to do something to."""
     settings.TASKSTORE_COMMANDS = True
     ended = {"state": "done", "ended_at_ms": Task.objects.now_ms()}
-    BulkOperation.objects.create(pk=1, verb="purge", expected=1, done=1, began_at_ms=0, **ended)
+    BulkOperation.objects.create(verb="purge", expected=1, done=1, began_at_ms=0, **ended)
     tokens.create("mailer", Scope.READ)
     make_user("kim", "viewer")
+    clients.hear(Worker(id=7, groups=["mail"], info="{}"))
     add("reports")
     succeeded(queue="mail")
     running_list("1_0", "3_0")
@@ -140,9 +144,11 @@ def task(settings) -> Task:
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
     path = "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
-    path = path.replace("<int:operation_id>", "1").replace("<int:batch_id>", str(Batch.objects.latest("pk").pk))
+    path = path.replace("<int:operation_id>", str(BulkOperation.objects.earliest("pk").pk)).replace(
+        "<int:batch_id>", str(Batch.objects.latest("pk").pk)
+    )
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
-    path = path.replace("<int:search_id>", "1")
+    path = path.replace("<int:search_id>", "1").replace("<str:client_id>", "7")
     path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")
     path = path.replace("<int:job_id>", str(EndedTask.objects.filter(group="jobs/mail").earliest("id").origin))
     path = path.replace("<int:list_id>", str(Task.objects.get(group="commands/default/open").id))

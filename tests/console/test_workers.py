@@ -7,6 +7,7 @@ import pytest
 from tasks_app.models import Client, Task
 from tasks_app.reading import clients
 from tasks_app.writer import totals
+from taskstore.types.tasks import Change
 
 from .store import BOB, add, claim
 
@@ -77,3 +78,27 @@ def test_lost_ones_come_first_and_are_counted(viewer, clock):
     shown = text(viewer)
     assert "2 live 0 late 1 lost" in shown
     assert shown.index("Lena") < shown.index("Kim")
+
+
+def test_its_page_says_what_it_holds_has_done_and_has_failed_at(operator, clock):
+    add(count=3), add("video", 2)
+    done = claim(owner=7)
+    Task.objects.commit(owner=7, deletes=[done[0].id])
+    failing = claim(owner=7)[0]
+    failed = Task.objects.commit(owner=7, updates=[Change(id=failing.id, group="mail/failed", error="boom")])[0]
+    claim(owner=7, duration_ms=600_000), claim("video", count=2, owner=7, duration_ms=600_000)
+    hear(clock, 200_000, name="Kim", host="node-3", pid=41, version="1.2", groups=["mail", "video"])
+    clock.advance(60_000)
+    html = operator.get("/console/workers/7").content.decode()
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+    assert "Give back 3…" in page
+    assert re.search(r"video 2 .* mail 1 ", page)
+    assert re.search(rf"{failed.id} +mail/failed +boom", page)
+    assert all(word in page for word in ("lost", "node-3", "41", "1.2", "2 in the last hour"))
+    assert operator.get("/console/workers/8").status_code == 404
+    assert operator.get("/console/workers/x").status_code == 404
+    assert "kim" in operator.get(f"/console/task/{claim_of(7)}").content.decode().lower()
+
+
+def claim_of(owner):
+    return Task.objects.filter(owner=owner, leased_since_ms__gt=0).earliest("id").id
