@@ -144,7 +144,10 @@ def task(settings) -> Task:
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
     path = "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
-    path = path.replace("<int:operation_id>", str(BulkOperation.objects.earliest("pk").pk)).replace(
+    operation = str(BulkOperation.objects.earliest("pk").pk)
+    path = path.replace("<int:operation_id>", operation).replace(
+        "<int:batch_id>", str(Batch.objects.latest("pk").pk)
+    )
         "<int:batch_id>", str(Batch.objects.latest("pk").pk)
     )
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))

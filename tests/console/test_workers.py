@@ -87,6 +87,7 @@ def test_its_page_says_what_it_holds_has_done_and_has_failed_at(operator, clock)
     failing = claim(owner=7)[0]
     failed = Task.objects.commit(owner=7, updates=[Change(id=failing.id, group="mail/failed", error="boom")])[0]
     claim(owner=7, duration_ms=600_000), claim("video", count=2, owner=7, duration_ms=600_000)
+    totals.fold_here()
     hear(clock, 200_000, name="Kim", host="node-3", pid=41, version="1.2", groups=["mail", "video"])
     clock.advance(60_000)
     html = operator.get("/console/workers/7").content.decode()
