@@ -587,6 +587,30 @@ class Batch(Stored):
         return found
 
 
+class DueTime(Stored):
+    """What became of a due time of a schedule, of which the last ones are kept; see schedules/past.py."""
+
+    class Outcome(models.TextChoices):
+        ADDED = "added"
+        SKIPPED = "skipped"  # What was added before had not ended, or had its unique key.
+        MISSED = "missed"  # No server was running, or a later due time had come.
+        EXPIRED = "expired"
+        PAUSED = "paused"
+        FAILED = "failed"  # It could not be added.
+
+    schedule = models.BigIntegerField()  # Its origin.
+    due_ms = models.BigIntegerField()
+    outcome = models.CharField(max_length=10)
+    why = models.TextField()  # For people; empty: the outcome says it.
+    origin = models.BigIntegerField()  # Of the task that was added, or that was in the way; 0: there is none.
+
+    class Meta(Stored.Meta):
+        constraints = [models.UniqueConstraint(fields=["schedule", "due_ms"], name="due_time_of_schedule")]
+
+    def __str__(self) -> str:
+        return f"schedule {self.schedule} at {self.due_ms}: {self.outcome}"
+
+
 class BatchCount(Stored):
     """The numbers of a batch, in parts: so that transactions which change them don't wait for each other."""
 

@@ -25,6 +25,7 @@ FILLED = (
     "tasks_app_limitedtask",
     "tasks_app_limitedvalue",
     "tasks_app_recentclaim",
+    "tasks_app_duetime",
     "tasks_app_batch",
     "tasks_app_batchcount",
     "tasks_app_batchgroup",

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "tasks_app.live": VERBS,
     "tasks_app.admin": VERBS | BY_ITSELF | {"tasks_app.forms"},
     "tasks_app.console": VERBS | BY_ITSELF | {"tasks_app.forms", "taskstore.units"},
-    "tasks_app.templatetags": VERBS | {"tasks_app.console", "taskstore.units"},
+    "tasks_app.templatetags": VERBS | {"tasks_app.console", "tasks_app.schedules", "taskstore.units"},
     "tasks_app.local_store": VERBS | {"tasks_app.commands", "tasks_app.schedules", "taskstore.client"},
     "tasks_app.tasks_backend": VERBS
     | {"tasks_app.jobs", "tasks_app.schedules", "tasks_app.local_store", "tasks_app.database"}

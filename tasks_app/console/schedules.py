@@ -32,6 +32,20 @@ from ..schedules.timetable import LONGEST, zone_of
 from .fields import Json, TellingForm, WholeNumber
 from .pages import actor_for, ask_first, asks, changes, done, existing, fill_in, posted, reads, user_of
 
+# The icons of what became of due times.
+LOOKS = {
+    "waiting": "ready",
+    "running": "claimed",
+    "succeeded": "done",
+    "failed": "failed",
+    "cancelled": "paused",
+    "purged": "remove",
+    "added": "done",
+    "skipped": "missing",
+    "missed": "expired",
+    "expired": "scheduled",
+    "paused": "paused",
+}
 NEXT = 5  # Due times that are shown while somebody types.
 CATCH_UPS = {
     CatchUp.SKIP: "add nothing; continue with the next due time",
@@ -206,16 +220,32 @@ def _seconds(value_ms: int | None) -> str:
 def schedules(request: HttpRequest) -> HttpResponse:
     found = verbs.schedules()
     oldest = {each.name: each.origin for each in reversed(found)}
+    past = verbs.last_of([each.origin for each in found], 1)
     return render(
         request,
         "tasks_app/schedules.html",
         {
-            "schedules": found,
+            "schedules": [(each, next(iter(past[each.origin]), None)) for each in found],
             # A name means its oldest schedule: the others must not seem to be changed by it.
             "doubles": {each.origin for each in found if oldest[each.name] != each.origin},
             "now_ms": Task.objects.now_ms(),
         },
     )
+
+
+@reads(Action.SEE)
+def schedule(request: HttpRequest, name: str) -> HttpResponse:
+    """Show a schedule: what became of its last due times, and why."""
+    found = existing(verbs.schedule(name))
+    past = verbs.last_of([found.origin])[found.origin]
+    context = {
+        "schedule": found,
+        "past": past,
+        "ticks": past[::-1],
+        "may_operate": may(user_of(request), Action.OPERATE),
+        "now_ms": Task.objects.now_ms(),
+    }
+    return render(request, "tasks_app/schedule.html", context)
 
 
 @reads(Action.SEE)

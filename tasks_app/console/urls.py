@@ -56,6 +56,7 @@ urlpatterns = [
     path("workers", groups.workers, name="workers"),
     path("workers/<str:client_id>", groups.worker, name="worker"),
     path("schedules", schedules.schedules, name="schedules"),
+    path("schedules/<str:name>/runs", schedules.schedule, name="schedule"),
     path("schedules/times", schedules.times, name="schedule_times"),
     path("operations", operations.operations, name="operations"),
     path("operations/mine", operations.mine, name="mine"),

@@ -2,6 +2,7 @@
 
 from taskstore.types.schedules import PlannedJob, PlannedTask, SchedulePlan
 
+from .past import Past, last_of
 from .record import NAME_LABEL, ScheduleRecord, problems_of_plan
 from .running import RightsKeeper, Scheduler, keep_rights, work
 from .timetable import Timetable, problems_of
@@ -9,6 +10,7 @@ from .verbs import delete, pause, plan_of, put, resume, run_now, schedule, sched
 
 __all__ = [
     "NAME_LABEL",
+    "Past",
     "PlannedJob",
     "PlannedTask",
     "RightsKeeper",
@@ -18,6 +20,7 @@ __all__ = [
     "Timetable",
     "delete",
     "keep_rights",
+    "last_of",
     "pause",
     "plan_of",
     "problems_of",

@@ -34,6 +34,7 @@ from ..managers import limits
 from ..wire.requests import every_problem, problems_of
 from ..wire.strict_json import value_of
 from . import timetable
+from .past import KEPT
 from .timetable import NotATimetable, Timetable
 
 NAME_LABEL = "name"  # Of a schedule.
@@ -124,6 +125,7 @@ class Turn(NamedTuple):
 
     due: list[int]  # The due times to add tasks for, the oldest first.
     next: int  # The next due time.
+    missed: list[int] = []  # The latest of those that have passed and get none.
 
 
 def turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
@@ -143,13 +145,15 @@ def _turn_of(record: ScheduleRecord, now_ms: int) -> Turn:
         raise NotASchedule("the schedule has no further due time")
     if not record.due:
         return Turn([], next_ms)
-    due = [record.due]
+    due = passed = [record.due]
     second = times.after(record.due)
     if second is not None and second <= now_ms:
         most = MOST_CAUGHT_UP if record.catch_up is CatchUp.ALL else 1
-        due = times.passed(record.due, now_ms, most) or due
-    was_missed = record.catch_up is CatchUp.SKIP and now_ms - due[-1] > GRACE_MS
-    return Turn([] if was_missed else due, next_ms)
+        passed = times.passed(record.due, now_ms, max(most, KEPT)) or passed
+        due = passed[-most:]
+    if record.catch_up is CatchUp.SKIP and now_ms - due[-1] > GRACE_MS:
+        due = []
+    return Turn(due, next_ms, [due_ms for due_ms in passed if due_ms not in due] if len(due) < len(passed) else [])
 
 
 def iso(at_ms: int) -> str:

@@ -31,7 +31,9 @@ from ..database import atomic
 from ..models import Task
 from ..writer.background import BackgroundLoop, Failures
 from ..writer.writer import running
-from .record import NotASchedule, ScheduleRecord, Turn, due_of, iso, timetable_of, turn_of
+from . import past
+from .past import Outcome
+from .record import GRACE_MS, NotASchedule, ScheduleRecord, Turn, due_of, iso, timetable_of, turn_of
 from .timetable import NotATimetable
 from .verbs import READ_AT_ONCE, StoredSchedule, available_at_ms, go_on, hold, older_double, stored
 
@@ -197,8 +199,8 @@ def settle(task: Task) -> None:
 
     An invalid schedule gets an error that says why, and is not due again until somebody repairs it.
     """
+    found = StoredSchedule.of(task)
     try:
-        found = StoredSchedule.of(task)
         if found.record is None:
             raise NotASchedule(found.error)
         # Before the transaction, for which others wait. The time is that of the claim by the database's clock.
@@ -208,9 +210,11 @@ def settle(task: Task) -> None:
     except CommitRefused:
         return  # The schedule was changed, or another process has it since the lease ran out.
     except (NotASchedule, InvalidInput, UnicodeError, RecursionError) as problem:  # It may be too deep to write.
-        change = Change(id=task.id, error=clean(str(problem)), timespec_ms=LATEST_MS, release=True)
-        with suppress(CommitRefused):  # Somebody else has changed it already.
+        why = clean(str(problem))
+        change = Change(id=task.id, error=why, timespec_ms=LATEST_MS, release=True)
+        with suppress(CommitRefused), atomic():  # Somebody else has changed it already.
             Task.objects.commit(owner=task.owner, updates=[change])
+            past.note(task.origin, Outcome.FAILED, [found.record.due if found.record else task.available_at_ms], why)
 
 
 def _add_tasks(found: StoredSchedule, record: ScheduleRecord, turn: Turn) -> None:
@@ -221,22 +225,36 @@ def _add_tasks(found: StoredSchedule, record: ScheduleRecord, turn: Turn) -> Non
         raise NotASchedule(f"must have a unique name: task {first.id} is an older schedule with the same")
     now_ms = task.made_at_ms
     expired_ms = now_ms - record.adds.expires_ms if record.adds.expires_ms else 0
-    due, waits = _without_overlap(record, [due_ms for due_ms in turn.due if due_ms > expired_ms], expired_ms)
+    in_time = [due_ms for due_ms in turn.due if due_ms > expired_ms]
+    due, waits = _without_overlap(record, in_time, expired_ms)
     last = record.last
+    note_of = partial(past.note, task.origin)
+    is_late = turn.missed and now_ms - turn.missed[-1] > GRACE_MS
+    note_of(Outcome.MISSED, turn.missed, "no server was running" if is_late else "a later due time had come")
+    note_of(Outcome.EXPIRED, set(turn.due) - set(in_time), "its time was over when a server came")
+    if left := set(in_time) - set(due):
+        in_the_way = dict.fromkeys(left, last.origin if last else 0)
+        why = "the last one had not ended" + (": it is added afterwards" if waits else "")
+        note_of(Outcome.SKIPPED, left, why if not due else "a later due time had come", in_the_way)
     if due:
         holder = task.labels.get(RIGHTS_OF, "")
         holders = Holders([holder])
         if why := holders.why_not(holder, [record.group]):
             hold(task, record, why)
+            note_of(Outcome.FAILED, due, why)
             return
         adds = [record.due_task(name, due_ms) for due_ms in due]
         added = Task.objects.commit(owner=0, adds=adds, scope=holders.scope_of(holder))
         if not added[-1].duplicate:
             last = LastRun(due_ms=due[-1], at_ms=now_ms, origin=added[-1].origin)
+        origins = {due_ms: each.origin for due_ms, each in zip(due, added, strict=True)}
+        taken = [due_ms for due_ms, each in zip(due, added, strict=True) if each.duplicate]
+        note_of(Outcome.ADDED, set(due) - set(taken), "", origins)
+        note_of(Outcome.SKIPPED, taken, "another task holds its unique key", origins)
     record = msgspec.structs.replace(record, due=turn.next, last=last, waits=waits)
     at_ms = available_at_ms(record)
     if record.paused is None:
-        at_ms = min([at_ms, *_looks_ms(record, name, expired_ms, now_ms)])
+        at_ms = min([at_ms, *_looks_ms(record, task.origin, name, expired_ms, now_ms)])
     change = Change(id=task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
 
@@ -259,7 +277,7 @@ def _lives(origin: int) -> bool:
     return any(not task.failed_from and not holds_results(task.group) for task in living)
 
 
-def _looks_ms(record: ScheduleRecord, name: str, expired_ms: int, now_ms: int) -> Iterator[int]:
+def _looks_ms(record: ScheduleRecord, schedule: int, name: str, expired_ms: int, now_ms: int) -> Iterator[int]:
     """Cancel what has waited for too long. Yields when to look again: for the end of the last, for the next to expire.
 
     The longer the last one takes, the more seldom: a tenth of its time.
@@ -269,9 +287,12 @@ def _looks_ms(record: ScheduleRecord, name: str, expired_ms: int, now_ms: int) -
     if not record.adds.expires_ms:
         return
     tasks = Task.objects.get_queryset().in_group(record.group).bearing(SCHEDULE_LABEL, name)
-    waiting = [task for task in tasks.filter(leased_since_ms=0).only("id", "labels", "group") if not task.failed_from]
+    unleased = tasks.filter(leased_since_ms=0).only("id", "labels", "group", "origin")
+    waiting = [task for task in unleased if not task.failed_from]
     due = {task.id: due_ms for task in waiting if (due_ms := due_of(task.labels)) is not None}
     if expired := [task_id for task_id, due_ms in due.items() if due_ms <= expired_ms]:
         with suppress(Forbidden):  # A worker has just claimed one: the others go at the next look.
             Task.objects.cancel(expired, by=f"schedule {name}", reason="it has expired", ends_leases=False)
+            origins = {due[task.id]: task.origin for task in waiting if task.id in expired}
+            past.note(schedule, Outcome.EXPIRED, origins, "no worker had begun it in time", origins)
     yield from [due_ms + record.adds.expires_ms for due_ms in due.values() if due_ms > expired_ms]

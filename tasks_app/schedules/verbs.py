@@ -30,7 +30,8 @@ from ..core.actors import PROGRAM, Actor
 from ..core.operations import EVERY_GROUP, GroupScope, Operator
 from ..database import atomic, dialect_of
 from ..managers import TaskQuerySet
-from ..models import Task
+from ..models import DueTime, Task
+from . import past
 from .record import BY_RIGHTS, LONGEST_RECORD, NAME_LABEL, NotASchedule, ScheduleRecord, problems_of_plan, timetable_of
 
 MOST = 1_000
@@ -164,6 +165,7 @@ def delete(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     if found is None:
         return None
     Task.objects.commit(owner=0, deletes=[found.task.id], operator=actor.operator(Ending.DELETED))
+    DueTime.objects.filter(schedule=found.task.origin).delete()
     _record("delete schedule", found, actor)
     return found.answer
 
@@ -209,8 +211,13 @@ def resume(name: str, actor: Actor = PROGRAM) -> Schedule | None:
     found = _locked(name, actor)
     if found is None:
         return None
-    if (record := _valid(found)).paused is None:
+    record = _valid(found)
+    if record.paused is None:
         return found.answer
+    if not record.is_held and record.due:
+        passed = timetable_of(record).passed(record.due, Task.objects.now_ms(), past.KEPT)
+        why = f"by {record.paused.by}" + (f": {record.paused.reason}" if record.paused.reason else "")
+        past.note(found.task.origin, past.Outcome.PAUSED, passed, why)
     resumed = msgspec.structs.replace(record, paused=None, due=record.due if record.is_held else first_due_of(record))
     holder = found.task.labels.get(RIGHTS_OF, "")
     takes_over = bool(Holders([holder]).why_lacking(holder, [record.group]))

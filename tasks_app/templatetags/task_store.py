@@ -18,7 +18,7 @@ from taskstore.units import ago, duration, number, size
 from ..access import accounts, policy, sessions
 from ..access.people import name_of
 from ..access.policy import Action
-from ..console import links, operations, pages, payload, words
+from ..console import links, operations, pages, payload, schedules, words
 from ..console.words import status_word
 from ..models import Client, SavedSearch
 from ..reading.clients import MOST_LISTED
@@ -26,6 +26,7 @@ from ..reading.exporting import Format
 from ..reading.pages import Row
 from ..reading.saved_searches import saved_by
 from ..reading.search.grammar import label_term, tokens_of
+from ..schedules import Past
 
 register = template.Library()
 
@@ -178,6 +179,12 @@ def owner(context: Any, client_id: int) -> dict[str, object]:
     if not hasattr(request, "names_of_clients"):  # A page shows up to a hundred.
         request.names_of_clients = dict(Client.objects.exclude(name="").values_list("pk", "name")[:MOST_LISTED])
     return {"id": client_id, "name": request.names_of_clients.get(client_id, "")}
+
+
+@register.inclusion_tag("tasks_app/_icon.html")
+def past_icon(past: Past) -> dict[str, str]:
+    """Show the icon of what became of a due time."""
+    return {"name": schedules.LOOKS.get(past.look, "done")}
 
 
 @register.simple_tag

@@ -4,6 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tasks_app import schedules
 from tasks_app.access import tokens
 from tasks_app.access.policy import Action, may
 from tasks_app.console.urls import urlpatterns
@@ -56,6 +57,7 @@ CALLS = {
     "stash_commands": ("POST", SUBMITTERS, COMMANDS),
     "unstash_commands": ("POST", SUBMITTERS, COMMANDS),
     "archive_commands": ("POST", SUBMITTERS, COMMANDS),
+    "schedule": ("GET", EVERYBODY, {}),
     "workers": ("GET", EVERYBODY, {}),
     "worker": ("GET", EVERYBODY, {}),
     "audit": ("GET", OPERATORS, {}),
@@ -106,7 +108,9 @@ CALLS = {
     "sign_out_person": ("POST", ADMINISTRATORS, {}),
     "limits": ("GET", ADMINISTRATORS, {}),
 }
-GROUPS = {"mail", "reports", "jobs/mail/succeeded", "commands/default/open", "commands/default/completed"}
+GROUPS = {
+    "mail", "reports", "schedules", "jobs/mail/succeeded", "commands/default/open", "commands/default/completed",
+}  # fmt: skip
 # What people need before they have a role; test_signing_in.py is about these. And what is a websocket's.
 BEFORE_ROLES = {"login", "logout", "logout_everywhere", "password", "theme", "live"}
 CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} | {
@@ -135,6 +139,8 @@ def task(settings) -> Task:
     add("reports")
     succeeded(queue="mail")
     running_list("1_0", "3_0")
+    nightly = schedules.SchedulePlan(cron="@daily", task=schedules.PlannedTask(group="mail"))
+    schedules.put("nightly", nightly)
     Task.objects.set_limits("reports", running=1)
     Task.objects.create_batch(owner=1, hold=True)
     completed("2_0")
@@ -148,7 +154,7 @@ def path_of(name: str, task: Task) -> str:
     path = path.replace("<int:operation_id>", str(operation)).replace("<int:batch_id>", str(batch))
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
     path = path.replace("<int:search_id>", "1").replace("<str:client_id>", "7")
-    path = path.replace("<int:entry_id>", "1").replace("<str:name>", "digest")
+    path = path.replace("<int:entry_id>", "1").replace("<str:name>", "nightly" if name == "schedule" else "digest")
     path = path.replace("<int:job_id>", str(EndedTask.objects.filter(group="jobs/mail").earliest("id").origin))
     path = path.replace("<int:list_id>", str(Task.objects.get(group="commands/default/open").id))
     return path.replace("<str:user_id>", str(User.objects.get(username="kim").pk))

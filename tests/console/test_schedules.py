@@ -205,3 +205,21 @@ def test_it_is_paused_resumed_run_and_deleted_from_the_page(operator, clock):
     assert schedules.schedules() == []
     assert AuditEntry.objects.get(action="delete schedule").reason == "no use"
     assert operator.post("/console/schedules/digest/delete").status_code == 404
+
+
+def test_its_page_says_what_became_of_its_due_times_and_why(viewer, clock):
+    due_ms = due_of(put())
+    clock.advance(due_ms - clock.now_ms)
+    look()
+    clock.advance(2 * HOUR_MS + 120_000)
+    look()
+    page = viewer.get("/console/schedules/digest/runs")
+    shown = text(page)
+    assert shown.index("Missed : due") < shown.index("Last due times")
+    assert "no server was running" in shown
+    assert re.search(r"waiting — \d+ —", shown)
+    html = page.content.decode()
+    assert html.count("<li data-look=") == 3
+    assert f"/console/task/{added()[0].origin}" in html
+    assert "missed" in text(viewer.get("/console/schedules"))
+    assert viewer.get("/console/schedules/nothing/runs").status_code == 404

@@ -13,6 +13,7 @@ FOLDER = PROJECT / "tasks_app" / "migrations"
 FROZEN = {
     "0001_initial.py": "f2e1a1b99ffb0fb72477eba9ab067128a6ad59cc412d7358e1a1d31c1c0c599f",
     "0002_batch_plans.py": "13918e5ba529c377be699e04f241d735f02ca642c57ba15763943f39b3732464",
+    "0003_due_times.py": "b564d96940469fcec30bc7b8e1e2ef1ea4eb5bdc520444baabe2721fd9772c57",
 }
 
 
