@@ -205,6 +205,7 @@ CONSOLE = {
     "cancel": ("cancel", lambda world: world.ada.post(f"/console/operations/{unfinished().pk}/cancel")),
     "undo": ("undo", undo),
     "import": ("import", imported),
+    "add_job": ("add", console("add_job", function="mail.send")),
     "requeue_job": (
         "requeue",
         lambda world: world.ada.post(f"/console/jobs/{failed()}/requeue", PARAMETERS | {"confirmed": "1"}),

@@ -3,14 +3,17 @@
 import html
 import json
 import re
+from dataclasses import replace
+from urllib.parse import urlencode
 
 import pytest
 from django.utils import timezone
 
+from lab.testing import PROJECT
 from tasks_app.models import AuditEntry, BulkItem, BulkOperation, Scope, Task
 from taskstore.endpoints import ENDPOINTS
 from taskstore.types.command_record import CommandList, CommandStatus, new_command_task, new_list_task
-from taskstore.types.job_record import JobRecord, new_task
+from taskstore.types.job_record import FINISHED, JobRecord, new_task
 from taskstore.types.tasks import NOBODY, NewTask
 
 from .console.commands import command_of
@@ -103,7 +106,7 @@ PAGES = {
     "/console/jobs": (jobs, r'href="/console/jobs/(\d+)"'),
     "/console/jobs?status=pending": (jobs, r'href="/console/jobs/(\d+)"'),
     "/console/batches": (batches, r'href="/console/batches/(\d+)"'),
-    "/console/batches?open=yes": (batches, r'href="/console/batches/(\d+)"'),
+    "/console/batches?tab=open": (batches, r'href="/console/batches/(\d+)"'),
     "/console/commands/project?project=p&status=failed_time": (results, r"id=(\d+)_0"),
     "/console/commands/project?project=p&status=open": (lists, r'href="/console/commands/list/(\d+)"'),
     "/console/audit": (entries, r'href="/console/audit/(\d+)"'),
@@ -135,6 +138,75 @@ def test_next_leads_to_every_row_of_a_page_once(address):
         url = path + url if url.startswith("?") else url
     assert len(seen) == len(set(seen)) == ROWS
     assert visited > 1
+
+
+def everything():
+    for fill in (tasks, failing, groups, jobs, batches, results, lists, entries, skipped):
+        fill()
+    records = [replace(new_task(JobRecord(function="mail.send")), group=f"jobs/default/{end}") for end in FINISHED]
+    Task.objects.commit(owner=NOBODY, adds=[replace(each, error="no") for each in records] * ROWS)
+
+
+# What somebody may write into the fields of filters.
+WRITTEN = {
+    "q": "group:mail", "filter": "group", "queue": "default", "function": "mail.send", "label": "function:mail.send",
+    "worker": "7", "since": "24h", "by": "ann", "action": "pause", "group": "mail", "until": "now-1h", "reason": "x",
+    "name": "mail", "project": "p", "state": "ready", "status": "failed", "tab": "open",
+    "text": "echo",
+}  # fmt: skip
+STARTS = {address.partition("?")[0] for address in PAGES if address.startswith("/console/")} | {
+    "/console/failed",
+    "/console/workers",
+    "/console/schedules",
+    "/console/limits",
+    "/console/commands",
+    "/console/settings",
+}
+MOST_OF_A_LIST = 40  # Pages that are visited.
+LINK = re.compile(r'<a\b[^>]*\bhref="([^"]*)"')
+WAYS = ("_pager.html", 'class="tabs"', 'class="pager"', "sieve")
+
+
+def test_each_tab_filter_and_pager_of_every_list_leads_somewhere(settings):
+    settings.TASKSTORE_COMMANDS = True
+    everything()
+    browser = signed_in(make_user("ada", "admin"))
+    first = BulkOperation.objects.order_by("pk").values_list("pk", flat=True).first()
+    rendered = set[str]()
+    for start in sorted(STARTS):
+        start = start.format(operation=first)
+        queries = {"/console/group": "?name=mail", "/console/search": "?q=group:mail"}
+        queries["/console/commands/project"] = "?project=p"
+        waiting, seen = [start + queries.get(start, "")], set[str]()
+        while waiting and len(seen) < MOST_OF_A_LIST:
+            url = waiting.pop(0)
+            if url in seen:
+                continue
+            seen.add(url)
+            answer = browser.get(url)
+            assert answer.status_code in (200, 302), f"{url}: {answer.status_code}"
+            rendered.update(template.name for template in answer.templates if template.name)
+            shown = answer.content.decode()
+            links = [html.unescape(found) for found in LINK.findall(shown)]
+            links += [f"?{urlencode(fields)}" for fields in fields_of(shown, start)]
+            same = [start + link if link.startswith("?") else link for link in links]
+            waiting += [link for link in same if link.partition("?")[0] == start and link not in seen]
+    texts = {
+        f"tasks_app/{file.name}": file.read_text() for file in (PROJECT / "templates" / "tasks_app").glob("*.html")
+    }
+    assert {name for name, text in texts.items() if any(way in text for way in WAYS)} - rendered == set()
+
+
+def fields_of(shown, start):
+    """Yield what the forms of a page that lead back to it send: all fields together, and each alone."""
+    for form in re.findall(rf'<form\b[^>]*action="{re.escape(start)}"[^>]*>.*?</form>', shown, re.DOTALL):
+        names = dict.fromkeys(re.findall(r'<(?:input|select)\b[^>]*\bname="([^"]+)"', form))
+        hidden = dict(re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form))
+        known = WRITTEN | ({"since": "now-7d"} if start == "/console/audit" else {})
+        written = {name: html.unescape(hidden.get(name, "")) or known[name] for name in names}
+        yield written
+        always = {name: html.unescape(value) for name, value in hidden.items()}
+        yield from (always | {name: value} for name, value in written.items())
 
 
 # By the endpoint with `after`: what fills it.

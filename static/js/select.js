@@ -15,8 +15,7 @@ function follow(form, bar) {
   const all = bar.querySelector("[data-select-all]") ?? document.createElement("input");
   const none = bar.querySelector("[data-select-none]");
   const count = bar.querySelector("[data-selected-count]");
-  const rows = [...form.querySelectorAll("input[name=id]")];
-  const here = new Set(rows.map((row) => row.value));
+  let rows = []; // Of the page, which may be replaced while it is open.
   const elsewhere = document.createElement("span"); // The selected rows of other pages, as fields of the form.
   const nothing = count.textContent;
   const storedAs = `taskstore.selection ${location.pathname} ${form.dataset.selection}`;
@@ -49,10 +48,13 @@ function follow(form, bar) {
   document.addEventListener("htmx:before:response", (event) => {
     if (event.detail.ctx.response?.headers.get("HX-Redirect")) sessionStorage.removeItem(storedAs);
   });
+  document.addEventListener("htmx:after:swap", bringBack);
   bringBack();
 
   function bringBack() {
     const kept = JSON.parse(sessionStorage.getItem(storedAs) ?? "[]");
+    rows = [...form.querySelectorAll("input[name=id]")];
+    const here = new Set(rows.map((row) => row.value));
     for (const row of rows) row.checked = kept.includes(row.value);
     elsewhere.replaceChildren(...kept.filter((id) => !here.has(id)).map(field));
     tell();

@@ -16,7 +16,7 @@ from taskstore.types.scalars import whole
 from taskstore.types.tasks import ATTEMPTS, Standing, State
 from taskstore.units import number
 
-from ..models import Batch, BatchGroup, PausedGroup, Rate, Task
+from ..models import Batch, PausedGroup, Rate, Task
 from ..reading.clients import NOTHING, Seen, by_group, holdings
 from ..reading.counts import Stats, stats_of
 from ..writer.totals import Numbers, last_claims
@@ -94,10 +94,8 @@ def _for_workers(groups: Sequence[str]) -> set[str]:
     """Return those whose tasks wait for a worker by what they are."""
     found = {name for name in groups if queue_of(name) or (place_of(name) or ("", ""))[1] == CommandStatus.OPEN}
     if others := [name for name in groups if name not in found]:
-        open_ones = Batch.objects.still_open().order_by("pk").values("pk")[:MOST_BATCHES]
-        named = BatchGroup.objects.filter(group__in=others, batch__in=list(open_ones.values_list("pk", flat=True)))
-        members = Task.objects.filter(group__in=set(named.values_list("group", flat=True)), batch__gt=0)
-        found.update(members.values_list("group", flat=True).distinct().order_by())
+        open_ones = list(Batch.objects.still_open().order_by("pk").values_list("pk", flat=True)[:MOST_BATCHES])
+        found.update(set(others) & set(first_open_groups(open_ones).values() if open_ones else ()))
     return found
 
 

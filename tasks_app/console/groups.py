@@ -13,6 +13,7 @@ from taskstore.types.groups import LATE_MS, LOST_MS, Pulse, pulse_of
 from taskstore.types.scalars import INT64_MIN, whole
 from taskstore.types.tasks import State, holds_results
 
+from .. import bulk
 from ..access.policy import Action, may
 from ..alerts.causes import of_pause
 from ..alerts.diagnosis import of_groups, of_worker
@@ -20,7 +21,7 @@ from ..control import pauses
 from ..control.limits import uses_of
 from ..control.pauses import pause_of
 from ..core.actors import Actor
-from ..models import Task
+from ..models import BulkOperation, Rate, Task
 from ..reading.clients import NOTHING, Holding, Seen, by_group, done_by, done_per_minute, held_by, holdings, seen
 from ..reading.counts import Span, counts_of, stats_of
 from ..reading.failures import failures
@@ -32,6 +33,8 @@ from . import links, parameters
 from .group_table import points_of, workers_in_words
 from .pages import actor_for, ask_first, asks, changes, done, existing, reads, user_of
 from .words import drain
+
+FEW_OPERATIONS, FEW_LOOKED_AT = 3, 500  # On the page of a group; failed tasks that its errors are taken from.
 
 
 @reads(Action.SEE, from_replica=True)
@@ -55,6 +58,12 @@ def group(request: HttpRequest) -> HttpResponse:
             "tabs": tabs_of(counts),
             **facts,
             "failures": failures(name) if state in (State.RETRYING, State.FAILED) else None,
+            "fails_with": failures(name, FEW_LOOKED_AT) if state is None and counts.failed + counts.retrying else None,
+            "has_past": bool(counts.tasks) or Rate.objects.filter(group=name).exists(),
+            "operations": [
+                (each, bulk.why_not_undoable(each))
+                for each in BulkOperation.objects.filter(group=name).order_by("-pk")[:FEW_OPERATIONS]
+            ],
             "span": parameters.span_of(request.GET),
             "spans": list(Span),
             "page": page_of(name, state, after=after, before=before, with_data=sees_payloads),

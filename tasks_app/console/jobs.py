@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render, resolve_url
 
 from taskstore.errors import InvalidInput
-from taskstore.types.job_record import Attempt, How, JobStatus, NotAJob, queue_of, why_no_queue
+from taskstore.types.job_record import (
+    DEFAULT_QUEUE,
+    FUNCTION_LABEL,
+    Attempt,
+    How,
+    JobOptions,
+    JobRecord,
+    JobStatus,
+    NotAJob,
+    queue_of,
+    why_no_queue,
+)
 from taskstore.types.jobs import Job
-from taskstore.types.scalars import REASON_LENGTH
+from taskstore.types.scalars import INT64_MIN, LABEL_LENGTH, MOST_PRIORITY, REASON_LENGTH, whole
 from taskstore.units import counted
 
+from ..access import audit
 from ..access.policy import Action, may
 from ..alerts.diagnosis import of_task
 from ..core.actors import Actor
 from ..core.operations import EVERY_GROUP, GroupScope
+from ..database import atomic
+from ..forms import Labels
 from ..jobs import queues as job_queues
 from ..jobs.queues import Page, Wanted
 from ..models import Task
@@ -30,13 +45,29 @@ from ..reading.clients import seen
 from ..reading.counts import group_counts
 from ..reading.history import chain_of
 from ..reading.pages import Cursor
+from ..reading.search.grammar import label_term, quoted
 from . import json_tree, parameters, payload
-from .fields import Json
+from .fields import Json, TellingForm, WholeNumber
 from .json_tree import Line, NoTree
-from .pages import actor_for, ask_first, asks, done, existing, is_partial, reads, user_of, without_empty_fields
+from .pages import (
+    actor_for,
+    ask_first,
+    asks,
+    done,
+    existing,
+    fill_in,
+    is_partial,
+    posted,
+    reads,
+    user_of,
+    without_empty_fields,
+)
 from .tasks import Difference, lines_of_difference
 
-FIELDS = ("queue", "status", "function")
+FIELDS = ("queue", "status", "function", "label", "worker", "since")
+SPANS_MS = {"1h": 3_600_000, "24h": 86_400_000, "7d": 7 * 86_400_000}
+MOST_TIMED = 2_000  # Finished jobs that the times of functions are computed from, the latest.
+LONGEST_PARAMETERS = 200  # Characters in a list.
 OF_JOBS = GroupScope(("jobs/*",))
 
 # The task state whose icon and colour a status uses.
@@ -88,10 +119,17 @@ def shown_of(job: Job, task: Task, now_ms: int) -> dict[str, Any]:
         "when": TIMES[job.status],
         "at_ms": at_ms,
         "ran_ms": _length_of(job.attempt, now_ms),
+        "parameters": _parameters_of(job),
         # A list does not read a large record.
         "tried": len(attempts) if job.is_whole else task.claims,
         "attempts": [(each, *_end_of(each), _length_of(each, now_ms)) for each in attempts],
     }
+
+
+def _parameters_of(job: Job) -> str:
+    """Return the parameters of a job as they are written in a call."""
+    named = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in job.kwargs.items()]
+    return ", ".join([json.dumps(value, ensure_ascii=False) for value in job.args] + named)[:LONGEST_PARAMETERS]
 
 
 def _end_of(attempt: Attempt) -> tuple[str, str]:
@@ -130,14 +168,139 @@ def jobs(request: HttpRequest) -> HttpResponse:
             raise InvalidInput({"queue": [why]})
         if asked["status"] and asked["status"] not in list(JobStatus):
             raise InvalidInput({"status": [f"must be one of {', '.join(JobStatus)}"]})
-        status = JobStatus(asked["status"]) if asked["status"] else None
-        found = job_queues.list_jobs(
-            Wanted(queue=asked["queue"], status=status, function=asked["function"]),
-            after=Cursor.read(request.GET.get("after")),
-        )
+        found = job_queues.list_jobs(_wanted(request.GET, asked), after=Cursor.read(request.GET.get("after")))
     except InvalidInput as refused:
         return _list(request, asked, None, refused)
     return _list(request, asked, found)
+
+
+def _wanted(query: QueryDict, asked: Mapping[str, str]) -> Wanted:
+    """Return the filter. Raises InvalidInput about its fields."""
+    if asked["since"] and asked["since"] not in SPANS_MS:
+        raise InvalidInput({"since": [f"must be one of {', '.join(SPANS_MS)}"]})
+    return Wanted(
+        queue=asked["queue"],
+        status=JobStatus(asked["status"]) if asked["status"] else None,
+        function=asked["function"],
+        label=parameters.label_of(query),
+        owner=_owner_named(asked["worker"]) if asked["worker"] else None,
+        since_ms=Task.objects.now_ms() - SPANS_MS[asked["since"]] if asked["since"] else 0,
+    )
+
+
+def _owner_named(worker: str) -> int:
+    """Return the client with this id or name."""
+    number = whole(worker, INT64_MIN)
+    if number is not None:
+        return number
+    for each in seen():
+        if each.client.name == worker:
+            return each.client.id
+    raise InvalidInput({"worker": ["must be a client id, or the name of a worker with a heartbeat within a day"]})
+
+
+# What a status is in terms of a search, in the waiting group of a queue and in all groups of jobs.
+TERMS = {
+    JobStatus.SCHEDULED: "available:>now -state:claimed",
+    JobStatus.PENDING: "available:<now -state:finished -state:failed",
+    JobStatus.STARTED: "state:claimed",
+    JobStatus.FAILED: "state:failed",
+}
+
+
+def _search_of(wanted: Wanted, asked: Mapping[str, str]) -> str:
+    """Return the search for the listed jobs, which a bulk operation takes; empty if there is none."""
+    status, groups = wanted.status, job_queues.groups_with(wanted.status, wanted.queue)
+    if status not in (None, *TERMS) and not wanted.queue:
+        return ""  # No prefix means what has succeeded in every queue.
+    terms = [f"group:{quoted(groups[0])}" if wanted.queue and status else f"group:jobs/{wanted.queue}*"]
+    if wanted.queue and status is None:
+        return ""  # A prefix would mean other queues, too.
+    terms += [TERMS[status]] if status in TERMS and not (wanted.queue and status is JobStatus.FAILED) else []
+    terms += [label_term(FUNCTION_LABEL, wanted.function)] if wanted.function else []
+    terms += [label_term(*wanted.label)] if wanted.label else []
+    terms += [f"owner:{wanted.owner}"] if wanted.owner is not None else []
+    terms += [f"available:>now-{asked['since']}"] if asked["since"] else []
+    return " ".join(terms)
+
+
+@reads(Action.SEE)
+def times(request: HttpRequest) -> HttpResponse:
+    """Show how long the jobs of each function took, from the latest ones that have succeeded or failed."""
+    found: dict[str, list[int]] = {}
+    ended, failed = Counter[str](), Counter[str]()
+    since_ms, looked_at = 0, 0
+    for status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
+        page = job_queues.list_jobs(Wanted(status=status), limit=MOST_TIMED // 2)
+        looked_at += len(page.jobs)
+        since_ms = max(since_ms, page.jobs[-1].updated if page.after else 0)
+        for each in page.jobs:
+            lengths = found.setdefault(each.function, [])
+            lengths += [ms for attempt in each.attempts[-1:] if (ms := _length_of(attempt, 0)) is not None]
+            ended[each.function] += 1
+            failed[each.function] += status is JobStatus.FAILED
+    functions = [
+        (name, ended[name], failed[name], _percentile(lengths, 50), _percentile(lengths, 95), sum(lengths))
+        for name, lengths in found.items()
+    ]
+    context = {
+        "functions": sorted(functions, key=lambda each: (-each[-1], each[0])),
+        "looked_at": looked_at,
+        "now_ms": Task.objects.now_ms(),
+    }
+    return render(request, "tasks_app/job_times.html", context)
+
+
+def _percentile(lengths: Sequence[int], percent: int) -> int | None:
+    return sorted(lengths)[(len(lengths) - 1) * percent // 100] if lengths else None
+
+
+class JobForm(TellingForm):
+    """A job to enqueue."""
+
+    places: Mapping[str, str] = {"args": "arguments", "kwargs": "named_arguments"}
+
+    function = forms.CharField(max_length=LABEL_LENGTH)
+    arguments = Json(list, "must be a JSON list, such as [1, true]", empty="[]")
+    named_arguments = Json(dict, 'must be a JSON object, such as {"to": "kim"}', empty="{}")
+    queue = forms.CharField(required=False)
+    labels = Labels(required=False)
+    priority = WholeNumber(required=False, least=-MOST_PRIORITY, most=MOST_PRIORITY)
+    delay_s = WholeNumber(required=False, least=0, most=366 * 86_400)
+
+
+@asks(Action.WORK)
+def add(request: HttpRequest) -> HttpResponse:
+    """Show the form, with the parameters of the last job of `function`, if somebody may see them; enqueue the job."""
+    function = parameters.text_of(request.GET, "function", LABEL_LENGTH)
+    last = job_queues.list_jobs(Wanted(function=function), limit=1).jobs if function else ()
+    initial: dict[str, Any] = {"function": function, "queue": DEFAULT_QUEUE, "priority": "0", "delay_s": "0"}
+    for each in last:
+        initial["queue"] = each.queue
+        if may(user_of(request), Action.SEE_PAYLOADS, f"jobs/{each.queue}"):
+            initial |= {"arguments": in_lines([*each.args]), "named_arguments": in_lines({**each.kwargs})}
+    form = JobForm(posted(request), initial=initial)
+
+    def do(actor: Actor) -> HttpResponse:
+        given = form.cleaned_data
+        queue = given["queue"] or DEFAULT_QUEUE
+        record = JobRecord(
+            function=given["function"], args=given["arguments"], kwargs=given["named_arguments"], options=JobOptions()
+        )
+        at_ms, priority = -1_000 * (given["delay_s"] or 0), given["priority"] or 0
+        with atomic():
+            task = job_queues.enqueue(record, queue=queue, at_ms=at_ms, priority=priority, labels=given["labels"])
+            details = {"ids": [task.id]}
+            audit.record(actor, "add", group=task.group, selection=f"job {task.id}", done=1, details=details)
+        return done(request, f"Enqueued job {task.id}.", resolve_url("tasks_app:job", task.id))
+
+    context = {"functions": _functions(), "queues": sorted(_counts()), "repeats": bool(last)}
+    return fill_in(request, form, "job_form", context, do)
+
+
+def _functions() -> list[str]:
+    """Return the functions of some recent jobs."""
+    return sorted({each.function for each in job_queues.list_jobs(Wanted()).jobs})
 
 
 @reads(Action.SEE)
@@ -173,8 +336,13 @@ def _list(
 ) -> HttpResponse:
     now_ms = found.at_ms if found else Task.objects.now_ms()
     shown = [shown_of(each, found.tasks[each.task], now_ms) for each in found.jobs] if found else []
-    counts = _counts()
+    counts, user = _counts(), user_of(request)
     context = {
+        "q": _search_of(_wanted(request.GET, asked), asked) if found else "",
+        "may_operate": may(user, Action.OPERATE),
+        "may_add": may(user, Action.WORK),
+        "spans": list(SPANS_MS),
+        "workers": sorted({each.client.name for each in seen() if each.client.name}),
         "asked": asked,
         "jobs": shown,
         "after": found.after if found else None,
@@ -185,7 +353,7 @@ def _list(
         "functions": sorted({each.function for each in found.jobs} if found else ()),
         "problems": refused.fields if refused else {},
         "now_ms": now_ms,
-        "sees_payloads": may(user_of(request), Action.SEE_PAYLOADS),
+        "sees_payloads": may(user, Action.SEE_PAYLOADS),
     }
     return render(request, "tasks_app/jobs.html", context, status=400 if refused else 200)
 
@@ -211,11 +379,12 @@ def _counts() -> dict[str, dict[JobStatus, int]]:
 def _tabs(
     by_queue: Mapping[str, Mapping[JobStatus, int]], asked: Mapping[str, str]
 ) -> list[tuple[JobStatus | None, str, int | None]]:
-    """Return each status with its look and count. The count is None when the list is filtered by function."""
+    """Return each status with its look and count. The count is None when the list is filtered by more."""
     meant = [numbers for queue, numbers in by_queue.items() if asked["queue"] in ("", queue)]
     sums = {status: sum(numbers[status] for numbers in meant) for status in JobStatus}
     tabs = [(None, "", sum(sums.values())), *((status, LOOKS[status], sums[status]) for status in JobStatus)]
-    return [(status, look, None if asked["function"] else count) for status, look, count in tabs]
+    is_narrower = any(asked[name] for name in ("function", "label", "worker", "since"))
+    return [(status, look, None if is_narrower else count) for status, look, count in tabs]
 
 
 def _content_of(found: Job) -> dict[str, Any]:

@@ -41,7 +41,7 @@ LOOKS = {
     "cancelled": "paused",
     "purged": "remove",
     "added": "done",
-    "skipped": "missing",
+    "skipped": "late",
     "missed": "expired",
     "expired": "scheduled",
     "paused": "paused",

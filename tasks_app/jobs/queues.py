@@ -46,6 +46,7 @@ from ..database.time_limits import TookTooLong, at_most
 from ..managers import TaskQuerySet
 from ..models import Client, Task
 from ..reading.pages import PAGE, Cursor, latest
+from ..reading.search.grammar import Label
 
 LISTED_BYTES = 256 * 2**10  # A list does not read larger records; it shows what the task says.
 LIMIT_S = 5.0  # Jobs of a rare function are searched for in the whole queue.
@@ -59,6 +60,9 @@ class Wanted:
     status: JobStatus | None = None
     function: str = ""
     batch: int = 0
+    label: Label | None = None
+    owner: int | None = None  # The worker that runs it, or has ended it.
+    since_ms: int = 0  # Due or ended at this time or later.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +180,12 @@ def _queries(wanted: Wanted, scope: GroupScope, now_ms: int) -> Iterator[TaskQue
                     tasks = tasks.available(now_ms)
             if wanted.batch:
                 tasks = tasks.in_batch(wanted.batch)
+            if wanted.label:
+                tasks = tasks.bearing(*wanted.label)
+            if wanted.owner is not None:
+                tasks = tasks.filter(owner=wanted.owner)
+            if wanted.since_ms:
+                tasks = tasks.filter(available_at_ms__gte=wanted.since_ms)
             yield tasks.bearing(FUNCTION_LABEL, wanted.function) if wanted.function else tasks
 
 

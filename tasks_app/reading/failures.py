@@ -75,28 +75,29 @@ class Failures:
     at_ms: int
 
 
-def failures(group: str | None = None) -> Failures | None:
-    """Return the failures of this group or of all; None when the database took too long."""
+def failures(group: str | None = None, most: int = 0) -> Failures | None:
+    """Return the failures of this group or of all; None when the database took too long. `most`: to read, 0: MOST."""
+    most = most or MOST
     now_ms = Task.objects.now_ms()
     # What was cancelled says by whom where others say their error.
     failed = Task.objects.get_queryset().with_error().exclude(standing=Standing.FINISHED).order_by("-id")
     if group is not None:
         failed = failed.in_group(group)
     beginning, end = Left("error", READ_CHARACTERS), Right("error", READ_CHARACTERS)
-    newest = failed.values_list("group", beginning, end, "made_at_ms")[: MOST + 1]
+    newest = failed.values_list("group", beginning, end, "made_at_ms")[: most + 1]
     try:
         with at_most(LIMIT_S, using=Task.objects.db):
             rows = list(newest)
     except TookTooLong:
         return None
     signatures: dict[str, Signature] = {}
-    for of_group, start, rest, failed_at_ms in rows[:MOST]:
+    for of_group, start, rest, failed_at_ms in rows[:most]:
         text = signature_of(start, rest)
         signatures.setdefault(text, Signature(text=text)).count(of_group, failed_at_ms, now_ms)
     return Failures(
         signatures=sorted(signatures.values(), key=lambda each: (-each.total, each.text)),
-        looked_at=min(len(rows), MOST),
-        is_whole=len(rows) <= MOST,
+        looked_at=min(len(rows), most),
+        is_whole=len(rows) <= most,
         at_ms=now_ms,
     )
 

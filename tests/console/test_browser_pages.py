@@ -8,7 +8,7 @@ from tasks_app import schedules
 from tasks_app.access import audit, tokens
 from tasks_app.bulk import Edit, Selection
 from tasks_app.core.actors import Actor
-from tasks_app.models import Scope, Task
+from tasks_app.models import DueTime, Scope, Task
 from tasks_app.reading import saved_searches
 from tasks_app.schedules import PlannedJob, PlannedTask, SchedulePlan
 from taskstore.types.batches import Plan
@@ -63,6 +63,10 @@ def pages(person, settings) -> dict[str, str]:
     )
     schedules.put("digest", SchedulePlan(cron="@daily", task=PlannedTask(group=LONG)), Actor("olaf"))
     schedules.pause("digest", Actor("olaf" * 30, reason="x" * 300))
+    for number, (outcome, _) in enumerate(DueTime.Outcome.choices):
+        digest = schedules.schedule("digest")
+        past = {"schedule": digest.origin if digest else 0, "due_ms": number, "outcome": outcome, "why": "x" * 200}
+        DueTime.objects.create(**past, origin=tree.id)
     add("schedules", data=b"{}", labels={"name": "broken"})
     entry = audit.record(
         Actor(f"token:{'x' * 100}", reason="x" * 300),
@@ -118,7 +122,8 @@ def pages(person, settings) -> dict[str, str]:
         "no more operations": "/console/operations?after=1",
         "pause": "/console/pause?name=mail",
         "batches": "/console/batches",
-        "no more batches": "/console/batches?open=no",
+        "no more batches": "/console/batches?tab=closed",
+        "held batches": "/console/batches?tab=held",
         "batch": f"/console/batches/{batch.id}",
         "delete a batch": f"/console/batches/{batch.id}/delete",
         "limits of groups": "/console/limits",
@@ -129,11 +134,17 @@ def pages(person, settings) -> dict[str, str]:
         "give back": f"/console/task/{tasks['claimed'].id}/give-back",
         "failed tasks": "/console/failed",
         "workers": "/console/workers",
+        "worker": f"/console/workers/{tasks['claimed'].owner}",
         "schedules": "/console/schedules",
         "new schedule": "/console/schedules/add",
         "schedule": f"/console/schedules/{'x' * 100}/edit",
         "delete a schedule": "/console/schedules/digest/delete",
+        "runs of a schedule": "/console/schedules/digest/runs",
         "jobs": "/console/jobs",
+        "filtered jobs": "/console/jobs?function=mail.send&since=24h",
+        "times of jobs": "/console/jobs/times",
+        "new job": "/console/jobs/add?function=mail.send",
+        "undo": f"/console/operations/{operation.pk}/undo",
         **{f"{status} job": f"/console/jobs/{job_id}" for status, job_id in jobs.items()},
         "requeue of a job": f"/console/jobs/{jobs['failed']}/requeue",
         "delete of a job": f"/console/jobs/{jobs['failed']}/delete",

@@ -41,6 +41,7 @@ def test_one_is_made_with_its_due_times_in_sight_and_paused(person):
     person.button("Create schedule").click()
     expect(page.get_by_role("status").filter(has_text="Created schedule nightly report")).to_be_visible()
     assert record_of(now("nightly report")).group == "jobs/default"
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Pause… nightly report").click()
     expect(person.dialog).to_contain_text("The schedule adds nothing until someone resumes it")
     expect(person.link("Cancel")).to_be_focused()

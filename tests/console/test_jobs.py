@@ -1,12 +1,17 @@
 """Jobs: the list, the page of one, and what a person does to those that are finished."""
 
+import html
 import json
+import re
 
 import pytest
 
 from tasks_app.bulk import Requeue, Selection
+from tasks_app.jobs import queues
 from tasks_app.models import AuditEntry, Task
-from taskstore.types.job_record import JobError, JobStatus
+from tasks_app.reading.search.finding import find as find_tasks
+from tasks_app.reading.search.grammar import parse
+from taskstore.types.job_record import JobError, JobRecord, JobStatus
 from taskstore.types.tasks import NewTask
 
 from ..jobs_store.jobs import ERROR, enqueued, failed, find, one_of_each, started, succeeded
@@ -47,6 +52,62 @@ def test_the_list_is_filtered_by_what_the_address_says(operator, status):
 )
 def test_the_list_says_what_makes_no_sense_and_what_matches_nothing(operator, query, status, told):
     assert told in text_of(operator, f"jobs?{query}", status)
+
+
+def test_the_list_is_filtered_by_label_worker_and_time(operator):
+    for number in range(3):
+        queues.enqueue(JobRecord(function="mail.send", args=(number,)), labels={"customer": str(number)})
+    text = text_of(operator, "jobs?label=customer:1")
+    assert len(re.findall(r'id="job-\d+"', text)) == 1
+    assert "customer=" in text
+    assert '<code class="data">1</code>' in text
+    held = started(records_it=True)
+    assert len(re.findall(r'id="job-\d+"', text_of(operator, "jobs?since=1h"))) == 3
+    assert re.findall(r'id="job-(\d+)"', text_of(operator, f"jobs?worker={held.owner}")) == [str(held.origin)]
+    assert "must be a client id, or the name" in text_of(operator, "jobs?worker=nobody", 400)
+    assert "must be one of 1h, 24h, 7d" in text_of(operator, "jobs?since=2h", 400)
+    assert operator.get("/console/jobs?label=").url == "/console/jobs"
+
+
+@pytest.mark.parametrize("status", ["", *JobStatus])
+@pytest.mark.parametrize("queue", ["", "queue=default&"])
+def test_what_is_done_to_all_of_a_list_is_done_to_what_it_shows(operator, status, queue):
+    """The list and the search that stands for it mean the same jobs."""
+    one_of_each()
+    queues.enqueue(JobRecord(function="mail.send"))
+    queues.enqueue(JobRecord(function="mail.send"), queue="default-2")
+    queues.enqueue(JobRecord(function="b"))
+    text = text_of(operator, f"jobs?{queue}function=mail.send" + (f"&status={status}" if status else ""))
+    shown = set(map(int, re.findall(r'name="id" value="(\d+)"', text)))
+    found = re.search(r'type="hidden" name="q" value="([^"]*)"', text)
+    if found is None:  # Then nothing can be done to all.
+        assert "data-select-all" not in text
+        return
+    assert set(find_tasks(parse(html.unescape(found[1]))).ids) == shown
+
+
+def test_the_times_of_functions_come_from_what_has_ended(viewer):
+    for _ in range(3):
+        succeeded()
+    failed()
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text_of(viewer, "jobs/times")))
+    assert re.search(r"mail\.send 4 1 ", text)
+
+
+def test_a_job_is_enqueued_from_a_form_that_knows_the_last_arguments(operator, viewer):
+    failed(args=["ann"], kwargs={"copies": 2})
+    form = text_of(operator, "jobs/add?function=mail.send")
+    assert "&quot;ann&quot;" in form
+    assert "&quot;copies&quot;: 2" in form
+    fields = {"function": "mail.send", "arguments": '["bob"]', "named_arguments": "", "queue": "mail", "labels": "a=b"}
+    answer = operator.post("/console/jobs/add", fields | {"priority": "3", "delay_s": "0"})
+    job = find(int(answer.url.rpartition("/")[2]))
+    assert (list(job.args), dict(job.labels), job.queue, job.priority) == (["bob"], {"a": "b"}, "mail", 3)
+    assert AuditEntry.objects.get(action="add").selection == f"job {job.id}"
+    answer = operator.post("/console/jobs/add", fields | {"arguments": "x", "queue": "a/b"})
+    assert answer.status_code == 422
+    assert "ust be a JSON list" in answer.content.decode()
+    assert viewer.get("/console/jobs/add").status_code == 403
 
 
 def test_a_form_that_was_sent_with_empty_fields_leads_to_a_short_address(operator):

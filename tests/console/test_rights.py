@@ -42,6 +42,8 @@ CALLS = {
     "failed": ("GET", EVERYBODY, {}),
     "jobs": ("GET", EVERYBODY, {}),
     "job": ("GET", EVERYBODY, {}),
+    "job_times": ("GET", EVERYBODY, {}),
+    "add_job": ("POST", OPERATORS, {"function": "mail.send"}),
     "requeue_job": ("POST", OPERATORS, {"args": "[]", "kwargs": "{}", "confirmed": "1"}),
     "delete_job": ("POST", OPERATORS, {}),
     "commands": ("GET", EVERYBODY, {}),
@@ -120,7 +122,7 @@ CHANGES = {name for name, (method, _, _) in CALLS.items() if method == "POST"} |
 }
 # Whose GET is the form, or the question.
 ASKS_FIRST = {
-    "add", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
+    "add", "add_job", "import", "pause", "give_back", "cancel_task", "edit", "requeue_job", "delete_job", "add_token",
     "revoke_token", "add_person", "person", "close_account", "open_account", "reset_password", "sign_out_person",
     "add_schedule", "edit_schedule", "pause_schedule", "run_schedule", "delete_schedule", "submit_commands",
     "reopen_list", "cancel_command", "set_limit", "remove_limit", "complete_batch", "delete_batch", "undo",

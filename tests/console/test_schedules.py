@@ -217,7 +217,7 @@ def test_its_page_says_what_became_of_its_due_times_and_why(viewer, clock):
     shown = text(page)
     assert shown.index("Missed : due") < shown.index("Last due times")
     assert "no server was running" in shown
-    assert re.search(r"waiting — \d+ —", shown)
+    assert "waiting —" in shown
     html = page.content.decode()
     assert html.count("<li data-look=") == 3
     assert f"/console/task/{added()[0].origin}" in html
