@@ -171,6 +171,31 @@ REASONS: Sequence[Callable[[Facts], Reason | None]] = (
 # ---- The causes
 
 
+ALARMS = {Kind.STALLED, Kind.LOST, Kind.FAILING, Kind.BROKEN}
+
+
+def _told(
+    facts: Facts,
+    kind: Kind,
+    why: str = "",
+    *,
+    word: str = "",
+    since_ms: int | None = None,
+    advice: Link | None = None,
+    tasks: int | None = None,
+) -> Diagnosis:
+    return Diagnosis(
+        kind=kind,
+        of=links.group(facts.name),
+        word=word,
+        since="" if since_ms is None else f"for {about(since_ms)}",
+        why=why,
+        advice=advice,
+        tasks=facts.counts.to_do if tasks is None else tasks,
+        is_alarm=kind in ALARMS,
+    )
+
+
 def paused(facts: Facts) -> Diagnosis | None:
     return of_pause(facts.pause, facts.counts.to_do, facts.now_ms) if facts.pause else None
 
@@ -180,15 +205,7 @@ def stalled(facts: Facts) -> Diagnosis | None:
     if since_ms is None:
         return None
     why, advice = next(found for reason in REASONS if (found := reason(facts)))
-    return Diagnosis(
-        kind=Kind.STALLED,
-        of=links.group(facts.name),
-        since=f"for {about(since_ms)}",
-        why=f"{facts.waiting}, {why}.",
-        advice=advice,
-        tasks=facts.counts.to_do,
-        is_alarm=True,
-    )
+    return _told(facts, Kind.STALLED, f"{facts.waiting}, {why}.", since_ms=since_ms, advice=advice)
 
 
 def held_by_lost(facts: Facts) -> Diagnosis | None:
@@ -196,46 +213,26 @@ def held_by_lost(facts: Facts) -> Diagnosis | None:
         return None
     verb = "hold" if len(facts.held) > 1 else "holds"
     full = f", {facts.full}" if facts.fills_limit else ""
-    return Diagnosis(
-        kind=Kind.LOST,
-        of=links.group(facts.name),
-        word="Worker lost",
-        since=f"for {about(facts.held[0][0].age_ms)}",
-        why=f"{facts.lost_holders} {verb} {counted(facts.lost_tasks, 'task')} until the leases end{full}.",
-        advice=links.give_back(facts.held, facts.name),
-        tasks=facts.lost_tasks,
-        is_alarm=True,
-    )
+    why = f"{facts.lost_holders} {verb} {counted(facts.lost_tasks, 'task')} until the leases end{full}."
+    since_ms, advice = facts.held[0][0].age_ms, links.give_back(facts.held, facts.name)
+    return _told(facts, Kind.LOST, why, word="Worker lost", since_ms=since_ms, advice=advice, tasks=facts.lost_tasks)
 
 
 def without_function(facts: Facts) -> Diagnosis | None:
     if not facts.lacking:
         return None
     function, since_ms, jobs = facts.lacking
-    return Diagnosis(
-        kind=Kind.STALLED,
-        of=links.group(facts.name),
-        word="Function missing",
-        since=f"for {about(facts.now_ms - since_ms)}",
-        why=f"no worker has {function}, {number(jobs)} waiting.",
-        advice=links.without_function(facts.name),
-        tasks=jobs,
-        is_alarm=True,
-    )
+    why, advice = f"no worker has {function}, {number(jobs)} waiting.", links.without_function(facts.name)
+    since_ms = facts.now_ms - since_ms
+    return _told(facts, Kind.STALLED, why, word="Function missing", since_ms=since_ms, advice=advice, tasks=jobs)
 
 
 def failing(facts: Facts) -> Diagnosis | None:
     if not facts.failures:
         return None
     failures, usual = facts.failures
-    return Diagnosis(
-        kind=Kind.FAILING,
-        of=links.group(facts.name),
-        why=f"{number(failures)} errors in {SPIKE_MINUTES} min, usually {number(usual) if usual else 'none'}.",
-        advice=links.errors(facts.counts),
-        tasks=failures,
-        is_alarm=True,
-    )
+    why = f"{number(failures)} errors in {SPIKE_MINUTES} min, usually {number(usual) if usual else 'none'}."
+    return _told(facts, Kind.FAILING, why, advice=links.errors(facts.counts), tasks=failures)
 
 
 def growing(facts: Facts) -> Diagnosis | None:
@@ -244,68 +241,46 @@ def growing(facts: Facts) -> Diagnosis | None:
         return None
     entered, left = (round(sum(numbers) / FLOW_MINUTES) for numbers in zip(*facts.flow, strict=True))
     workers = f", {counted(len(facts.live), 'worker')}" if facts.live else ""
-    return Diagnosis(
-        kind=Kind.GROWING,
-        of=links.group(facts.name),
-        since=f"for {FLOW_MINUTES} min",
-        why=f"{number(entered)} in, {number(left)} out per minute{workers}"
-        f"{f', at its limit: {facts.full}' if facts.full else ''}.",
-        advice=links.limit(facts.name) if facts.full else None,
-        tasks=facts.counts.to_do,
-    )
+    full = f", at its limit: {facts.full}" if facts.full else ""
+    why = f"{number(entered)} in, {number(left)} out per minute{workers}{full}."
+    advice = links.limit(facts.name) if facts.full else None
+    return _told(facts, Kind.GROWING, why, since_ms=FLOW_MINUTES * MINUTE_MS, advice=advice)
 
 
 def limited(facts: Facts) -> Diagnosis | None:
     if not facts.full:
         return None
-    return Diagnosis(
-        kind=Kind.LIMITED,
-        of=links.group(facts.name),
-        word="At its limit",
-        why=f"{facts.full}.",
-        advice=links.limit(facts.name),
-        tasks=facts.counts.to_do,
-    )
+    return _told(facts, Kind.LIMITED, f"{facts.full}.", word="At its limit", advice=links.limit(facts.name))
 
 
 def working(facts: Facts) -> Diagnosis | None:
-    goes_on = facts.counts.claimed or facts.out_per_minute
-    return Diagnosis(kind=Kind.WORKING, of=links.group(facts.name)) if goes_on else None
+    return _told(facts, Kind.WORKING) if facts.counts.claimed or facts.out_per_minute else None
 
 
 def unclaimed(facts: Facts) -> Diagnosis | None:
     """Configuration and outputs are meant to stay: that nobody claims is told, and no alarm."""
     if facts.claimed_ms is not None or facts.waits_ms <= STILL_MS:
         return None
-    return Diagnosis(
-        kind=Kind.WAITING,
-        of=links.group(facts.name),
-        word="Unclaimed",
-        since=f"for {about(facts.waits_ms)}",
-        why=f"{facts.waiting}, no worker claims there.",
-    )
+    why = f"{facts.waiting}, no worker claims there."
+    return _told(facts, Kind.WAITING, why, word="Unclaimed", since_ms=facts.waits_ms)
 
 
 def waiting(facts: Facts) -> Diagnosis | None:
     counts = facts.counts
     waits = counts.scheduled or counts.retrying or (counts.ready and facts.claimed_ms is not None)
-    return Diagnosis(kind=Kind.WAITING, of=links.group(facts.name)) if waits else None
+    return _told(facts, Kind.WAITING) if waits else None
 
 
 def has_failed(facts: Facts) -> Diagnosis | None:
-    if not facts.counts.failed:
+    failed = facts.counts.failed
+    if not failed:
         return None
-    return Diagnosis(
-        kind=Kind.FAILED,
-        of=links.group(facts.name),
-        why=f"{counted(facts.counts.failed, 'task')} failed for good.",
-        advice=links.errors(facts.counts),
-        tasks=facts.counts.failed,
-    )
+    why = f"{counted(failed, 'task')} failed for good."
+    return _told(facts, Kind.FAILED, why, advice=links.errors(facts.counts), tasks=failed)
 
 
 def idle(facts: Facts) -> Diagnosis:
-    return Diagnosis(kind=Kind.IDLE, of=links.group(facts.name))
+    return _told(facts, Kind.IDLE)
 
 
 CAUSES: Sequence[Cause] = (
