@@ -50,7 +50,7 @@ def facts_of(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, F
     unclaimed = [name for name in to_do if name not in claimed and waits[name] > STILL_MS]
     for_workers = _for_workers(unclaimed)
     flows = _flows([name for name in claimed if waits[name] >= MINUTE_MS], now_ms)
-    failures = dict(unusual_failures(now_ms))
+    failures = dict(unusual_failures(now_ms, list(stats)))
     held = _held_by_lost(clients, list(stats), now_ms)
     lacking = _lacking([name for name in stats if queue_of(name)], now_ms)
     found = {}
@@ -116,13 +116,14 @@ def _flows(groups: Sequence[str], now_ms: int) -> Mapping[str, Sequence[tuple[in
 # ---- Failures
 
 
-def unusual_failures(now_ms: int) -> Iterator[tuple[str, tuple[int, int]]]:
+def unusual_failures(now_ms: int, groups: Sequence[str] | None = None) -> Iterator[tuple[str, tuple[int, int]]]:
     """Yield the groups with far more failures than in the day before: how many, and what is usual in that time.
 
-    What has failed may be gone from the group since.
+    `groups`: to look at; None: all. What has failed may be gone from the group since.
     """
     minute = now_ms // MINUTE_MS
-    lately = _failures(Rate.objects.filter(minutes=1, minute__gte=minute - SPIKE_MINUTES))
+    rates = Rate.objects.filter(minutes=1, minute__gte=minute - SPIKE_MINUTES)
+    lately = _failures(rates if groups is None else rates.filter(group__in=groups))
     many = {name: count for name, count in lately.items() if count > FEW_FAILURES}
     if not many:
         return
