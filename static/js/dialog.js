@@ -6,7 +6,7 @@ const signIn = document.getElementById("sign-in");
 
 document.addEventListener("htmx:after:swap", ({ detail }) => {
   const target = [dialog, signIn].find((each) => detail.ctx.target === each || detail.ctx.target === `#${each.id}`);
-  if (!target) return;
+  if (!target?.childElementCount) return; // What asks again and again is answered, but shows nothing.
   if (!target.open) target.showModal();
   (target.querySelector("[aria-invalid=true]") ?? target.querySelector("[autofocus]"))?.focus();
   if (target === signIn) goOn(signIn.querySelector("[data-signed-in]"));

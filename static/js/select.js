@@ -22,7 +22,6 @@ function follow(form, bar) {
   let last = null;
 
   elsewhere.hidden = true;
-  form.append(elsewhere);
   form.addEventListener("click", (event) => {
     const row = event.target.closest("input[name=id]");
     if (!row) return;
@@ -55,6 +54,7 @@ function follow(form, bar) {
     const kept = JSON.parse(sessionStorage.getItem(storedAs) ?? "[]");
     rows = [...form.querySelectorAll("input[name=id]")];
     const here = new Set(rows.map((row) => row.value));
+    form.append(elsewhere); // Again, because a new page has no such fields.
     for (const row of rows) row.checked = kept.includes(row.value);
     elsewhere.replaceChildren(...kept.filter((id) => !here.has(id)).map(field));
     tell();

@@ -7,6 +7,8 @@ from playwright.sync_api import expect
 from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.types.tasks import State
 
+from ..accessibility import complaints
+from ..jobs_store.jobs import enqueued
 from .browsing import session_of
 from .store import add, claim, fail
 
@@ -234,3 +236,35 @@ def test_it_adds_filters_and_finds_without_scripts(without_scripts):
     person.page.keyboard.press("Enter")
     expect(person.page.locator("tbody tr")).to_have_count(1)
     assert task.state(Task.objects.now_ms()) is State.READY
+
+
+def test_what_is_selected_and_open_stays_while_a_page_updates(person):
+    jobs = [enqueued() for _ in range(3)]
+    person.go("/console/jobs")
+    person.rows().nth(1).check()
+    with person.page.expect_response(lambda response: response.url.endswith("/console/jobs"), timeout=20_000):
+        enqueued()
+    expect(person.rows()).to_have_count(len(jobs) + 1)
+    expect(person.page.get_by_text("1 selected", exact=True)).to_be_visible()
+    person.ask("Cancel…")
+    expect(person.dialog).to_contain_text("Cancel 1 task")
+
+
+def test_a_page_whose_session_has_ended_elsewhere_goes_on_after_the_sign_in(person):
+    has_password(person)
+    add(count=2)
+    person.go(GROUP)
+    person.rows().first.check()
+    person.page.context.clear_cookies(name="sessionid")
+    person.page.evaluate("new BroadcastChannel('taskstore.session').postMessage('over')")
+    banner = person.page.locator(".live-banner")
+    if person.page.locator("[data-live-status]").get_attribute("data-live-status"):
+        expect(banner).to_contain_text("You are signed out.")
+        banner.get_by_role("link", name="Sign in").click()
+        person.page.get_by_label("Name").fill("olaf")
+        person.page.get_by_label("Password").fill("a password of my own")
+        assert complaints(person.page) == []
+        person.button("Sign in").click()
+        person.link("Go on").click()
+        expect(banner).to_be_hidden()
+    expect(person.rows().first).to_be_checked()
