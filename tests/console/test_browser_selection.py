@@ -7,7 +7,6 @@ from playwright.sync_api import expect
 from tasks_app.models import AuditEntry, BulkOperation, Task
 from taskstore.types.tasks import State
 
-from ..accessibility import complaints
 from ..jobs_store.jobs import enqueued
 from .browsing import session_of
 from .store import add, claim, fail
@@ -248,23 +247,3 @@ def test_what_is_selected_and_open_stays_while_a_page_updates(person):
     expect(person.page.get_by_text("1 selected", exact=True)).to_be_visible()
     person.ask("Cancel…")
     expect(person.dialog).to_contain_text("Cancel 1 task")
-
-
-def test_a_page_whose_session_has_ended_elsewhere_goes_on_after_the_sign_in(person):
-    has_password(person)
-    add(count=2)
-    person.go(GROUP)
-    person.rows().first.check()
-    person.page.context.clear_cookies(name="sessionid")
-    person.page.evaluate("new BroadcastChannel('taskstore.session').postMessage('over')")
-    banner = person.page.locator(".live-banner")
-    if person.page.locator("[data-live-status]").get_attribute("data-live-status"):
-        expect(banner).to_contain_text("You are signed out.")
-        banner.get_by_role("link", name="Sign in").click()
-        person.page.get_by_label("Name").fill("olaf")
-        person.page.get_by_label("Password").fill("a password of my own")
-        assert complaints(person.page) == []
-        person.button("Sign in").click()
-        person.link("Go on").click()
-        expect(banner).to_be_hidden()
-    expect(person.rows().first).to_be_checked()

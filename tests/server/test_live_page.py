@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
+from ..accessibility import complaints
 from ..behaviour.databases import only_postgresql
 from .conftest import new_store
 from .harness import Server, Store
@@ -274,14 +275,29 @@ def test_a_page_comes_back_by_itself_when_the_server_does(page, place):
 
 
 @pytest.mark.once
-def test_a_page_whose_reader_was_signed_out_says_so(page, place):
-    place.add("mail")
-    open_overview(page, place)
+def test_a_page_whose_reader_was_signed_out_says_so_and_goes_on_as_it_was_after_a_sign_in(page, place):
+    place.add("mail", 3)
+    open_overview(page, place, "/console/group?name=mail")
+    rows = page.locator("tbody input[name=id]")
+    rows.first.check()
     page.context.clear_cookies()
     place.server.kill()
     place.start_again()
     expect(page.locator("[data-live-status]")).to_contain_text("signed out", timeout=AGAIN_MS)
-    expect(page.locator(".live-banner")).to_contain_text("signed out")
+    banner = page.locator(".live-banner")
+    expect(banner).to_contain_text("signed out")
+    banner.get_by_role("link", name="Sign in").click()
+    page.get_by_label("Name", exact=True).fill("admin")
+    page.get_by_label("Password").fill("correct horse battery")
+    assert complaints(page) == []
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="Go on").click()
+    expect(page.locator("[data-live-status]")).to_contain_text("live", timeout=AGAIN_MS)
+    expect(banner).to_be_hidden()
+    expect(rows.first).to_be_checked()
+    page.get_by_role("button", name="Purge…").click()
+    page.get_by_role("button", name="Purge 1 task").click()
+    expect(rows).to_have_count(2)
 
 
 @pytest.mark.once
