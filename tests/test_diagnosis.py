@@ -20,6 +20,7 @@ from tasks_app.reading.counts import stats_of
 from tasks_app.writer import totals
 from tasks_app.writer.connection import parameters_of
 from tasks_app.writer.totals import Numbers
+from taskstore.types.batches import Batch
 from taskstore.types.job_record import Attempt, How, JobError, JobOptions, JobRecord
 from taskstore.types.limits import GroupLimit, LimitsRequest, LimitUse
 from taskstore.types.tasks import ATTEMPTS, Change, NewTask, State
@@ -244,6 +245,46 @@ def test_the_causes_of_a_task_are_told_in_their_order():
         assert first(causes.TASK_CAUSES, of(**changes)) is cause
     for worse, better in combinations(known, 2):
         assert first(causes.TASK_CAUSES, of(**known[better] | known[worse])) is worse, f"{worse} and {better}"
+
+
+MEMBERS = {"mail": {State.READY: 3}}
+# For each cause of a batch, in the order of the table, what is true of it then.
+BATCHES: dict[causes.BatchCause, dict[str, Any]] = {
+    causes.was_deleted: {"deleted": True},
+    causes.has_succeeded: {"state": "succeeded"},
+    causes.batch_has_failed: {"state": "failed"},
+    causes.lacks_rights: {"lost_rights": True},
+    causes.can_not_add: {"problem": "the store is full"},
+    causes.only_failed_are_left: {"failed": 2, "open": 0, "children": 0},
+    causes.is_held: {"state": "held"},
+    causes.waits_for_members: {"open": 3},
+    causes.waits_for_batches: {"children": 2},
+    causes.is_empty: {},
+}
+
+
+def batch_of(**changes):
+    known: dict[str, Any] = {
+        "id": 7,
+        "name": "",
+        "state": "open",
+        "total": 5,
+        "open": 0,
+        "failed": 0,
+        "ended": 2,
+        "parent": None,
+    }
+    return Batch(**known | {"created_at_ms": 0, "closed_at_ms": None} | changes)
+
+
+def test_of_two_causes_of_a_batch_at_once_the_first_of_the_table_is_told():
+    assert list(BATCHES) == list(causes.BATCH_CAUSES)
+    of = partial(causes.BatchFacts, members=MEMBERS, groups={"mail": causes.Facts(counts=NUMBERS)})
+    for cause, changes in BATCHES.items():
+        assert first(causes.BATCH_CAUSES, of(batch=batch_of(**changes))) is cause
+    for worse, better in combinations(BATCHES, 2):
+        both = of(batch=batch_of(**BATCHES[better] | BATCHES[worse]))
+        assert first(causes.BATCH_CAUSES, both) is worse, f"{worse} and {better}"
 
 
 def test_however_many_groups_stand_still_the_database_is_asked_as_often(clock, django_assert_max_num_queries):
