@@ -210,13 +210,11 @@ TERMS = {
 
 def _search_of(wanted: Wanted, asked: Mapping[str, str]) -> str:
     """Return the search for the listed jobs, which a bulk operation takes; empty if there is none."""
-    status, groups = wanted.status, job_queues.groups_with(wanted.status, wanted.queue)
-    if status not in (None, *TERMS) and not wanted.queue:
-        return ""  # No prefix means what has succeeded in every queue.
-    terms = [f"group:{quoted(groups[0])}" if wanted.queue and status else f"group:jobs/{wanted.queue}*"]
-    if wanted.queue and status is None:
-        return ""  # A prefix would mean other queues, too.
-    terms += [TERMS[status]] if status in TERMS and not (wanted.queue and status is JobStatus.FAILED) else []
+    status, queue = wanted.status, wanted.queue
+    if (queue and status is None) or (not queue and status not in (None, *TERMS)):
+        return ""  # No prefix means the groups of one queue, nor what has succeeded in all queues.
+    terms = [f"group:{quoted(job_queues.groups_with(status, queue)[0])}" if queue else "group:jobs/*"]
+    terms += [TERMS[status]] if status in TERMS else []
     terms += [label_term(FUNCTION_LABEL, wanted.function)] if wanted.function else []
     terms += [label_term(*wanted.label)] if wanted.label else []
     terms += [f"owner:{wanted.owner}"] if wanted.owner is not None else []
