@@ -22,6 +22,7 @@ COMPLETION = "_TASKSTORE_COMPLETE"  # Set by the shell's part of the completion,
 HELP = ("help", "--help", "-h")
 OPTIONS = {"data": ""}  # The typed option ` --data DIR`, which hints have to repeat.
 
+BULK = {action.command: f"change:{name}" for name, action in ACTIONS.items()}
 COMMANDS = {
     "groups": "read:groups",
     "stats": "read:stats",
@@ -35,7 +36,7 @@ COMMANDS = {
     "claim": "working:claim",
     "update": "working:update",
     "delete": "working:delete",
-    **{action.command: f"change:{name}" for name, action in ACTIONS.items()},
+    **BULK,
     "operations": "change:operations",
     "undo": "change:undo",
     "stop": "change:stop",
@@ -79,7 +80,7 @@ SECTIONS = {
     "Run a server": ("up", "serve", "token", "backup", "restore", "verify"),
     "View the store": ("groups", "stats", "watch", "ls", "show", "search", "history", "workers"),
     "Work with tasks": ("add", "claim", "update", "delete", "batches", "export", "import"),
-    "Change many tasks": (*(action.command for action in ACTIONS.values()), "operations", "undo", "stop", "pause", "resume", "limits"),
+    "Change many tasks": (*BULK, "operations", "undo", "stop", "pause", "resume", "limits"),
     "Jobs, schedules and shell commands": ("job", "work", "schedule", "commands"),
     "Demo and development": ("demo", "bench", "soak", "chaos", "cluster", "docs", "faults", "test"),
     "Your shell": ("completion",),
