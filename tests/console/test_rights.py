@@ -152,7 +152,8 @@ def task(settings) -> Task:
 def path_of(name: str, task: Task) -> str:
     [pattern] = [pattern for pattern in urlpatterns if pattern.name == name]
     path = "/console/" + str(pattern.pattern).replace("<int:task_id>", str(task.id))
-    operation, batch = BulkOperation.objects.earliest("pk").pk, Batch.objects.latest("pk").pk
+    first, batch = BulkOperation.objects.order_by("pk").first(), Batch.objects.latest("pk").pk
+    operation = first.pk if first else 1
     path = path.replace("<int:operation_id>", str(operation)).replace("<int:batch_id>", str(batch))
     path = path.replace("<int:token_id>", str(Token.objects.get(name="mailer").pk))
     path = path.replace("<int:search_id>", "1").replace("<str:client_id>", "7")
