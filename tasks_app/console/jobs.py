@@ -201,7 +201,7 @@ def _owner_named(worker: str) -> int:
 
 # What a status is in terms of a search, in the waiting group of a queue and in all groups of jobs.
 TERMS = {
-    JobStatus.SCHEDULED: "available:>now -state:claimed",
+    JobStatus.SCHEDULED: "available:>now -state:claimed -state:finished -state:failed",
     JobStatus.PENDING: "available:<now -state:finished -state:failed",
     JobStatus.STARTED: "state:claimed",
     JobStatus.FAILED: "state:failed",
@@ -215,7 +215,7 @@ def _search_of(wanted: Wanted, asked: Mapping[str, str]) -> str:
         return ""  # No prefix means the groups of one queue, nor what has succeeded in all queues.
     terms = [f"group:{quoted(job_queues.groups_with(status, queue)[0])}" if queue else "group:jobs/*"]
     terms += [TERMS[status]] if status in TERMS else []
-    terms += [label_term(FUNCTION_LABEL, wanted.function)] if wanted.function else []
+    terms.append(label_term(FUNCTION_LABEL, wanted.function or None))  # Other tasks may be in these groups, too.
     terms += [label_term(*wanted.label)] if wanted.label else []
     terms += [f"owner:{wanted.owner}"] if wanted.owner is not None else []
     terms += [f"available:>now-{asked['since']}"] if asked["since"] else []

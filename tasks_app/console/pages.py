@@ -27,7 +27,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from taskstore.errors import CommitUnknown, Forbidden, InvalidInput, JobUnfinished, StoreBusy, StoreUnavailable, refuse
 from taskstore.types.scalars import REASON_LENGTH
-from taskstore.types.sentences import text
+from taskstore.types.sentences import is_utf8, text
 from taskstore.types.texts import UNSEEN, visible
 
 from ..access.people import Person, must_choose_password
@@ -151,6 +151,8 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
     Above an open page the console's own sign-in is a dialog, so that the page stays as it is. What a form has sent is
     kept by the sign-in page.
     """
+    if request.headers.get("HX-Request") and not is_partial(request):
+        return HttpResponse(status=401)  # What an open page asks again and again: it stays as it is.
     page = sign_in_page()
     is_ours = page == resolve_url("tasks_app:login")
     if is_ours and is_partial(request):
@@ -182,7 +184,9 @@ def sent_again(request: HttpRequest, kept: str) -> dict[str, Any] | None:
     try:
         found = json.loads(kept)
         to, fields = str(found["to"]), [(str(name), str(value)) for name, value in found["fields"]]
-    except (ValueError, KeyError, TypeError):
+        if not all(is_utf8(each) for each in (to, *(part for field in fields for part in field))):
+            return None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     is_here = to.startswith("/") and url_has_allowed_host_and_scheme(to, {request.get_host()})
     return {"to": to, "fields": fields} if is_here else None

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from tasks_app.jobs import queues
 from tasks_app.models import AuditEntry, Task
 from tasks_app.reading.search.finding import find as find_tasks
 from tasks_app.reading.search.grammar import parse
-from taskstore.types.job_record import JobError, JobRecord, JobStatus
+from taskstore.types.job_record import JobError, JobRecord, JobStatus, new_task
 from taskstore.types.tasks import NewTask
 
 from ..jobs_store.jobs import ERROR, enqueued, failed, find, one_of_each, started, succeeded
@@ -71,13 +72,19 @@ def test_the_list_is_filtered_by_label_worker_and_time(operator):
 
 @pytest.mark.parametrize("status", ["", *JobStatus])
 @pytest.mark.parametrize("queue", ["", "queue=default&"])
-def test_what_is_done_to_all_of_a_list_is_done_to_what_it_shows(operator, status, queue):
+@pytest.mark.parametrize("more", ["function=mail.send", "since=24h"])
+def test_what_is_done_to_all_of_a_list_is_done_to_what_it_shows(operator, status, queue, more):
     """The list and the search that stands for it mean the same jobs."""
     one_of_each()
     queues.enqueue(JobRecord(function="mail.send"))
     queues.enqueue(JobRecord(function="mail.send"), queue="default-2")
     queues.enqueue(JobRecord(function="b"))
-    text = text_of(operator, f"jobs?{queue}function=mail.send" + (f"&status={status}" if status else ""))
+    for group in ("jobs/a/b", "jobs/", "jobs/default", "jobs/a//failed"):
+        Task.objects.commit(owner=1, adds=[NewTask(group=group, data=b"no job")])
+    for end in ("failed", "succeeded"):  # Whatever their times say.
+        later = replace(new_task(JobRecord(function="mail.send")), group=f"jobs/later/{end}", timespec_ms=-3_600_000)
+        Task.objects.commit(owner=1, adds=[later])
+    text = text_of(operator, f"jobs?{queue}{more}" + (f"&status={status}" if status else ""))
     shown = set(map(int, re.findall(r'name="id" value="(\d+)"', text)))
     found = re.search(r'type="hidden" name="q" value="([^"]*)"', text)
     if found is None:  # Then nothing can be done to all.

@@ -128,6 +128,21 @@ def test_what_is_kept_over_a_sign_in_is_sent_to_this_site_only(rf, to):
     assert pages.sent_again(rf.post("/console/login"), kept) is None
 
 
+@pytest.mark.parametrize(
+    "kept",
+    ["[" * 200_000, '{"to":"/x","fields":[[' + "[" * 50_000, '{"to":"/x","fields":[["a","\\ud800"]]}',
+     '{"to":"/\\ud800","fields":[]}', '{"to":"/x","fields":[["a",' + "[" * 50_000 + "]" * 50_000 + "]]}"],
+)  # fmt: skip
+def test_rubbish_that_is_kept_over_a_sign_in_is_dropped(rf, kept):
+    assert pages.sent_again(rf.post("/console/login"), kept) is None
+
+
+def test_what_an_open_page_asks_again_and_again_does_not_take_its_place_without_a_session(client, db):
+    """The sign-in would be swapped in, of which it selects nothing."""
+    answer = client.get("/console/jobs", headers={"HX-Request": "true", "HX-Request-Type": "full"})
+    assert (answer.status_code, answer.content) == (401, b"")
+
+
 def test_of_what_is_kept_over_a_sign_in_no_secret_is_shown(client, db):
     form = {"username": "kim", "new_password1": "secret", "csrfmiddlewaretoken": "hidden"}
     html = client.post("/console/settings/people/add", form).content.decode()
