@@ -312,7 +312,7 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
     status, title = 403, "Permission denied"
     match error:
         case PermissionDenied() if not actions_of(user_of(request)):
-            title, text = "You have no role yet", f"A role says what you may see and do. {_whom_to_ask()}"
+            title, text = "You have no role yet", f"No role of yours allows you to see this. {_whom_to_ask()}"
         case PermissionDenied():
             text = f"Your role does not allow this. {_whom_to_ask()}"
         case Forbidden():
@@ -337,7 +337,7 @@ def problem(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def _whom_to_ask() -> str:
     names = administrators(FEW_NAMES)
-    return f"Ask an administrator for another one: {', '.join(names)}." if names else "Ask an administrator for one."
+    return f"An administrator can give you one that does: {', '.join(names)}." if names else "Ask an administrator."
 
 
 def away(request: HttpRequest, error: Exception) -> HttpResponse:

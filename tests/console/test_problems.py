@@ -115,7 +115,7 @@ def test_somebody_without_a_role_reads_whom_to_ask(client):
     assert page.status_code == 403
     html = page.content.decode()
     assert "You have no role yet" in html
-    assert "Ask an administrator for another one: ada, adam." in html
+    assert "An administrator can give you one that does: ada, adam." in html
     assert 'data-live-status=""' in html  # No page asks again and again.
     assert (
         "Your role does not allow this" in signed_in(make_user("vera", "viewer")).get("/console/audit").content.decode()
