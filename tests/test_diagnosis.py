@@ -27,6 +27,7 @@ from taskstore.types.tasks import ATTEMPTS, Change, NewTask, State
 from tests.behaviour.conftest import Clock
 from tests.behaviour.databases import only_postgresql
 from tests.console.store import add, claim
+from tests.people import make_user, signed_in
 
 NOW = 28_333_340  # A minute.
 MINUTE_MS = 60_000
@@ -176,6 +177,9 @@ def test_what_failed_is_told_of_the_group_where_it_failed(clock):
     assert mail.is_alarm
     assert mail.advice
     assert mail.advice.query == {"q": 'failed_from:"mail"'}
+    page = signed_in(make_user("vera", "viewer")).get("/console/group", {"name": "mail"}).content.decode()
+    assert "20 errors in 10 min, usually none." in page
+    assert "failed_from%3A%22mail%22" in page
     add("mail")
     assert troubles() == ["mail: Failing: 20 errors in 10 min, usually none."]
 

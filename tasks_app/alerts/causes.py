@@ -6,7 +6,7 @@ A cause that explains another comes before it: a lost worker before the limit th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from taskstore.types.batches import Batch
@@ -53,6 +53,10 @@ class Facts:
     @property
     def name(self) -> str:
         return self.counts.group
+
+    @property
+    def of(self) -> Link:
+        return links.group(self.name)
 
     @property
     def waiting(self) -> str:
@@ -175,29 +179,38 @@ ALARMS = {Kind.STALLED, Kind.LOST, Kind.FAILING, Kind.BROKEN}
 
 
 def _told(
-    facts: Facts,
+    facts: Facts | TaskFacts | BatchFacts,
     kind: Kind,
     why: str = "",
     *,
     word: str = "",
     since_ms: int | None = None,
+    next_ms: int | None = None,
     advice: Link | None = None,
     tasks: int | None = None,
 ) -> Diagnosis:
     return Diagnosis(
         kind=kind,
-        of=links.group(facts.name),
+        of=facts.of,
         word=word,
         since="" if since_ms is None else f"for {about(since_ms)}",
         why=why,
+        next_ms=next_ms,
         advice=advice,
-        tasks=facts.counts.to_do if tasks is None else tasks,
+        tasks=facts.counts.to_do if tasks is None and isinstance(facts, Facts) else tasks or 0,
         is_alarm=kind in ALARMS,
     )
 
 
 def paused(facts: Facts) -> Diagnosis | None:
-    return of_pause(facts.pause, facts.counts.to_do, facts.now_ms) if facts.pause else None
+    """Say by whom it was paused, when and why."""
+    pause, now_ms, to_do = facts.pause, facts.now_ms, facts.counts.to_do
+    if pause is None:
+        return None
+    reason, when = pause.reason.rstrip("."), ago(min(pause.at_ms, now_ms), now_ms).replace("now", "just now")
+    why = " ".join(f"{part}." for part in (reason, f"{number(to_do)} waiting" if to_do else "") if part)
+    found, since = _told(facts, Kind.PAUSED, why), f"by {pause.by} {when}" if pause.by else when
+    return replace(found, since=since, is_alarm=now_ms - pause.at_ms > LONG_PAUSE_MS)
 
 
 def stalled(facts: Facts) -> Diagnosis | None:
@@ -299,19 +312,6 @@ CAUSES: Sequence[Cause] = (
 )
 
 
-def of_pause(pause: PausedGroup, waiting: int, now_ms: int) -> Diagnosis:
-    """Diagnose a paused group: paused by whom, when and why."""
-    reason, when = pause.reason.rstrip("."), ago(min(pause.at_ms, now_ms), now_ms).replace("now", "just now")
-    return Diagnosis(
-        kind=Kind.PAUSED,
-        of=links.group(pause.group),
-        since=f"by {pause.by} {when}" if pause.by else when,
-        why=" ".join(f"{part}." for part in (reason, f"{number(waiting)} waiting" if waiting else "") if part),
-        tasks=waiting,
-        is_alarm=now_ms - pause.at_ms > LONG_PAUSE_MS,
-    )
-
-
 # ---- Tasks
 
 
@@ -345,15 +345,9 @@ def holder_is_lost(facts: TaskFacts) -> Diagnosis | None:
     lost = facts.holder
     if facts.state is not State.CLAIMED or lost is None or not lost.is_lost:
         return None
-    return Diagnosis(
-        kind=Kind.LOST,
-        of=facts.of,
-        word="Worker lost",
-        since=f"for {about(lost.age_ms)}",
-        why=f"{lost.client} holds the task. The lease ends",
-        next_ms=facts.task.available_at_ms,
-        advice=Link(words="Give it back", page="give_back", args=(facts.task.id,), is_change=True),
-    )
+    why, ends_ms = f"{lost.client} holds the task. The lease ends", facts.task.available_at_ms
+    advice = Link(words="Give it back", page="give_back", args=(facts.task.id,), is_change=True)
+    return _told(facts, Kind.LOST, why, word="Worker lost", since_ms=lost.age_ms, next_ms=ends_ms, advice=advice)
 
 
 def group_holds_it_back(facts: TaskFacts) -> Diagnosis | None:
@@ -364,26 +358,17 @@ def group_holds_it_back(facts: TaskFacts) -> Diagnosis | None:
 def nobody_has_its_function(facts: TaskFacts) -> Diagnosis | None:
     if not facts.left:
         return None
-    return Diagnosis(
-        kind=Kind.WAITING,
-        of=facts.of,
-        word="Function missing",
-        since=f"for {about(facts.now_ms - facts.left[1])}",
-        why=f"no worker that has claimed it has {facts.left[0]}. It is offered again",
-        next_ms=facts.task.available_at_ms,
-    )
+    function, since_ms = facts.left
+    why, next_ms = f"no worker that has claimed it has {function}. It is offered again", facts.task.available_at_ms
+    since_ms = facts.now_ms - since_ms
+    return _told(facts, Kind.WAITING, why, word="Function missing", since_ms=since_ms, next_ms=next_ms)
 
 
 def is_tried_again(facts: TaskFacts) -> Diagnosis | None:
     if facts.state is not State.RETRYING:
         return None
-    return Diagnosis(
-        kind=Kind.WAITING,
-        of=facts.of,
-        word="Retrying",
-        why=f"{facts.attempt}, {'due' if facts.is_due else ''}".rstrip(),
-        next_ms=facts.task.available_at_ms,
-    )
+    why = f"{facts.attempt}, {'due' if facts.is_due else ''}".rstrip()
+    return _told(facts, Kind.WAITING, why, word="Retrying", next_ms=facts.task.available_at_ms)
 
 
 def is_in_line(facts: TaskFacts) -> Diagnosis | None:
@@ -399,13 +384,8 @@ def is_in_line(facts: TaskFacts) -> Diagnosis | None:
         goes_on = f"{workers}{number(group.counts.claimed)} claimed"
     else:
         goes_on = "no worker claims there"
-    return Diagnosis(
-        kind=Kind.WAITING,
-        of=links.group(group.name),
-        since=f"for {about(facts.now_ms - facts.task.available_at_ms)}",
-        why=f"{ahead}; {goes_on}.",
-        advice=links.limit(group.name) if group.full else None,
-    )
+    since_ms, advice = facts.now_ms - facts.task.available_at_ms, links.limit(group.name) if group.full else None
+    return _told(group, Kind.WAITING, f"{ahead}; {goes_on}.", since_ms=since_ms, advice=advice, tasks=0)
 
 
 TASK_CAUSES: Sequence[TaskCause] = (
@@ -438,6 +418,10 @@ class BatchFacts:
         return {state: count for state, count in self.members[group].items() if state not in ENDED}
 
     @property
+    def of(self) -> Link:
+        return Link(words=self.batch.name or f"batch {self.batch.id}", page="batch", args=(self.batch.id,))
+
+    @property
     def culprit(self) -> Diagnosis | None:
         """Return the diagnosis of the group that it waits for: the one in the worst trouble, with the most members."""
         found = [diagnosis_of(facts) for facts in self.groups.values()]
@@ -449,14 +433,7 @@ BatchCause = Callable[[BatchFacts], Diagnosis | None]
 
 
 def _of_batch(facts: BatchFacts, kind: Kind, why: str) -> Diagnosis:
-    batch = facts.batch
-    return Diagnosis(
-        kind=kind,
-        of=Link(words=batch.name or f"batch {batch.id}", page="batch", args=(batch.id,)),
-        word=batch.state.capitalize(),
-        why=why,
-        is_alarm=kind not in CALM,
-    )
+    return _told(facts, kind, why, word=facts.batch.state.capitalize())
 
 
 def was_deleted(facts: BatchFacts) -> Diagnosis | None:
@@ -515,14 +492,8 @@ def waits_for_members(facts: BatchFacts) -> Diagnosis | None:
     is_trouble = culprit.kind not in CALM or culprit.rest
     why = f"{culprit.what.lower()} {culprit.rest}" if is_trouble and culprit.since else culprit.rest or f"{parts}."
     failed = f" {number(batch.failed)} failed." if batch.failed and not batch.failed_ends else ""
-    return Diagnosis(
-        kind=culprit.kind,
-        of=_of_batch(facts, Kind.WORKING, "").of,
-        word="Open",
-        why=f"Waits for {number(batch.open)} of {number(batch.whole)}: {here}, {why}{failed}",
-        advice=culprit.advice,
-        is_alarm=culprit.is_alarm,
-    )
+    why = f"Waits for {number(batch.open)} of {number(batch.total)}: {here}, {why}{failed}"
+    return replace(_told(facts, culprit.kind, why, word="Open", advice=culprit.advice), is_alarm=culprit.is_alarm)
 
 
 def waits_for_batches(facts: BatchFacts) -> Diagnosis | None:

@@ -22,8 +22,8 @@ from ..reading.clients import Holding, Seen, holders_in, holdings
 from ..reading.counts import Stats, stats_of
 from ..writer.totals import most_ready
 from . import links
-from .causes import LONG_PAUSE_MS, MINUTE_MS, diagnosis_of, diagnosis_of_batch, diagnosis_of_task, of_pause
-from .evidence import facts_of, facts_of_batch, facts_of_failing, facts_of_task, first_open_groups, unusual_failures
+from .causes import LONG_PAUSE_MS, MINUTE_MS, diagnosis_of, diagnosis_of_batch, diagnosis_of_task
+from .evidence import facts_of, facts_of_batch, facts_of_empty, facts_of_task, first_open_groups, unusual_failures
 from .kinds import CALM, Diagnosis, Kind, Link
 
 LONG_TRANSACTION_MS = 10 * MINUTE_MS
@@ -41,6 +41,11 @@ def of_groups(stats: Mapping[str, Stats], clients: Sequence[Seen]) -> dict[str, 
     `clients`: all with a heartbeat within a day.
     """
     return {name: diagnosis_of(facts) for name, facts in facts_of(stats, clients).items()}
+
+
+def of_empty(names: Sequence[str]) -> list[Diagnosis]:
+    """Diagnose each of these groups, which have no task: they may be paused, or what has failed there is elsewhere."""
+    return [diagnosis_of(facts) for facts in facts_of_empty(names)] if names else []
 
 
 def of_worst(clients: Sequence[Seen]) -> dict[str, Diagnosis]:
@@ -174,11 +179,10 @@ def elsewhere(clients: Sequence[Seen]) -> list[Diagnosis]:
 def _empty() -> Iterator[Diagnosis]:
     """Find what is told of groups without a row, because nothing is left there: long pauses, and failures."""
     now_ms = Task.objects.now_ms()
-    paused = {each.group: each for each in PausedGroup.objects.all() if now_ms - each.at_ms > LONG_PAUSE_MS}
-    failing = {facts.name: facts for facts in facts_of_failing(now_ms)}
-    filled = stats_of([*paused, *failing]) if paused or failing else {}
-    yield from (of_pause(paused[group], 0, now_ms) for group in paused if group not in filled)
-    yield from (diagnosis_of(failing[group]) for group in failing if group not in filled and group not in paused)
+    paused = [each.group for each in PausedGroup.objects.all() if now_ms - each.at_ms > LONG_PAUSE_MS]
+    names = list(dict.fromkeys([*paused, *(group for group, _ in unusual_failures(now_ms))]))
+    filled = stats_of(names) if names else {}
+    yield from of_empty([name for name in names if name not in filled])
 
 
 def _broken() -> Iterator[Diagnosis]:

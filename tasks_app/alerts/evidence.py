@@ -138,10 +138,13 @@ def _failures(rates: QuerySet[Rate]) -> dict[str, int]:
     return dict(rates.filter(failures__gt=0).values_list("group").annotate(Sum("failures")).order_by())
 
 
-def facts_of_failing(now_ms: int) -> Iterator[Facts]:
-    """Yield what is known of groups with unusual failures when they have no task any more."""
-    for name, failures in unusual_failures(now_ms):
-        yield Facts(counts=Numbers(name), now_ms=now_ms, failures=failures)
+def facts_of_empty(names: Sequence[str]) -> Iterator[Facts]:
+    """Yield what is known of groups that have no task."""
+    now_ms = Task.objects.now_ms()
+    failures = dict(unusual_failures(now_ms, names))
+    pauses = {each.group: each for each in PausedGroup.objects.filter(group__in=names)}
+    for name in names:
+        yield Facts(counts=Numbers(name), now_ms=now_ms, failures=failures.get(name), pause=pauses.get(name))
 
 
 # ---- Tasks

@@ -15,8 +15,7 @@ from taskstore.types.tasks import State, holds_results
 
 from .. import bulk
 from ..access.policy import Action, may
-from ..alerts.causes import of_pause
-from ..alerts.diagnosis import of_groups, of_worker
+from ..alerts.diagnosis import of_empty, of_groups, of_worker
 from ..control import pauses
 from ..control.limits import uses_of
 from ..control.pauses import pause_of
@@ -84,7 +83,7 @@ def facts(request: HttpRequest) -> HttpResponse:
 def _facts(name: str) -> dict[str, Any]:
     stats, clients, pause = stats_of([name]), seen(), pause_of(name)
     counts = stats[name].counts if stats else Numbers(name)
-    found = of_groups(stats, clients).get(name)
+    [diagnosis] = of_groups(stats, clients).values() if stats else of_empty([name])
     entered, left = (stats[name].in_per_minute, stats[name].out_per_minute) if stats else (0.0, 0.0)
     return {
         "counts": counts,
@@ -95,7 +94,7 @@ def _facts(name: str) -> dict[str, Any]:
         "workers": workers_in_words(by_group(clients, [name]).get(name, [])),
         "pause": pause,
         "limit": stats[name].limit if stats else uses_of([name]).get(name),  # The group may be empty.
-        "diagnosis": of_pause(pause, 0, Task.objects.now_ms()) if pause and not found else found,
+        "diagnosis": diagnosis,
     }
 
 

@@ -161,6 +161,8 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
         return response
     if is_ours and request.method == "POST":
         context = {"form": AuthenticationForm(request), "has_ended": True, "kept": kept_in(request)}
+        if request.FILES:
+            context |= {"next": request.get_full_path(), "lacks_file": True}
         return render(request, "tasks_app/login.html", context, status=401)
     if is_partial(request):
         before = urlsplit(request.headers.get("HX-Current-URL", ""))
@@ -176,7 +178,7 @@ def kept_in(request: HttpRequest) -> str:
     if request.method != "POST" or request.FILES:
         return ""
     fields = [[name, value] for name, values in request.POST.lists() if name not in SECRETS for value in values]
-    return json.dumps({"to": request.get_full_path(), "fields": fields})
+    return json.dumps({"to": request.get_full_path(), "fields": fields}, ensure_ascii=False)
 
 
 def sent_again(request: HttpRequest, kept: str) -> dict[str, Any] | None:

@@ -41,7 +41,7 @@ LOOKS = {
     "cancelled": "paused",
     "purged": "remove",
     "added": "done",
-    "skipped": "late",
+    "skipped": "skipped",
     "missed": "expired",
     "expired": "scheduled",
     "paused": "paused",

@@ -35,13 +35,14 @@ from . import past
 from .past import Outcome
 from .record import GRACE_MS, NotASchedule, ScheduleRecord, Turn, due_of, iso, timetable_of, turn_of
 from .timetable import NotATimetable
-from .verbs import READ_AT_ONCE, StoredSchedule, available_at_ms, go_on, hold, older_double, stored
+from .verbs import READ_AT_ONCE, StoredSchedule, go_on, hold, older_double, stored
 
 log = logging.getLogger(__name__)
 
 LEASE_MS = 4_000  # After that, another server takes over from one that died.
 LEAST_LOOK_MS, MOST_LOOK_MS = 1_000, 60_000  # For the end of the last task, where another one waits for it.
 AT_ONCE = 20  # Schedules of a claim, finished long before the lease ends.
+LATER = "a later due time had come"
 LOOK_EVERY_S = 1.0  # In a process without a writer.
 
 
@@ -229,13 +230,18 @@ def _add_tasks(found: StoredSchedule, record: ScheduleRecord, turn: Turn) -> Non
     due, waits = _without_overlap(record, in_time, expired_ms)
     last = record.last
     note_of = partial(past.note, task.origin)
+    if record.waits and record.waits not in (waits, *due):
+        if record.waits > expired_ms:
+            note_of(Outcome.SKIPPED, [record.waits], LATER if waits or due else "the schedule was changed")
+        else:
+            note_of(Outcome.EXPIRED, [record.waits], "its time was over before the last one had ended")
     is_late = turn.missed and now_ms - turn.missed[-1] > GRACE_MS
-    note_of(Outcome.MISSED, turn.missed, "no server was running" if is_late else "a later due time had come")
+    note_of(Outcome.MISSED, turn.missed, "no server was running" if is_late else LATER)
     note_of(Outcome.EXPIRED, set(turn.due) - set(in_time), "its time was over when a server came")
     if left := set(in_time) - set(due):
         in_the_way = dict.fromkeys(left, last.origin if last else 0)
         why = "the last one had not ended" + (": it is added afterwards" if waits else "")
-        note_of(Outcome.SKIPPED, left, why if not due else "a later due time had come", in_the_way)
+        note_of(Outcome.SKIPPED, left, why if not due else LATER, in_the_way)
     if due:
         holder = task.labels.get(RIGHTS_OF, "")
         holders = Holders([holder])
@@ -252,9 +258,9 @@ def _add_tasks(found: StoredSchedule, record: ScheduleRecord, turn: Turn) -> Non
         note_of(Outcome.ADDED, set(due) - set(taken), "", origins)
         note_of(Outcome.SKIPPED, taken, "another task holds its unique key", origins)
     record = msgspec.structs.replace(record, due=turn.next, last=last, waits=waits)
-    at_ms = available_at_ms(record)
+    at_ms = LATEST_MS
     if record.paused is None:
-        at_ms = min([at_ms, *_looks_ms(record, task.origin, name, expired_ms, now_ms)])
+        at_ms = min([max(record.due, 1), *_looks_ms(record, task.origin, name, expired_ms, now_ms)])
     change = Change(id=task.id, data=record.encode(), error="", timespec_ms=at_ms, release=True)
     Task.objects.commit(owner=task.owner, updates=[change])
 

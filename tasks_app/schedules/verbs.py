@@ -269,8 +269,11 @@ def older_double(found: StoredSchedule) -> Task | None:
 
 
 def available_at_ms(record: ScheduleRecord) -> int:
-    """Return the time from which servers claim the schedule: never while it is paused."""
-    return max(record.due, 1) if record.paused is None else LATEST_MS  # 0 would mean now.
+    """Return the time from which servers claim the schedule: never while it is paused.
+
+    What waits for the end of the last one is looked for at once.
+    """
+    return max(record.waits or record.due, 1) if record.paused is None else LATEST_MS  # 0 would mean now.
 
 
 def first_due_of(plan: SchedulePlan) -> int:
@@ -310,6 +313,7 @@ def _changed(before: ScheduleRecord | None, plan: SchedulePlan) -> ScheduleRecor
         **{name: getattr(plan, name) for name in SchedulePlan.__struct_fields__},
         due=before.due if before and keeps_times else first_due_of(plan),
         last=before.last if before else None,
+        waits=before.waits if before else 0,
         paused=before.paused if before else None,
     )
 

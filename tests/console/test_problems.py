@@ -2,9 +2,12 @@
 
 import json
 import re
+from html import unescape
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib import auth
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import InternalError, OperationalError, ProgrammingError
 from django.test import Client
 
@@ -141,6 +144,23 @@ def test_what_an_open_page_asks_again_and_again_does_not_take_its_place_without_
     """The sign-in would be swapped in, of which it selects nothing."""
     answer = client.get("/console/jobs", headers={"HX-Request": "true", "HX-Request-Type": "full"})
     assert (answer.status_code, answer.content) == (401, b"")
+
+
+def test_a_text_that_a_form_may_send_may_also_be_kept_over_a_sign_in(client, rf):
+    """As JSON within a form that is percent-encoded it would be more than twice as long."""
+    text = 'é"' * 100_000
+    html = client.post("/console/add", {"group": "mail", "text": text}).content.decode()
+    form, kept = re.search(r'<form class="fields"([^>]*)>.*name="kept" value="([^"]*)"', html, re.DOTALL).groups()
+    assert 'enctype="multipart/form-data"' in form
+    assert len(unescape(kept).encode()) < len(urlencode({"text": text}))
+    assert dict(pages.sent_again(rf.post("/console/login"), unescape(kept))["fields"])["text"] == text
+
+
+def test_a_file_is_chosen_again_after_the_sign_in(client):
+    html = client.post("/console/import", {"group": "mail", "file": SimpleUploadedFile("a.csv", b"x")}).content.decode()
+    assert "choose the file again" in html
+    assert 'name="next" value="/console/import"' in html
+    assert 'name="kept"' not in html
 
 
 def test_of_what_is_kept_over_a_sign_in_no_secret_is_shown(client, db):

@@ -72,6 +72,33 @@ def test_what_waits_for_the_end_of_the_last_is_added_in_its_place(clock):
     assert told(made) == [("added", "", "succeeded"), ("added", "", "waiting")]
 
 
+def test_of_those_that_wait_for_the_end_of_the_last_only_the_latest_is_added(clock):
+    made = put(overlap=Overlap.WAIT)
+    pass_hours(clock, 3)
+    waits = ("skipped", "the last one had not ended: it is added afterwards", "")
+    assert told(made)[1:] == [("skipped", "a later due time had come", ""), waits]
+    made = put(overlap=Overlap.WAIT, expires_ms=90_000)
+    clock.advance(100_000)
+    look()
+    assert told(made)[-1] == ("expired", "its time was over before the last one had ended", "")
+
+
+@pytest.mark.parametrize(
+    ("overlap", "text"), [("wait", ": it is added afterwards"), ("skip", "the schedule was changed")]
+)
+def test_what_waits_for_the_end_of_the_last_waits_on_when_the_plan_is_changed(clock, overlap, text):
+    made = put(overlap=Overlap.WAIT)
+    pass_hours(clock, 2)
+    put(overlap=Overlap(overlap), priority=3)
+    clock.advance(1_000)
+    look()
+    assert text in told(made)[-1][1]
+    Task.objects.commit(owner=7, deletes=[added()[0].id])
+    clock.advance(60_000)
+    look()
+    assert len(added()) == (overlap == "wait")
+
+
 @pytest.mark.parametrize(
     ("catch_up", "outcomes"), [("skip", ["missed"] * 4), ("latest", ["missed"] * 3 + ["added"]), ("all", ["added"] * 4)]
 )
