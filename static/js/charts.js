@@ -69,7 +69,7 @@ class Chart {
         { ...axis, size: 26, space: 70, incrs: (_, __, from, to) => (to - from > DAYS_S[2] ? DAYS_S : MINUTES_S), values: (_, times) => times.map((time) => timeOf(time, times.at(-1) - times[0])) },
         { ...axis, size: 58, space: 15, values: (_, numbers) => unlike(numbers.map((each) => this.#say(each))) },
       ],
-      series: [{}, ...this.#lines.map((line, place) => ({ stroke: resolved(line, "--own"), dash: DASHES[place], width: 1.6, points: { show: false } }))],
+      series: [{}, ...this.#lines.map((line, place) => ({ stroke: resolved(line, "--own"), dash: DASHES[place], width: 1.6, points: { show: true, size: 4, filter: lonely } }))],
     };
   }
 
@@ -112,6 +112,12 @@ async function keepShowing(section, charts) {
     }
   }
   setTimeout(() => keepShowing(section, charts), AGAIN_MS);
+}
+
+// The numbers without one before and after them, which no line would show.
+function lonely({ data }, line) {
+  const has = (place) => (data[line][place] ?? null) !== null;
+  return data[line].flatMap((_, place) => (has(place) && !has(place - 1) && !has(place + 1) ? [place] : []));
 }
 
 // A canvas knows neither variables nor light-dark().
