@@ -227,11 +227,10 @@ def times(request: HttpRequest) -> HttpResponse:
     """Show how long the jobs of each function took, from the latest ones that have succeeded or failed."""
     found: dict[str, list[int]] = {}
     ended, failed = Counter[str](), Counter[str]()
-    since_ms, looked_at = 0, 0
+    looked_at = 0
     for status in (JobStatus.SUCCEEDED, JobStatus.FAILED):
         page = job_queues.list_jobs(Wanted(status=status), limit=MOST_TIMED // 2)
         looked_at += len(page.jobs)
-        since_ms = max(since_ms, page.jobs[-1].updated if page.after else 0)
         for each in page.jobs:
             lengths = found.setdefault(each.function, [])
             lengths += [ms for attempt in each.attempts[-1:] if (ms := _length_of(attempt, 0)) is not None]
