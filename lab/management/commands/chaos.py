@@ -123,6 +123,13 @@ def report(results: Sequence[Result]) -> str:
         f"* {result.name}: {figure}" for result in results if result.outcome for figure in result.outcome.figures
     ]
     problems = [f"* {result.name}: not run: {result.problem}" for result in results if result.problem]
+    # Once more at the end, which is what is left of a long log.
+    problems += [
+        f"* {result.name}: VIOLATION {each.text}"
+        for result in results
+        if result.outcome
+        for each in result.outcome.violations[:MOST_SHOWN]
+    ]
     parts = [table([HEAD, *lines]), BOUND] if lines else []
     return "\n\n".join([*parts, *filter(None, ["\n".join(figures), "\n".join(problems)])])
 
