@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from taskstore.types.schedules import SCHEDULES
 from taskstore.types.tasks import Ending, Standing, holds_results
 
 from ..models import DueTime, EndedTask, Task
@@ -48,6 +49,11 @@ def note(schedule: int, outcome: str, due: Iterable[int], why: str = "", origins
     of_schedule = DueTime.objects.filter(schedule=schedule)
     for oldest_ms in of_schedule.order_by("-due_ms").values_list("due_ms", flat=True)[KEPT - 1 : KEPT]:
         of_schedule.filter(due_ms__lt=oldest_ms).delete()
+
+
+def forget_deleted() -> None:
+    """Forget the due times of schedules that were deleted as tasks, such as by a purge."""
+    DueTime.objects.exclude(schedule__in=Task.objects.get_queryset().in_group(SCHEDULES).values("origin")).delete()
 
 
 def last_of(schedules: Iterable[int], most: int = KEPT) -> dict[int, list[Past]]:

@@ -104,8 +104,11 @@ def keep_rights(known: Known) -> None:
     refresh()
     tasks = Task.objects.get_queryset().in_group(SCHEDULES)
     ids = {*tasks.values_list("id", flat=True)}
-    for gone in known.keys() - ids:
-        del known[gone]
+    gone = known.keys() - ids
+    if gone or not known:
+        past.forget_deleted()
+    for task_id in gone:
+        del known[task_id]
     for some in portions(sorted(ids - known.keys()), READ_AT_ONCE):
         known.update({found.task.id: Planned.of(found) for found in stored(tasks.filter(id__in=some))})
     holders = Holders(planned.holder for planned in known.values() if planned)

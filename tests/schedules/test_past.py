@@ -159,6 +159,18 @@ def test_a_key_that_is_taken_says_so(clock):
     assert told(made)[-1] == ("skipped", "another task holds its unique key", "")
 
 
+def test_those_of_a_purged_schedule_are_forgotten(clock):
+    kept, _ = schedules.put("kept", SchedulePlan(cron="@hourly", task=PlannedTask(group="mail")), Actor("olaf"))
+    made = put()
+    pass_hours(clock, 1)
+    schedules.keep_rights({})
+    assert {each.schedule for each in DueTime.objects.all()} == {kept.origin, made.origin}
+    [purged] = Task.objects.get_queryset().of_chains([made.origin])
+    Task.objects.commit(owner=0, deletes=[purged.id])
+    schedules.keep_rights({})
+    assert {each.schedule for each in DueTime.objects.all()} == {kept.origin}
+
+
 def test_the_last_fifty_are_kept_and_none_of_a_deleted_one(clock):
     made = put(cron="every 1s")
     for _ in range(53):
